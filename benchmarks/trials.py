@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL, Smooth, recognise
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
-from qbeast_core.estimate.rules import WIDENED, Target, is_met, is_reliable, next_fraction
-from qbeast_core.estimate.sample import Calibration, Keys, Sample
-from qbeast_core.estimate.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
 from qbeast_core.query.fractions import sample_to_weights
+from qbeast_core.sampling.aggregates import TOTAL, Smooth, recognise
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.rules import WIDENED, Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.sample import Calibration, Keys, KeySample
+from qbeast_core.sampling.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
@@ -66,10 +66,10 @@ def trials(
     return Kept(near / count, float(np.mean(fractions)))
 
 
-def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float | None) -> Sample:
+def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float | None) -> KeySample:
     """A sample of keys, in one group."""
     values = np.column_stack([rows, sums])
-    return Sample(
+    return KeySample(
         probability=fraction,
         groups=pl.DataFrame({GROUP: [0]}),
         whole=np.zeros((1, 2)),
@@ -136,7 +136,7 @@ class Population:
         self.nothing = sums.of(numbered.clear(), sizes=False)
         self.truth = [one.value for one in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)]
 
-    def sample(self, drawn: np.ndarray, fraction: float) -> Sample:
+    def sample(self, drawn: np.ndarray, fraction: float) -> KeySample:
         """Return the rows whose number in [0, 1) lies below a fraction, as a sample."""
         inside = drawn < fraction
         every = self.every
@@ -154,7 +154,7 @@ class Population:
             sizes=KeySizes(weights.to_numpy()[inside]) if self.known else self.nothing.sizes,
             rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
         )
-        return Sample.of(
+        return KeySample.of(
             self.aggregates,
             self.by,
             part,
@@ -165,7 +165,7 @@ class Population:
             weights=sample_to_weights(fraction),
         )
 
-    def intervals(self, sample: Sample, factor: float) -> list[Interval]:
+    def intervals(self, sample: KeySample, factor: float) -> list[Interval]:
         """Return the interval of each answer."""
         number, found = 0, list[Interval]()
         for answer in self.aggregates.answers:

@@ -12,7 +12,7 @@ from qbeast_core.query.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.named import Expressions
-from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
 from qbeast_spark_bridge.engine.engine import SparkEngine
@@ -84,7 +84,7 @@ def estimate(
     (True, True)
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    asked = Asked(
+    asked = EstimateRequest(
         aggregates=aggregates,
         by=by,
         where=where,

@@ -515,10 +515,10 @@ class Table:
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
         True
         """
-        from qbeast_core.table.estimate.question import Asked, question_of
+        from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = Asked(
+        asked = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,
@@ -575,10 +575,10 @@ class Table:
         >>> [step.met for step in steps][-1], len(steps) > 1
         (True, True)
         """
-        from qbeast_core.table.estimate.question import Asked, question_of
+        from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = Asked(
+        asked = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,

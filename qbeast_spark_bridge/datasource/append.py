@@ -1,6 +1,6 @@
-"""What the driver does before and after the tasks of an append: look at the table, commit, or clear away.
+"""The driver's part of an append: check the table before its tasks, commit or delete their files after.
 
-Contexts and parts are bytes here: whoever hands them on must not import Polars for it.
+Contexts and parts are bytes: the writers that pass them on must not import Polars.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from qbeast_spark_bridge.worker.append import delete_parts
 
 
 def begin(path: str, schema: StructType, storage_options: Mapping[str, str]) -> bytes:
-    """Look at the table, on the driver, before any task does; see `begin_append`."""
+    """Return the context of the tasks; see `begin_append`."""
     return pickle.dumps(begin_append(path, empty_frame(schema), storage_options))
 
 
 def publish(
     context: bytes, written: Sequence[bytes], *, txn: tuple[str, int] | None = None, operation: str = ""
 ) -> None:
-    """Commit what the tasks wrote, on the driver; see `publish_parts`."""
+    """Commit the files of the tasks; see `publish_parts`."""
     publish_parts(pickle.loads(context), _parts(written), txn=txn, operation=operation)  # noqa: S301 -- our own bytes
 
 
 def discard(context: bytes, written: Sequence[bytes]) -> None:
-    """Delete what tasks wrote and no commit will name, as far as the store lets us."""
+    """Delete the files of the tasks, as far as the store allows."""
     delete_parts(pickle.loads(context), _parts(written))  # noqa: S301 -- our own bytes
 
 

@@ -31,7 +31,7 @@ _NUMBER: Final = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What is asked of a read."""
+    """The options of a read."""
 
     path: str
     sample: tuple[float, float] | None
@@ -46,7 +46,7 @@ class ReadOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
-        """Read them."""
+        """Parse the options of Spark."""
         refuse_unknown(options, _READ_OPTIONS)
         version = options.get("version")
         return ReadOptions(
@@ -82,12 +82,12 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what is meant for the object store: ``storage.aws_region`` is ``aws_region`` there."""
+    """Return the options of the object store: ``storage.aws_region`` is ``aws_region`` there."""
     return {key[len(_STORAGE) :]: value for key, value in options.items() if key.lower().startswith(_STORAGE)}
 
 
 def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse options that mean nothing: a misspelt ``sample`` would read the whole table."""
+    """Raise on unknown options: a misspelt ``sample`` would read the whole table."""
     names = {name.lower() for name in known} | {"paths"}
     unknown = sorted(
         key for key in options if key.lower() not in names and not key.lower().startswith(_STORAGE)
@@ -98,7 +98,7 @@ def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
         msg = f'format("qbeast") has no option {unknown} here; it has {list(known)} and {_STORAGE}<option of the store>'
         if _OF_WRITE_TABLE & {key.lower() for key in unknown}:
             msg += (
-                ". Nothing was written. Which columns are indexed, and how, is said where a table is made: "
+                ". Nothing was written. Indexed columns are chosen when a table is created: "
                 "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
             )
         raise InvalidInputError(msg, argument=unknown[0])

@@ -1,4 +1,4 @@
-"""What a read through ``format("qbeast")`` returns, and the tasks it is made of."""
+"""The schema and the tasks of a read by ``format("qbeast")``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qbeast_core.query.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_spark_bridge.datasource.options import ReadOptions
-from qbeast_spark_bridge.engine.tasks import plan_tasks
+from qbeast_spark_bridge.engine.tasks import tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, spark_schema
 from qbeast_spark_bridge.worker.read_task import ReadTask
@@ -20,7 +20,7 @@ from qbeast_spark_bridge.worker.read_task import ReadTask
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcePlan:
-    """A version of a table, and what is asked of it."""
+    """A version of a table, and the options of a read."""
 
     reader: Reader
     options: ReadOptions
@@ -37,7 +37,7 @@ class SourcePlan:
             allow_absolute_paths=options.allow_absolute_paths,
         )
         plan = SourcePlan(Reader(snapshot), options)
-        plan.reader.names_of(options.columns)  # what is wrong is said when the table is loaded
+        plan.reader.names_of(options.columns)  # invalid options fail when the table is loaded
         plan._predicate()
         if options.sample is not None:
             sample_to_weights(options.sample)
@@ -45,11 +45,11 @@ class SourcePlan:
 
     @property
     def version(self) -> int:
-        """The version that is read."""
+        """The version to read."""
         return self.reader.snapshot.version
 
     def schema(self) -> StructType:
-        """Return the columns asked for."""
+        """Return the chosen columns."""
         whole = self._whole()
         return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
 
@@ -57,13 +57,8 @@ class SourcePlan:
         """Cut the read into tasks."""
         names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
-        return plan_tasks(
-            self.reader,
-            predicate=self._predicate(),
-            sample=self.options.sample,
-            columns=names,
-            schema=schema,
-        )
+        job = self.reader.plan(self._predicate(), self.options.sample)
+        return tasks_of(self.reader, job, columns=names, schema=schema)
 
     def _whole(self) -> StructType:
         return nullable_schema(spark_schema(self.reader.snapshot.schema_json))

@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0415 -- Polars must not be imported before its threads are set
 """``format("qbeast")``: tables as a Python data source of Spark.
 
-Every method runs in a Python worker of its own, on the driver or an executor, and what one learns reaches the
-next by pickling alone. Polars is imported inside them, when its threads are set.
+Every method runs in a Python process of its own, on the driver or an executor; only pickled attributes reach the next
+one. Methods import Polars after they have set the number of its threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
+    from qbeast_spark_bridge.datasource.plan import SourcePlan
+
 
 class QbeastDataSource(DataSource):
     """A qbeast table, read and appended to."""
@@ -34,27 +36,29 @@ class QbeastDataSource(DataSource):
     def __getstate__(self) -> dict[str, Any]:
         """Pin the version: Spark pickles the source when it is loaded, and plans reads of it later."""
         if self._version is None:
-            with contextlib.suppress(QbeastError):  # no table, or options of a sink: said where it matters
-                self._version = _pinned(ReadOptions.of(self.options))
+            with contextlib.suppress(
+                QbeastError
+            ):  # no table, or options of a sink: raised by the call that needs them
+                self._version = self._plan().version
         return dict(vars(self))
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in ``format(...)``."""
+        """Return the name for ``format(...)``."""
         return "qbeast"
 
     def schema(self) -> StructType:
-        """Return the table's columns, or those asked for, all nullable."""
-        use_task_cores()
-        from qbeast_spark_bridge.datasource.plan import SourcePlan
-
+        """Return the chosen columns of the table, all nullable."""
+        plan = self._plan()
         freeze_modules()
-        plan = SourcePlan.open(ReadOptions.of(self.options), self._version)
         self._version = plan.version
         return plan.schema()
 
+    def _plan(self) -> SourcePlan:
+        return _open(ReadOptions.of(self.options), self._version)
+
     def reader(self, schema: StructType) -> QbeastReader:
-        """Return the reader of the version that was loaded."""
+        """Return the reader of the pinned version."""
         return QbeastReader(ReadOptions.of(self.options), self._version, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
@@ -65,7 +69,7 @@ class QbeastDataSource(DataSource):
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: ARG002, N802 -- Spark's signature
-        """Return a reader that refuses: what a change of rows or an optimize rewrites would come again."""
+        """Return a reader that raises: rows that a change or an optimize rewrites would come again."""
         return NoStreamReader()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
@@ -80,7 +84,7 @@ class QbeastReader(DataSourceReader):
     """Reads a version in tasks of pages of about equal bytes.
 
     There is no ``pushFilters``: Spark 4.1 to 4.3 give wrong rows where a loaded DataFrame is used twice with
-    different filters. What is to be skipped is said in options.
+    different filters. Options say what to skip.
     """
 
     def __init__(self, options: ReadOptions, version: int | None, schema: StructType) -> None:
@@ -89,16 +93,13 @@ class QbeastReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks, pickled, each with all it must know."""
-        use_task_cores()
-        from qbeast_spark_bridge.datasource.plan import SourcePlan
-
+        """Return the pickled tasks; none of them opens the log."""
+        plan = _open(self._options, self._version)
         freeze_modules()
-        plan = SourcePlan.open(self._options, self._version)
         return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a task's rows; a table where nothing is to be read comes as one partition without value."""
+        """Read the rows of a task; for a read without tasks, Spark passes one partition without value."""
         use_task_cores()
         if partition.value is not None:
             task = pickle.loads(partition.value)  # noqa: S301 -- bytes of our own driver
@@ -107,18 +108,18 @@ class QbeastReader(DataSourceReader):
 
 
 class NoStreamReader(DataSourceStreamReader):
-    """Says that a table is no stream, when its first offset is asked for: of earlier errors Spark tells others."""
+    """Raises when Spark requests the first offset: it hides errors of earlier calls."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Refuse a query that begins."""
+        """Raise for a new query."""
         return self._refuse()
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: ARG002, N802 -- of 4.2
-        """Refuse a query that goes on from a checkpoint."""
+        """Raise for a query that continues from a checkpoint."""
         return self._refuse()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 -- Spark's signature
-        """Refuse; nobody gets here."""
+        """Raise; never called."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -130,8 +131,8 @@ class NoStreamReader(DataSourceStreamReader):
         raise InvalidInputError(msg, argument="format")
 
 
-def _pinned(options: ReadOptions) -> int:
+def _open(options: ReadOptions, version: int | None) -> SourcePlan:
     use_task_cores()
     from qbeast_spark_bridge.datasource.plan import SourcePlan
 
-    return SourcePlan.open(options, None).version
+    return SourcePlan.open(options, version)

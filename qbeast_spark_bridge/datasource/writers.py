@@ -22,10 +22,7 @@ from qbeast_spark_bridge.datasource.options import (
 )
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
-_OPERATION = "STREAMING UPDATE"
-
 _QUERY = "metadata"  # the file of a checkpoint that names its query
-
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,52 +31,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AppendMessage(WriterCommitMessage):
-    """What a task wrote, pickled."""
+    """The pickled parts that a task wrote."""
 
     parts: bytes = field(repr=False)
 
 
-@dataclass(frozen=True)
-class AppendTask:
-    """An append under way, as its tasks and its commit see it."""
+class AppendWriter:
+    """The common part of both writers: Spark pickles it to its tasks."""
 
-    # What tasks know of the table.
-    context: bytes = field(repr=False)
+    def __init__(self, context: bytes) -> None:
+        # What tasks need to know of the table; without a `repr`, since it holds credentials.
+        self.context = context
 
-    @staticmethod
-    def begin(options: Mapping[str, str], schema: StructType) -> AppendTask:
-        """Look at the table; see `qbeast_spark_bridge.datasource.append.begin` for what is refused."""
-        from qbeast_spark_bridge.datasource import append
-
-        return AppendTask(append.begin(table_path(options), schema, storage_options(options)))
-
-    def write(self, batches: Iterator[pa.RecordBatch]) -> AppendMessage:
-        """Write the rows of a task."""
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task, on an executor."""
         use_task_cores()
         from qbeast_spark_bridge.worker import append as append_task
 
         freeze_modules()
-        return AppendMessage(append_task.write_rows(self.context, batches))
+        return AppendMessage(append_task.write_rows(self.context, iterator))
 
-    def commit(
+    def publish(
         self,
         messages: list[WriterCommitMessage | None],
         *,
         txn: tuple[str, int] | None = None,
         operation: str = "",
     ) -> None:
-        """Publish what all tasks wrote."""
+        """Publish the rows of all tasks in one commit, on the driver."""
         use_task_cores()
         from qbeast_spark_bridge.datasource import append
 
         freeze_modules()
         append.publish(self.context, _written(messages), txn=txn, operation=operation)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete what was written, unless a commit was tried.
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 -- Spark's
+        """Delete the files of all tasks, on the driver, unless a commit was tried.
 
-        A failed commit has deleted what it could, or nobody knows whether it landed. Where a task is missing
-        there was no commit. What tasks write that still run is never named, and vacuum removes it.
+        With the messages of all tasks there was a commit: it deleted its files, or nobody knows whether it landed.
+        Files of tasks that still run have no message here; vacuum removes them.
         """
         if None not in messages:
             return
@@ -89,24 +79,16 @@ class AppendTask:
         append.discard(self.context, _written(messages))
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(AppendWriter, DataSourceArrowWriter):
     """Appends the rows of a DataFrame."""
 
-    def __init__(self, task: AppendTask, txn: tuple[str, int] | None) -> None:
-        self._task = task
+    def __init__(self, context: bytes, txn: tuple[str, int] | None) -> None:
+        super().__init__(context)
         self._txn = txn
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of a task, on an executor."""
-        return self._task.write(iterator)
-
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks wrote, on the driver."""
-        self._task.commit(messages, txn=self._txn)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Clean up after a failure, on the driver."""
-        self._task.abort(messages)
+        """Publish the rows of all tasks, on the driver."""
+        self.publish(messages, txn=self._txn)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
@@ -119,7 +101,14 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)
     txn = _txn(options)
-    return BatchWriter(AppendTask.begin(options, schema), txn)
+    return BatchWriter(_begin(options, schema), txn)
+
+
+def _begin(options: Mapping[str, str], schema: StructType) -> bytes:
+    """Check the table before any task does; see `qbeast_core.table.write.append.begin_append`."""
+    from qbeast_spark_bridge.datasource import append
+
+    return append.begin(table_path(options), schema, storage_options(options))
 
 
 def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
@@ -144,36 +133,23 @@ if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-        """Before Spark 4.1: what makes it hand over Arrow batches to a writer of streams too."""
+        """Before Spark 4.1, this base makes Spark pass Arrow batches to a streaming writer."""
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
+class StreamWriter(AppendWriter, DataSourceStreamArrowWriter):
+    """Appends a micro-batch exactly once.
 
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends a micro-batch.
-
-    The table keeps the application and the batch it has come to, in the same commit as the rows. A batch that comes
-    again, after a restart or because the answer to its commit was lost, is known by its number.
+    The commit of the rows records the application and the number of the batch. A batch that comes again, after a
+    restart or because the answer to its commit was lost, is recognised by its number.
     """
 
-    def __init__(self, task: AppendTask, application: str) -> None:
-        self._task = task
+    def __init__(self, context: bytes, application: str) -> None:
+        super().__init__(context)
         self._application = application
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of a task, on an executor."""
-        return self._task.write(iterator)
-
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Publish what all tasks wrote, on the driver, unless the table has the batch."""
-        self._task.commit(messages, txn=(self._application, batchId), operation=_OPERATION)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
-        """Clean up after a failure, on the driver."""
-        self._task.abort(messages)
+        """Publish the rows of all tasks, on the driver, unless the table has the batch."""
+        self.publish(messages, txn=(self._application, batchId), operation="STREAMING UPDATE")
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> StreamWriter:
@@ -186,17 +162,17 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
         raise InvalidInputError(msg, argument="outputMode")
     refuse_unknown(options, SINK_OPTIONS)
     application = application_of(options)
-    return StreamWriter(AppendTask.begin(options, schema), application)
+    return StreamWriter(_begin(options, schema), application)
 
 
 def application_of(options: Mapping[str, str]) -> str:
-    """Return the name under which the table remembers the stream's progress."""
+    """Return the name under which the table records the progress of the stream."""
     named = options.get("txnappid")
     if named:
         return named
     checkpoint = options.get("checkpointlocation")
     if not checkpoint:
-        reason = "the sink was told no checkpointLocation (a session's setting does not reach it)"
+        reason = "the sink has no checkpointLocation (a session's setting does not reach it)"
         raise _nameless(reason)
     try:
         text = open_store(checkpoint, storage_options(options)).get(_QUERY)
@@ -210,7 +186,7 @@ def application_of(options: Mapping[str, str]) -> str:
 
 def _nameless(reason: str) -> InvalidInputError:
     msg = (
-        f"{reason}, so a batch that comes again could not be told from a new one. Nothing was written. Name the "
+        f"{reason}, so a repeated batch could not be distinguished from a new one. Nothing was written. Name the "
         'stream: .option("txnAppId", "orders-from-kafka"), a name that no other stream into this table has, nor this '
         'one after its checkpoint is gone; or give .option("checkpointLocation", ...) at a place that the driver\'s '
         "Python can read."

@@ -26,7 +26,7 @@ from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -40,19 +40,18 @@ from qbeast_spark_bridge.worker.rewrite import (
     summarise_files,
 )
 from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, ITEMS, decimals_as_longs, short_decimals
 from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ITEMS: Final = "key int, number int, item binary"
-_MOST_TASKS: Final = 1 << 12
+_MAX_TASKS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkSource:
-    """The rows of a Spark DataFrame, which have to be the same when they are read again."""
+    """The rows of a Spark DataFrame, which must be the same when they are read twice."""
 
     # Of a classic session or of Spark Connect.
     df: DataFrame
@@ -81,14 +80,16 @@ class SparkEngine:
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item, on the executors, which do one at a time; see `Engine`."""
+        """Call a function for each item on the executors, each of which runs one at a time; see `Engine`."""
         del at_once
         if not items:
             return []
         with own_errors(self.spark):
-            answers = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
-            found = {row["number"]: pickle.loads(bytes(row["answer"])) for row in answers.collect()}  # noqa: S301 -- bytes of our own tasks
-        return [found[number] for number in range(len(items))]
+            answers = unpickled(
+                spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
+            )
+        by_number: dict[int, AnswerT] = dict(answers)
+        return [by_number[number] for number in range(len(items))]
 
     def has_room(self, size_bytes: int) -> bool:
         """Workers hold a file at a time, as when they write it; see `Engine`."""
@@ -113,7 +114,7 @@ class _FrameWorkers:
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        """Answer once for each file, however often Spark ran its task: files of other attempts are orphans."""
+        """Return each file once, however often Spark ran its task: files of other attempts are orphans."""
         if not task.file_count:
             return []
         spark = self.df.sparkSession
@@ -148,7 +149,7 @@ class _FileWorkers:
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
-            # Adaptive execution makes as many tasks of this shuffle as the summaries are worth.
+            # Adaptive execution chooses the number of tasks of this shuffle by the size of the summaries.
             some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
             found = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
         return load_summary(bytes(found[0]["summary"])) if found else nothing
@@ -164,20 +165,19 @@ class _FileWorkers:
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
-    """Send each item to a task of its own, always the same one; where there are very many, some share one."""
-    keys = task_keys(min(len(items), _MOST_TASKS)).tolist()
+    """Send each item to a task of its own, always the same one; very many items share tasks."""
+    keys = task_keys(min(len(items), _MAX_TASKS)).tolist()
     rows = [
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
         for number, item in enumerate(items)
     ]
-    return spark.createDataFrame(rows, _ITEMS).repartition(len(keys), "key")
+    return spark.createDataFrame(rows, ITEMS).repartition(len(keys), "key")
 
 
 def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     """Shuffle the packs to a task for each file, which writes it."""
     sent = packs.repartition(task.file_count, "key")
-    files = sent.mapInArrow(WorkerCall.of(write_partition, task), FILES).collect()
-    return [pickle.loads(bytes(row["file"])) for row in files]  # noqa: S301 -- bytes of our own tasks
+    return unpickled(sent.mapInArrow(WorkerCall.of(write_partition, task), FILES))
 
 
 def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows | StoredRows]:
@@ -218,7 +218,7 @@ def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> Sequen
 
 
 def _rows_of(source: FilesSource) -> int:
-    """Return how many rows there are before they change, or 0 where the log does not tell."""
+    """Return how many rows there are before they change, or 0 where the log does not have it."""
     counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.numbers]
     return int(counts.sum()) + (0 if source.added is None else source.added.height)
 
@@ -235,7 +235,7 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
 
 @contextmanager
 def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
-    """Hold the rows of a DataFrame for a while, unless somebody holds them already."""
+    """Persist a DataFrame within the block, unless it is persisted already."""
     level = df.storageLevel if wanted else None
     if level is None or level.useMemory or level.useDisk:
         yield df
@@ -243,8 +243,8 @@ def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
     held = df.persist()
     try:
         yield held
-    except BaseException:  # an interrupt too gives the memory of executors back; raised again
-        with suppress(Exception):  # where the session is lost, so are they: that is said already
+    except BaseException:  # also for an interrupt: executors get their memory back
+        with suppress(Exception):  # a lost session has released the rows, and its error is raised already
             held.unpersist()
         raise
     held.unpersist()

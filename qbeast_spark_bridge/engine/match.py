@@ -1,4 +1,4 @@
-"""The source of a merge that is a Spark DataFrame: its rows meet those of the table on the executors."""
+"""A Spark DataFrame as the source of a merge: executors match its rows with those of the table."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.key_digest import DIGESTS, digest_keys
 from qbeast_spark_bridge.worker.match import (
+    DIGESTS,
     PIECES,
     BucketAnswer,
     FileAnswer,
     MatchTask,
+    digest_keys,
     join_buckets,
     judge_files,
     pack_keys,
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BUCKET_BYTES: Final = 64 << 20
-_VALUE_BYTES: Final = 24  # of a value in memory, guessed
-_MOST_TASKS: Final = 1 << 12
+_VALUE_BYTES: Final = 24  # of a value in memory, roughly
+_MAX_TASKS: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkMergeSource:
-    """Rows of a Spark DataFrame, which have to be the same when they are read again."""
+    """Rows of a Spark DataFrame, which must be the same when they are read twice."""
 
     # Of a classic session or of Spark Connect.
     df: DataFrame
@@ -68,8 +69,8 @@ class SparkMergeSource:
     ) -> FoundMatches:
         """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
 
-        One job looks at the keys of the source, by which files are chosen. Another joins source and files, and leaves
-        the rows of the source at rest, by the file they match in, until `clear` is called.
+        One job reads the keys of the source, which choose the files. Another joins source and files, and stores the
+        rows of the source by the file that they match in, until `clear` is called.
         """
         del engine  # the rows are Spark's
         _refuse_collations(rules, self.df, reader)
@@ -82,7 +83,7 @@ class SparkMergeSource:
         return self._found(rules, reader, digest, buckets, judged)
 
     def clear(self, store: Store, *, failed: bool) -> None:
-        """Delete what was stored in a table's store, as far as the store lets us."""
+        """Delete the stored rows, as far as the store allows."""
         with suppress(StorageError):
             delete_files(store, stored_by(store, self._operation) if failed else self._stored)
 
@@ -91,8 +92,7 @@ class SparkMergeSource:
         some = self.df.select([quoted(name) for name in keys])
         decimals = short_decimals(some.schema)
         call = WorkerCall.of(digest_keys, (rules, keys, decimals))
-        found = decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS).collect()
-        digests = [pickle.loads(bytes(row["digest"])) for row in found]  # noqa: S301 -- bytes of our own tasks
+        digests = unpickled(decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS))
         nothing = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
         return merge_digests([KeyDigest(0, 0, nothing), *digests])
 
@@ -107,8 +107,8 @@ class SparkMergeSource:
             files=reader.files,
             keys=key_filter(rules, reader.row_filter(plan, keys), digest),
             judged=reader.row_filter(plan, rules.match_columns()),
-            bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MOST_TASKS)),
-            file_keys=task_keys(min(max(file_count, 1), _MOST_TASKS)),
+            bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MAX_TASKS)),
+            file_keys=task_keys(min(max(file_count, 1), _MAX_TASKS)),
             revision=reader.index_state.newest,
             operation=self._operation,
         )
@@ -133,8 +133,7 @@ class SparkMergeSource:
         if items:
             found = spark.createDataFrame(items, PIECES).union(found)
         by_file = found.repartition(count, "key").sortWithinPartitions("file", "kind")
-        rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
-        answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
+        answers = unpickled(by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data"))
         buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
         return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
 
@@ -177,7 +176,7 @@ def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None
     found = [name for name in rules.clauses.keys if name in known]
     if found:
         msg = (
-            f"columns {found} have a collation: rows would match that their bytes tell apart. Nothing was changed. "
+            f"columns {found} have a collation: rows of different bytes would match. Nothing was changed. "
             "Match by other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidInputError(msg, argument="on")

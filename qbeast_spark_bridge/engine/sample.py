@@ -31,11 +31,10 @@ from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SENT_SCHEMA: Final = pa.schema([("rows", pa.binary())])
 _SENT: Final = "rows binary"
 _CHOICES: Final = 1 << KEY_BITS
 _PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
-_CUBE_SAMPLE: Final = 1 << 10  # rows that tell a cube's size to 3 %
+_CUBE_SAMPLE: Final = 1 << 10  # rows that estimate the size of a cube to 3 %
 _USUAL_CUBE: Final = 1 << 14
 _WHOLE_ROWS: Final = 1 << 15
 _HALF_BITS: Final = 16
@@ -54,17 +53,17 @@ def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexS
 
 
 def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield sampled rows as compressed Arrow streams, in a worker of a Spark that hands over no Arrow itself."""
+    """Yield sampled rows as compressed Arrow streams, for a Spark without `DataFrame.toArrow`."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     for rows in gathered(batches):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
-        yield batch_of(_SENT_SCHEMA, [sink.getvalue().to_pybytes()])
+        yield batch_of(_SENT, [sink.getvalue().to_pybytes()])
 
 
 def _collected(sample: DataFrame) -> list[pa.Table]:
-    """Return all rows; no others leave the JVM."""
+    """Return all rows of the sample as Arrow."""
     if hasattr(sample, "toArrow"):  # from Spark 4.0 on
         return [in_utc(sample.toArrow())]
     sent = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _SENT).collect()
@@ -72,7 +71,7 @@ def _collected(sample: DataFrame) -> list[pa.Table]:
 
 
 def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
-    """Return the indexed columns as the table's types, with the number a row drew and the limit it met."""
+    """Return the indexed columns in the types of the table, with the random number and the limit of each row."""
     known = set(df.columns)
     values = [
         (F.col(quoted(field.name)) if field.name in known else F.lit(None))
@@ -88,10 +87,10 @@ def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame
 
 
 def _share(cube_size: int | None) -> Column:
-    """Return the share of rows kept where a row is: what a tree needs, and no more than the driver can hold.
+    """Return the sampled share at the position of a row: enough for a tree, and no more than the driver can hold.
 
-    The merged sample is as thin as its thinnest part, and nobody knows how many partitions there are: number n
-    has n before it, so that it needs a share of the whole for n + 1.
+    The merged sample is as small a share as its smallest part, and the number of partitions is unknown: partition n
+    follows n others, so it takes a share of the whole for n + 1.
     """
     row = F.col("row").bitwiseAND((1 << _PARTITION_SHIFT) - 1) + F.lit(1)
     partitions = F.shiftright("row", _PARTITION_SHIFT) + F.lit(1)
@@ -102,13 +101,13 @@ def _share(cube_size: int | None) -> Column:
 
 
 def _counted(types: StructType) -> list[Column]:
-    """Return what is counted of all rows, under names that `_summary` knows."""
+    """Return the aggregates of all rows, under the names that `_summary` reads."""
     names = [f"c{number}" for number in range(len(types))]
     weight = F.hash(*names)
     found = [
         F.count(F.lit(1)).alias("rows"),
         F.min("most").alias("most"),
-        # In halves, no sum of up to 2**47 rows overflows.
+        # Sums of halves do not overflow below 2**47 rows.
         F.sum(weight.bitwiseAND((1 << _HALF_BITS) - 1).cast("long")).alias("low_halves"),
         F.sum(F.shiftright(weight, _HALF_BITS).cast("long")).alias("high_halves"),
     ]
@@ -130,7 +129,7 @@ def _finite(value: Column, dtype: DataType) -> Column:
 
 
 def _plain(end: Column, dtype: DataType) -> Column:
-    """Return an end of a column as what every session hands over unchanged: a number or text."""
+    """Return a bound of a column as a number or text, which every session returns unchanged."""
     match dtype:
         case DateType():
             return F.unix_date(end)

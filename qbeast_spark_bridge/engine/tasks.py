@@ -7,12 +7,10 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import polars as pl
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from qbeast_core.query.fractions import Sample
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_spark_bridge.engine.workers import ready_workers
@@ -26,20 +24,6 @@ if TYPE_CHECKING:
 _COLUMN: Final = "task"
 
 
-def plan_tasks(
-    reader: Reader,
-    *,
-    predicate: pl.Expr | None = None,
-    sample: Sample | None = None,
-    columns: Sequence[str] | None = None,
-    task_bytes: int = TASK_BYTES,
-    schema: StructType | None = None,
-) -> list[ReadTask]:
-    """Cut a read into tasks of about equal bytes."""
-    job = reader.plan(predicate, sample)
-    return tasks_of(reader, job, columns=columns, task_bytes=task_bytes, schema=schema)
-
-
 def tasks_of(
     reader: Reader,
     job: ScanPlan,
@@ -48,23 +32,21 @@ def tasks_of(
     task_bytes: int = TASK_BYTES,
     schema: StructType | None = None,
 ) -> list[ReadTask]:
-    """Cut a read that is planned already into tasks, see `plan_tasks`."""
+    """Cut a planned read into tasks of about equal bytes."""
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in reader.names_of(columns)]))
     return [ReadTask(task, types) for task in scan_tasks(reader, job, columns, task_bytes=task_bytes)]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow types in which Spark hands over and takes rows; timestamps are in UTC."""
-    zoned: dict[str, Any] = {
-        "timezone": "UTC"
-    }  # of every Spark before 4.2, which cannot be asked for another
-    known = "timezone" in inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, **(zoned if known else {}))
+    """Return the Arrow types of rows from and to Spark; timestamps are in UTC."""
+    has_zone = "timezone" in inspect.signature(to_arrow_schema).parameters  # from Spark 4.2 on; UTC before
+    options: dict[str, Any] = {"timezone": "UTC"} if has_zone else {}
+    return to_arrow_schema(schema, **options)
 
 
 def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
-    """Return the rows that tasks read, each on an executor of its own if there are so many."""
+    """Return the rows of tasks; each runs as a Spark task of its own."""
     if not tasks:
         return spark.createDataFrame([], schema)
     ready_workers(spark)

@@ -1,9 +1,10 @@
-"""The workers of a session as the driver sees them: which Python they run, and what they raise."""
+"""The Python workers of a session: whether they can run our tasks, and the errors that they raise."""
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import sys
 from collections.abc import Generator
@@ -21,7 +22,7 @@ from qbeast_core.errors import InvalidInputError, QbeastError, SessionLostError
 from qbeast_spark_bridge.worker.call import NOTE
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _PYTHON: Final = "spark.sql.execution.pyspark.python"
 
@@ -42,10 +43,10 @@ _CURE: Final = (
 
 
 def ready_workers(spark: SparkSession) -> None:
-    """Make sure, once for each session, that workers run a Python that can do what is sent to them.
+    """Check once per session that the Python of the workers can run our tasks.
 
-    On this machine they run this Python, unless somebody chose another. Any other one is looked at by a task that
-    imports nothing of this package.
+    On this machine they run this Python, unless another was chosen. A task that imports nothing of this package checks
+    any other one.
     """
     if spark not in _READY:
         if not use_own_python(spark):
@@ -54,7 +55,7 @@ def ready_workers(spark: SparkSession) -> None:
 
 
 def use_own_python(spark: SparkSession) -> bool:
-    """Let the workers of a local session run this process's Python where nobody chose one; say whether they do.
+    """Set this process's Python for the workers of a local session, unless one was chosen; return whether they run it.
 
     A classic session's data sources take the Python that its context names when they are registered.
     """
@@ -72,7 +73,7 @@ def use_own_python(spark: SparkSession) -> bool:
 
 @contextmanager
 def own_errors(spark: SparkSession) -> Generator[None]:
-    """Make the workers ready, and raise what a worker of ours raised, with Spark's error as the cause."""
+    """Check the workers, and raise the error of a worker of ours, with Spark's error as its cause."""
     try:
         ready_workers(spark)
         yield
@@ -92,6 +93,11 @@ def own_errors(spark: SparkSession) -> Generator[None]:
             "that its workers wrote are in no version, and Table.vacuum removes them. Start a session and repeat."
         )
         raise SessionLostError(msg) from error
+
+
+def unpickled(rows: DataFrame) -> list[Any]:
+    """Return the objects that tasks of ours pickled into the last column."""
+    return [pickle.loads(bytes(row[-1])) for row in rows.collect()]  # noqa: S301 -- bytes of our own tasks
 
 
 def _is_local(spark: SparkSession) -> bool:
@@ -125,8 +131,8 @@ def _look(spark: SparkSession) -> None:
         here, there = version("qbeast"), worker.get("version")
         if there not in (None, here):
             msg = (
-                f"Spark's workers have qbeast {there}, this process has {here}, and work that is planned by one is not "
-                f"done by another; no job was sent. Install the same version on every node."
+                f"Spark's workers have qbeast {there}, this process has {here}, and workers only run tasks of their "
+                f"own version; no job was sent. Install the same version on every node."
             )
             raise InvalidInputError(msg, argument="spark")
 
@@ -153,7 +159,7 @@ _described.__module__ = "__main__"  # pickled by value: workers may lack this pa
 
 
 def _unfit(said: str) -> str | None:
-    """Return the fault of the workers' Python that Spark's error names; None for other errors."""
+    """Return what is wrong with the Python of the workers, from an error of Spark; None for other errors."""
     other, absent, missing = _OTHER.search(said), _ABSENT.search(said), _MISSING.search(said)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if other is not None:

@@ -7,26 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from qbeast_core.errors import InvalidInputError
 
-LiteralKind: TypeAlias = Literal[
-    "int", "decimal", "double", "string", "bool", "null", "date", "instant", "naive"
-]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY_ONE: Final = date(1970, 1, 1)
 _PART: Final = re.compile(r"`(?:[^`]|``)*`|[^.`]+")
 _NAME: Final = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
-_KINDS: Final[dict[type, LiteralKind]] = {
-    type(None): "null",
-    bool: "bool",
-    int: "int",
-    float: "double",
-    Decimal: "decimal",
-    str: "string",
-}
+_PLAIN: Final = (type(None), bool, int, float, Decimal, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +23,49 @@ class Name:
 
     parts: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or an operator, as Spark spells it."""
+    """A function or an operator, by Spark's name in small letters."""
 
     function: str
     arguments: tuple[ColumnNode, ...]
 
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
 
 @dataclass(frozen=True, slots=True)
 class SqlLiteral:
-    """A literal; ``instant`` is a timestamp with a zone, in UTC, ``naive`` one without."""
+    """A literal; a timestamp is in UTC, or has no zone."""
 
-    kind: LiteralKind
     value: int | float | str | bool | Decimal | date | datetime | None
+
+    def __str__(self) -> str:
+        return repr(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A column of one DataFrame, of ``df["x"]``."""
+    """A column of one DataFrame: ``df["x"]``."""
 
     text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Anything else: a cast, a window, a function of Python, a literal of another kind, text of ``expr``."""
+    """Anything else: a cast, a window, a Python function, a literal of another type, text of ``expr``."""
 
     text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 ColumnNode: TypeAlias = Name | Call | SqlLiteral | Bound | Opaque
@@ -99,7 +101,7 @@ def _of_classic(node: Any) -> ColumnNode:
         case "Literal":
             found = _java_literal(node.value()) or Opaque(str(node.sql()))
         case "UnresolvedFunction" if not node.isDistinct():
-            found = Call(str(node.functionName()), tuple(map(_of_classic, _items(node.arguments()))))
+            found = Call(str(node.functionName()).lower(), tuple(map(_of_classic, _items(node.arguments()))))
         case "Alias":
             found = _of_classic(node.child())
         case "SqlExpression":
@@ -122,29 +124,21 @@ def _items(sequence: Any) -> Iterator[Any]:
 
 
 def _java_literal(value: Any) -> SqlLiteral | None:
-    found = _literal(value)
-    if found is not None or not hasattr(value, "getClass"):
-        return found
-    match str(value.getClass().getName()):
+    if isinstance(value, _PLAIN):
+        return SqlLiteral(value)
+    match str(value.getClass().getName()) if hasattr(value, "getClass") else "":
         case "java.sql.Date":
-            return SqlLiteral("date", date.fromisoformat(str(value.toLocalDate().toString())))
+            return SqlLiteral(date.fromisoformat(str(value.toLocalDate().toString())))
         case "java.time.LocalDate":
-            return SqlLiteral("date", date.fromisoformat(str(value.toString())))
-        case "java.sql.Timestamp":
-            instant = value.toInstant()
-        case "java.time.Instant":
-            instant = value
+            return SqlLiteral(date.fromisoformat(str(value.toString())))
         case "java.time.LocalDateTime":
-            return SqlLiteral("naive", datetime.fromisoformat(str(value.toString())))
+            return SqlLiteral(datetime.fromisoformat(str(value.toString())))
+        case "java.sql.Timestamp" | "java.time.Instant" as kind:
+            instant = value.toInstant() if kind == "java.sql.Timestamp" else value
+            micros = int(instant.getNano()) // 1000
+            return SqlLiteral(_EPOCH + timedelta(seconds=int(instant.getEpochSecond()), microseconds=micros))
         case _:
             return None
-    seconds = timedelta(seconds=int(instant.getEpochSecond()), microseconds=int(instant.getNano()) // 1000)
-    return SqlLiteral("instant", _EPOCH + seconds)
-
-
-def _literal(value: Any) -> SqlLiteral | None:
-    kind = _KINDS.get(type(value))
-    return None if kind is None else SqlLiteral(kind, value)
 
 
 def _of_connect(node: Any, text: str) -> ColumnNode:
@@ -157,7 +151,7 @@ def _of_connect(node: Any, text: str) -> ColumnNode:
             return _connect_literal(node) or Opaque(text)
         case "UnresolvedFunction" if not node._is_distinct:  # noqa: SLF001 -- nothing else tells
             arguments = tuple(_of_connect(child, str(child)) for child in node.children)
-            return Call(str(node._name), arguments)  # noqa: SLF001 -- nothing else tells
+            return Call(str(node._name).lower(), arguments)  # noqa: SLF001 -- nothing else tells
         case "ColumnAlias":
             return _of_connect(node.children[0], text)
         case "SQLExpression":
@@ -181,12 +175,9 @@ def _parts(name: str) -> tuple[str, ...] | None:
 def _connect_literal(node: Any) -> SqlLiteral | None:
     value, kind = node._value, type(node._dataType).__name__  # noqa: SLF001 -- nothing else tells
     if value is not None and kind == "DateType":
-        return SqlLiteral("date", _DAY_ONE + timedelta(days=value))
+        return SqlLiteral(_EPOCH.date() + timedelta(days=value))
     if value is not None and kind in ("TimestampType", "TimestampNTZType"):
         moment = _EPOCH + timedelta(microseconds=value)
-        return (
-            SqlLiteral("instant", moment)
-            if kind == "TimestampType"
-            else SqlLiteral("naive", moment.replace(tzinfo=None))
-        )
-    return _literal(value) if kind not in ("TimeType", "DayTimeIntervalType", "ArrayType") else None
+        return SqlLiteral(moment if kind == "TimestampType" else moment.replace(tzinfo=None))
+    other = kind in ("TimeType", "DayTimeIntervalType", "ArrayType") or not isinstance(value, _PLAIN)
+    return None if other else SqlLiteral(value)

@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.casts import type_of
 from qbeast_core.query.sql.functions import function_arguments
-from qbeast_core.query.sql.lower import Lowering
+from qbeast_core.query.sql.lower import Lowering, names_of
 from qbeast_core.query.sql.parse import operands, parse_condition, without_parentheses
-from qbeast_core.query.sql.values import Interval
+from qbeast_core.query.sql.values import MAX_DIGITS, Interval
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
-from qbeast_spark_bridge.predicates.typed_sql import MOST_DIGITS, Typed, align, refuse, typed_literal
+from qbeast_spark_bridge.predicates.typed_sql import Typed, align, refuse, typed_literal
 from qbeast_spark_bridge.schema import quoted
 
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
@@ -66,7 +66,7 @@ class _Tree:
         written = FUNCTIONS.get(type(node))
         if written is None:
             refuse(node)
-        return written(node, [self.part(one) for one in function_arguments(node)])
+        return written(node, *map(self.part, function_arguments(node)))
 
     def constant(self, node: exp.Expr) -> Typed:
         """Write a value."""
@@ -90,21 +90,11 @@ class _Tree:
         found = self._lowering.value(node)
         dtype = next(iter(pl.Schema({"": found.dtype}).values()))
         (name,) = found.expr.meta.root_names()
-        path = _path(node)
+        path = names_of(node)
         fields = path[len(name.split(".")) :] if len(path) > 1 else []
         if any("${" in field for field in fields):  # which Spark would replace
             refuse(node)
         return Typed(".".join(map(quoted, (name, *fields))), dtype)
-
-
-def _path(node: exp.Expr) -> list[str]:
-    """Return the parts of a name, in order."""
-    if isinstance(node, exp.Dot):
-        return [*_path(node.this), *_path(node.expression)]
-    if isinstance(node, exp.Column):
-        parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
-        return [part.name for part in parts if part is not None]
-    return [node.name]
 
 
 def _chain(tree: _Tree, node: exp.Expr) -> Typed:
@@ -201,7 +191,7 @@ def _number(value: int | Decimal) -> Typed:
     exact = Decimal(value)
     exponent = int(exact.as_tuple().exponent)
     digits = max(len(exact.as_tuple().digits) + max(exponent, 0), -exponent)
-    if digits > MOST_DIGITS:
+    if digits > MAX_DIGITS:
         refuse(value)
     return typed_literal(exact, pl.Decimal(digits, max(-exponent, 0)))
 
@@ -214,7 +204,7 @@ def _moved(tree: _Tree, node: exp.Expr) -> Typed:
         if by is not None:
             other = node.this if side is node.expression else node.expression
             return moved(tree.part(other), by if isinstance(node, exp.Add) else -by, node)
-    return FUNCTIONS[type(node)](node, [tree.part(node.this), tree.part(node.expression)])
+    return FUNCTIONS[type(node)](node, tree.part(node.this), tree.part(node.expression))
 
 
 def _cast(tree: _Tree, node: exp.Expr) -> Typed:

@@ -1,65 +1,316 @@
-"""Conditions and values of a change of rows: Columns of Spark in Polars, exactly or not at all."""
+"""Conditions and values of a change of rows: Spark Columns as Polars expressions, exactly or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from operator import and_, or_
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.predicates.atoms import Columns, columns_of
-from qbeast_spark_bridge.predicates.column_tree import Bound, Name, SqlLiteral, is_column, tree_of
-from qbeast_spark_bridge.predicates.from_column import column_named, parse_column
+from qbeast_core.query.sql.operators import Comparison, compare, is_in, same
+from qbeast_core.query.sql.patterns import like
+from qbeast_core.query.sql.tokens import InvalidSqlError
+from qbeast_core.query.sql.values import (
+    MAX_DIGITS,
+    NULL,
+    Value,
+    date_literal,
+    number,
+    of_type,
+    text,
+    time_literal,
+    truth,
+)
+from qbeast_spark_bridge.predicates.column_tree import (
+    Bound,
+    Call,
+    ColumnNode,
+    Name,
+    SqlLiteral,
+    is_column,
+    tree_of,
+)
+
+_COMPARISONS: Final[dict[str, Comparison]] = {
+    "=": "=",
+    "==": "=",
+    "!=": "<>",
+    "<>": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+_LONG_DIGITS: Final = 19
+_MAX_SINGLE: Final = 2.0**127  # below the largest number of single precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """Understands what names the columns of a table, and of the source of a merge."""
+    """Translates Columns that name the columns of a table, and of the source of a merge."""
 
-    columns: Columns
+    # By their names in small letters: one part, or two where the first is the name of the source.
+    columns: Mapping[tuple[str, ...], Value]
 
     @staticmethod
     def of(schema: pl.Schema, *, source_name: str | None = None) -> Given:
-        """Return what understands the columns of a schema; see `columns_of`."""
-        return Given(columns_of(schema, source_name=source_name))
+        """Return a translator for the columns of a schema.
+
+        >>> schema = pl.Schema({"Price": pl.Int64, "source": pl.Struct({"price": pl.Int64})})
+        >>> list(Given.of(schema, source_name="source").columns)
+        [('price',), ('source', 'price')]
+        """
+        columns: dict[tuple[str, ...], Value] = {}
+        for name, dtype in schema.items():
+            if name == source_name and isinstance(dtype, pl.Struct):
+                for field, inner in pl.Schema(dtype).items():
+                    columns[name.lower(), field.lower()] = of_type(pl.col(name).struct.field(field), inner)
+            elif not (name == "*" or (name.startswith("^") and name.endswith("$"))):  # a pattern of Polars
+                columns[(name.lower(),)] = of_type(pl.col(name), dtype)
+        return Given(columns)
 
     def condition(self, given: object, argument: str) -> Any:
         """Return a condition as `Table.delete` takes it: a Column becomes a Polars expression, all else stays."""
         if not is_column(given):
             return given
-        found = parse_column(tree_of(given), self.columns, argument=argument)
-        if found.exact and found.predicate is not None:
-            return found.predicate
-        raise self._unsupported(
-            argument, found.unsupported, "tests of one column by literals or columns of its own type"
-        )
+        return _Reader(self.columns, argument).condition(tree_of(given))
 
     def values(self, given: object, argument: str) -> Any:
         """Return values of columns as `Table.update` takes them; see `condition`."""
         if not isinstance(given, Mapping):
             return given
-        return {name: self._value(value, argument) for name, value in given.items()}
+        reader = _Reader(self.columns, argument)
+        return {name: reader.assigned(value) if is_column(value) else value for name, value in given.items()}
 
-    def _value(self, given: object, argument: str) -> Any:
-        if not is_column(given):
-            return given
-        match tree_of(given):
-            case SqlLiteral(_, value):
-                return pl.lit(value)
-            case Name(parts):
-                return column_named(parts, self.columns, argument).expr
-            case Bound() as node:
-                parse_column(node, self.columns, argument=argument)  # refuses it
-            case _:
-                pass
-        raise self._unsupported(argument, str(given), "literals and columns")
 
-    def _unsupported(self, argument: str, what: str, understood: str) -> InvalidInputError:
-        known = [".".join(name) for name in self.columns]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reader:
+    """Reads the Columns of one argument."""
+
+    columns: Mapping[tuple[str, ...], Value]
+    argument: str
+
+    def condition(self, node: ColumnNode) -> pl.Expr:
+        """Return a condition, or refuse the part of it that may keep other rows in Polars."""
+        arguments = node.arguments if isinstance(node, Call) else (node,)
+        rule = _rule(node.function, len(arguments)) if isinstance(node, Call) else _Reader.plain
+        try:
+            expr = None if rule is None else rule(self, *arguments)
+        except InvalidSqlError:  # values of this type are not compared
+            expr = None
+        if expr is None:
+            raise self.unsupported(str(node), "tests of one column by literals or columns of its own type")
+        return expr
+
+    def assigned(self, column: object) -> pl.Expr:
+        """Return a value that a column is set to."""
+        node = tree_of(column)
+        if isinstance(node, SqlLiteral):
+            return pl.lit(node.value)
+        value = self.column(node)
+        if value is None:
+            raise self.unsupported(str(column), "literals and columns")
+        return value.expr
+
+    def plain(self, node: ColumnNode) -> pl.Expr | None:
+        """Return a literal or a column that is a condition by itself."""
+        if isinstance(node, SqlLiteral):
+            return pl.lit(node.value, dtype=pl.Boolean) if isinstance(node.value, bool | None) else None
+        value = self.column(node)
+        return value.expr if value is not None and isinstance(value.dtype, pl.Boolean) else None
+
+    def column(self, node: ColumnNode) -> Value | None:
+        """Return the column that a node names, whatever the case of the name; None for other nodes."""
+        if isinstance(node, Bound):
+            msg = (
+                f"{self.argument} names the column {node.text} of a DataFrame, not of the table; nothing was changed. "
+                "Name the table's column: pyspark.sql.functions.col(...)."
+            )
+            raise InvalidInputError(msg, argument=self.argument)
+        if not isinstance(node, Name):
+            return None
+        value = self.columns.get(tuple(part.lower() for part in node.parts))
+        if value is None:
+            msg = f"{self.argument} names no such column: {str(node)!r}; there are {self.names}. Nothing was changed."
+            raise InvalidInputError(msg, argument=self.argument)
+        return value
+
+    def operands(self, left: ColumnNode, right: ColumnNode) -> tuple[Value, Value] | None:
+        """Return a column and what it is compared with, where Spark converts neither of them."""
+        if isinstance(left, SqlLiteral):
+            swapped = None if isinstance(right, SqlLiteral) else self.operands(right, left)
+            return None if swapped is None else (swapped[1], swapped[0])
+        first = self.column(left)
+        if first is None:
+            return None
+        if isinstance(right, SqlLiteral):
+            second = _literal(right.value, first.dtype)
+        else:
+            second = self.column(right)
+            if second is not None and (second.dtype != first.dtype or second.dtype.is_nested()):
+                return None
+        return None if second is None else (first, second)
+
+    def member(self, left: ColumnNode, *items: ColumnNode) -> pl.Expr | None:
+        """Return whether a column's value is in a list of literals."""
+        value = self.column(left)
+        constants = [item.value for item in items if isinstance(item, SqlLiteral)]
+        if (
+            value is None
+            or not items
+            or len(constants) < len(items)
+            or not _is_plain_list(constants, value.dtype)
+        ):
+            return None
+        literals = [_literal(constant, value.dtype) for constant in constants]
+        plain = [literal for literal in literals if literal is not None]
+        return is_in(value, plain).expr if len(plain) == len(literals) else None
+
+    def string(self, node: ColumnNode, right: ColumnNode) -> tuple[Value, str] | None:
+        """Return a column of texts, and the literal that it is tested with."""
+        value = self.column(node)
+        constant = right.value if isinstance(right, SqlLiteral) else None
+        is_text = value is not None and isinstance(value.dtype, pl.String) and isinstance(constant, str)
+        return (value, constant) if is_text else None  # type: ignore[return-value] # as was just tested
+
+    def unsupported(self, part: str, supported: str) -> InvalidInputError:
+        """Return the error that names a part without equal in Polars."""
         msg = (
-            f"the Column {what!r} of {argument} has no equal in Polars, which changes the rows; nothing was changed. "
-            f"Columns may be {understood}. Give SQL text or a Polars expression. There are the columns {known}."
+            f"the Column {part!r} of {self.argument} has no equal in Polars, which changes the rows; nothing was "
+            f"changed. Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
         )
-        return InvalidInputError(msg, argument=argument)
+        return InvalidInputError(msg, argument=self.argument)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all columns."""
+        return [".".join(parts) for parts in self.columns]
+
+
+_Rule: TypeAlias = Callable[..., pl.Expr | None]
+
+
+def _chain(
+    join: Callable[[pl.Expr, pl.Expr], pl.Expr],
+) -> Callable[[_Reader, ColumnNode, ColumnNode], pl.Expr]:
+    return lambda reader, left, right: join(reader.condition(left), reader.condition(right))
+
+
+def _compared(op: Comparison | None) -> _Rule:
+    """Return a comparison, or `<=>` without one."""
+
+    def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
+        pair = reader.operands(left, right)
+        if pair is None:
+            return None
+        return same(*pair).expr if op is None else compare(op, *pair).expr
+
+    return rule
+
+
+def _null_test(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
+    value = reader.column(node)
+    return None if value is None else value.expr.is_null()
+
+
+def _not_null_test(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
+    value = reader.column(node)
+    return None if value is None else value.expr.is_not_null()
+
+
+def _text_test(test: Callable[[Value, str], pl.Expr | None]) -> _Rule:
+    def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
+        pair = reader.string(left, right)
+        return None if pair is None else test(*pair)
+
+    return rule
+
+
+def _like(value: Value, pattern: str) -> pl.Expr | None:
+    """Return LIKE, unless the pattern has an escape, which a setting of Spark interprets."""
+    return None if "\\" in pattern else like(value, text(pattern)).expr
+
+
+def _not(reader: _Reader, node: ColumnNode) -> pl.Expr:
+    return ~reader.condition(node)
+
+
+_UNARY: Final[dict[str, _Rule]] = {
+    **dict.fromkeys(("!", "not"), _not),
+    "isnull": _null_test,
+    "isnotnull": _not_null_test,
+}
+_BINARY: Final[dict[str, _Rule]] = {
+    **{name: _compared(op) for name, op in _COMPARISONS.items()},
+    "<=>": _compared(None),
+    "and": _chain(and_),
+    "or": _chain(or_),
+    "like": _text_test(_like),
+    "startswith": _text_test(lambda value, part: value.expr.str.starts_with(part)),
+    "endswith": _text_test(lambda value, part: value.expr.str.ends_with(part)),
+    "contains": _text_test(lambda value, part: value.expr.str.contains(part, literal=True)),
+}
+
+
+def _rule(function: str, count: int) -> _Rule | None:
+    """Return the rule for a function with this number of arguments; None if it is not supported."""
+    if function == "in":
+        return _Reader.member
+    return (_UNARY if count == 1 else _BINARY if count == 2 else {}).get(function)
+
+
+def _literal(value: Any, dtype: pl.DataType) -> Value | None:
+    """Return a literal that Spark compares with a type by value; None where it converts one of them."""
+    literal: Value | None = None
+    match dtype, value:
+        case _, None:
+            literal = NULL
+        case pl.Boolean(), bool():
+            literal = truth(value)
+        case pl.String(), str():
+            literal = text(value)
+        case pl.Datetime(), datetime() if (value.tzinfo is None) is (dtype.time_zone is None):
+            literal = time_literal(value, zoned=dtype.time_zone is not None)
+        case pl.Date(), date() if not isinstance(value, datetime):
+            literal = date_literal(value)
+        case _, int() | float() | Decimal() if dtype.is_numeric() and not isinstance(value, bool):
+            literal = _number(value, dtype)
+        case _:
+            pass
+    return literal
+
+
+def _number(value: Any, dtype: pl.DataType) -> Value | None:
+    exact = Decimal(value)
+    if dtype.is_float():
+        # Whether Spark rounds a literal to single precision depends on a setting.
+        is_single = abs(float(exact)) < _MAX_SINGLE and Decimal(float(np.float32(exact))) == exact
+        return number(float(exact)) if is_single or not isinstance(dtype, pl.Float32) else None
+    if isinstance(value, float):
+        return None
+    precision, scale = (dtype.precision, dtype.scale) if isinstance(dtype, pl.Decimal) else (_LONG_DIGITS, 0)
+    exponent = int(exact.as_tuple().exponent)
+    whole = _LONG_DIGITS + 1 if isinstance(value, int) else max(len(exact.as_tuple().digits) + exponent, 0)
+    # With more digits than a decimal has, Spark rounds one of the two.
+    fits = max(precision - scale, whole) + max(scale, -exponent) <= MAX_DIGITS
+    return number(value) if fits else None
+
+
+def _is_plain_list(values: list[Any], dtype: pl.DataType) -> bool:
+    """Tell whether Spark, which looks for one type for column and list, takes the column's."""
+    values = [value for value in values if value is not None]  # null has every type
+    kinds = {type(value) for value in values}
+    if dtype.is_float():
+        return kinds <= {int, Decimal, float}
+    if not isinstance(dtype, pl.Decimal):
+        return len(kinds) == 1 and not (dtype.is_integer() and kinds != {int})
+    digits = [value.as_tuple() for value in values if kinds == {Decimal}]
+    whole = [dtype.precision - dtype.scale, *(len(d.digits) + int(d.exponent) for d in digits)]
+    scales = [dtype.scale, *(-int(d.exponent) for d in digits)]
+    return kinds == {int} or (bool(digits) and max(whole) + max(scales) <= MAX_DIGITS)

@@ -10,11 +10,8 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.functions import PARTS
-from qbeast_core.query.sql.values import Interval
+from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Interval
 from qbeast_spark_bridge.predicates.typed_sql import (
-    MICROS,
-    MOST_DIGITS,
-    UTC_MICROS,
     Typed,
     align,
     as_decimal,
@@ -24,10 +21,11 @@ from qbeast_spark_bridge.predicates.typed_sql import (
     sql_type,
 )
 
-_Function = Callable[[exp.Expr, list[Typed]], Typed]
+_Function = Callable[..., Typed]
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.Add: "+",
     exp.Sub: "-",
+    exp.Neg: "-",
     exp.Mul: "*",
     exp.Mod: "%",
     exp.IntDiv: "DIV",
@@ -74,36 +72,35 @@ def cast(part: Typed, dtype: pl.DataType, what: object) -> Typed:
     return _day(part, what) if dtype == pl.Date() else as_type(part, dtype, what)
 
 
-def _arithmetic(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, (left, right) = node, arguments
+def _arithmetic(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     if pl.Null() in (left.dtype, right.dtype):
         return Typed("NULL", pl.Null())
     left, right = (
-        as_type(one, other.dtype, what) if isinstance(one.value, str) else one
+        as_type(one, other.dtype, node) if isinstance(one.value, str) else one
         for one, other in ((left, right), (right, left))
     )
     if not (left.dtype.is_numeric() and right.dtype.is_numeric()):
-        return _days(node, left, right, what)
+        return _days(node, left, right)
     if isinstance(node, exp.Div):
-        return _divided(*(as_type(one, pl.Float64(), what) for one in (left, right)))
+        return _divided(*(as_type(one, pl.Float64(), node) for one in (left, right)))
     if left.dtype.is_float() or right.dtype.is_float():
         if isinstance(node, exp.Mod | exp.IntDiv):
-            refuse(what)
-        (left, right), dtype = align([left, right], what)
+            refuse(node)
+        (left, right), dtype = align([left, right], node)
         return Typed(f"({left.sql} {_SIGNS[type(node)]} {right.sql})", dtype)
     if left.dtype.is_decimal() or right.dtype.is_decimal():
-        return _decimals(node, left, right, what)
-    return _integers(node, left, right, what)
+        return _decimals(node, left, right)
+    return _integers(node, left, right)
 
 
-def _integers(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Compute in a type that holds every result."""
     if isinstance(node, exp.IntDiv | exp.Mod):
-        return _quotient(node, left, right, what)
+        return _quotient(node, left, right)
     one, other = bound_of(left), bound_of(right)
     bound = one * other if isinstance(node, exp.Mul) else one + other
-    if bound >= 10**MOST_DIGITS:
-        refuse(what)
+    if bound >= 10**MAX_DIGITS:
+        refuse(node)
     name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
     dtype = pl.Int64() if bound <= _LONG else pl.Decimal(len(str(bound)), 0)
     sides = [left.sql, right.sql]
@@ -115,10 +112,10 @@ def _integers(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 
-def _quotient(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _quotient(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Divide integers of 64 bits: by zero null; the least of them by -1 is no such integer any more."""
     if max(bound_of(left), bound_of(right)) > _LONG + 1:
-        refuse(what)
+        refuse(node)
     one, other = (f"CAST({part.sql} AS BIGINT)" for part in (left, right))
     if isinstance(node, exp.Mod):
         return Typed(f"(CASE WHEN {other} != 0 THEN {one} % {other} END)", pl.Int64(), bound=bound_of(right))
@@ -130,7 +127,7 @@ def _quotient(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     return Typed(f"(CASE {found} END)", pl.Decimal(19, 0), bound=bound_of(left))
 
 
-def _decimals(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _decimals(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Compute exactly, where no result has more digits than Spark keeps."""
     one, other = (as_decimal(part.dtype, part.value or part.bound or None) for part in (left, right))
     whole = [kind.precision - kind.scale for kind in (one, other)]
@@ -139,9 +136,9 @@ def _decimals(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
     else:
         scale = max(one.scale, other.scale)
         precision = max(whole) + scale + 1
-    if isinstance(node, exp.IntDiv) or precision > MOST_DIGITS:
-        refuse(what)
-    sides = [as_type(part, kind, what).sql for part, kind in ((left, one), (right, other))]
+    if isinstance(node, exp.IntDiv) or precision > MAX_DIGITS:
+        refuse(node)
+    sides = [as_type(part, kind, node).sql for part, kind in ((left, one), (right, other))]
     found = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
     if isinstance(node, exp.Mod):
         found = f"(CASE WHEN {sides[1]} != 0 THEN {found} END)"
@@ -156,7 +153,7 @@ def _divided(left: Typed, right: Typed) -> Typed:
     )
 
 
-def _days(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
+def _days(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     """Move a date by days, or subtract two dates."""
     if isinstance(node, exp.Add) and right.dtype == pl.Date():
         left, right = right, left
@@ -166,13 +163,12 @@ def _days(node: exp.Expr, left: Typed, right: Typed, what: object) -> Typed:
         return Typed(f"{name}({left.sql}, {right.sql})", pl.Date())
     if isinstance(node, exp.Sub) and left.dtype == right.dtype == pl.Date():
         return Typed(f"CAST(DATEDIFF({left.sql}, {right.sql}) AS BIGINT)", pl.Int64(), bound=2**33)
-    return refuse(what)
+    return refuse(node)
 
 
-def _negated(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _negated(node: exp.Expr, part: Typed) -> Typed:
     if part.dtype.is_integer():
-        return _integers(exp.Sub(), Typed("0", pl.Int32(), 0, 1), part, node)
+        return _integers(node, Typed("0", pl.Int32(), 0, 1), part)
     if not part.dtype.is_numeric():
         refuse(node)
     return Typed(f"(- {part.sql})", part.dtype)
@@ -182,81 +178,80 @@ def _day(part: Typed, what: object) -> Typed:
     """Return the day of a date or time, in UTC."""
     if part.dtype == pl.Date():
         return part
-    if part.dtype == MICROS:
+    if part.dtype == TIMESTAMP:
         return Typed(f"CAST({part.sql} AS DATE)", pl.Date())
-    if part.dtype != UTC_MICROS:
+    if part.dtype != TIMESTAMPTZ:
         refuse(what)
     micros, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
     days = f"CAST(({micros} - PMOD({micros}, {day})) DIV {day} AS INT)"
     return Typed(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
 
 
-def _extract(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, part = node, arguments[-1]
+def _extract(node: exp.Expr, *arguments: Typed) -> Typed:
+    part = arguments[-1]
     name = PARTS.get(type(node)) or str(node.this.name).upper()
     if part.dtype == pl.Date() and name in _MICROS_OF:
-        part = as_type(part, MICROS, what)
+        part = as_type(part, TIMESTAMP, node)
     if name in _OF_DAY:
-        return Typed(f"CAST({_OF_DAY[name].format(_day(part, what).sql)} AS BIGINT)", pl.Int64(), bound=2**31)
-    if name not in _MICROS_OF or part.dtype not in (MICROS, UTC_MICROS):
-        refuse(what)
-    if part.dtype == MICROS:
+        return Typed(f"CAST({_OF_DAY[name].format(_day(part, node).sql)} AS BIGINT)", pl.Int64(), bound=2**31)
+    if name not in _MICROS_OF or part.dtype not in (TIMESTAMP, TIMESTAMPTZ):
+        refuse(node)
+    if part.dtype == TIMESTAMP:
         return Typed(f"CAST({name}({part.sql}) AS BIGINT)", pl.Int64(), bound=2**31)
     micros = f"PMOD(UNIX_MICROS({part.sql}), CAST('{_DAY_MICROS}' AS BIGINT)) DIV {_MICROS_OF[name]}"
     return Typed(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
 
 
-def _truncated(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    what, part, unit = node, arguments[0], str(node.args["unit"].name).upper()
+def _truncated(node: exp.Expr, part: Typed, *_: Typed) -> Typed:
+    unit = str(node.args["unit"].name).upper()
     if part.dtype.is_temporal() and unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY"):
-        day = _day(part, what)
+        day = _day(part, node)
         if unit != "DAY":
             day = Typed(f"TRUNC({day.sql}, '{unit}')", pl.Date())
-        return as_type(day, part.dtype, what)
+        return as_type(day, part.dtype, node)
     if part.dtype == pl.Date() and unit in _MICROS_OF:
-        return as_type(part, MICROS, what)
-    if part.dtype == MICROS and unit in _MICROS_OF:
+        return as_type(part, TIMESTAMP, node)
+    if part.dtype == TIMESTAMP and unit in _MICROS_OF:
         known = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
         times = [f"{name}({part.sql})" if name in known else "0" for name in _MICROS_OF]
         days = [f"{name}({part.sql})" for name in ("YEAR", "MONTH", "DAY")]
-        return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", MICROS)
-    if part.dtype != UTC_MICROS or unit not in _MICROS_OF:
-        refuse(what)
+        return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", TIMESTAMP)
+    if part.dtype != TIMESTAMPTZ or unit not in _MICROS_OF:
+        refuse(node)
     micros = f"UNIX_MICROS({part.sql})"
     step = f"CAST('{_MICROS_OF[unit]}' AS BIGINT)"
-    return Typed(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", UTC_MICROS)
+    return Typed(f"TIMESTAMP_MICROS({micros} - PMOD({micros}, {step}))", TIMESTAMPTZ)
 
 
 def moved(part: Typed, by: Interval, what: object) -> Typed:
     """Move a date or time by an interval: by calendar months, then by a duration; in UTC."""
     micros = by.duration // timedelta(microseconds=1)
     if part.dtype == pl.Date():
-        part = as_type(part, MICROS, what)
-    if part.dtype == MICROS:
+        part = as_type(part, TIMESTAMP, what)
+    if part.dtype == TIMESTAMP:
         seconds = f"INTERVAL '{micros // 1_000_000}' SECOND + INTERVAL '0.{micros % 1_000_000:06}' SECOND"
-        return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", MICROS)
-    if part.dtype != UTC_MICROS:
+        return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", TIMESTAMP)
+    if part.dtype != TIMESTAMPTZ:
         refuse(what)
     start, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
     if by.months:
         days = f"UNIX_DATE(ADD_MONTHS({_day(part, what).sql}, {by.months}))"
         start = f"({days} * {day} + PMOD({start}, {day}))"
-    return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", UTC_MICROS)
+    return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", TIMESTAMPTZ)
 
 
 def _whole(name: str) -> _Function:
     """Return FLOOR, CEIL or ROUND: of floats a float, however large."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
-        (part, *more) = arguments
+    def write(node: exp.Expr, part: Typed, digits: Typed | None = None) -> Typed:
         if part.dtype.is_integer():
             return part
-        places = more[0].value if more else 0
+        places = 0 if digits is None else digits.value
         if part.dtype.is_decimal() and isinstance(places, int):
             scale = min(places, part.dtype.scale)  # type: ignore[attr-defined]
-            digits = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
-            digits_sql = f", {scale}" if more else ""
-            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(digits, MOST_DIGITS), scale))
+            precision = part.dtype.precision - part.dtype.scale + 1 + scale  # type: ignore[attr-defined]
+            digits_sql = "" if digits is None else f", {scale}"
+            return Typed(f"{name}({part.sql}{digits_sql})", pl.Decimal(min(precision, MAX_DIGITS), scale))
         if not part.dtype.is_float() or places:
             refuse(node)
         sql = f"CAST({part.sql} AS DOUBLE)"
@@ -266,8 +261,7 @@ def _whole(name: str) -> _Function:
     return write
 
 
-def _sign(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _sign(node: exp.Expr, part: Typed) -> Typed:
     if not part.dtype.is_numeric():
         refuse(node)
     is_number = f" AND {part.sql} != {_NAN}" if part.dtype.is_float() else ""
@@ -275,13 +269,12 @@ def _sign(node: exp.Expr, arguments: list[Typed]) -> Typed:
     return Typed(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
 
 
-def _absolute(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (part,) = arguments
+def _absolute(node: exp.Expr, part: Typed) -> Typed:
     if not part.dtype.is_numeric():
         refuse(node)
     if not part.dtype.is_integer():
         return Typed(f"ABS({part.sql})", part.dtype)
-    minus = _negated(exp.Neg(this=node.this), [part])
+    minus = _negated(exp.Neg(this=node.this), part)
     return Typed(
         f"(CASE WHEN {part.sql} < 0 THEN {minus.sql} ELSE {part.sql} END)", minus.dtype, bound=minus.bound
     )
@@ -290,7 +283,7 @@ def _absolute(node: exp.Expr, arguments: list[Typed]) -> Typed:
 def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
     """Return a function of texts, and of literal integers, whose arguments fill the places of a form."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    def write(node: exp.Expr, *arguments: Typed) -> Typed:
         found = [as_type(one, pl.String(), node) if one.dtype == pl.Null() else one for one in arguments]
         known = all(one.dtype == pl.String() or type(one.value) is int for one in found)
         if not known or form.count("{") != len(found):
@@ -300,17 +293,17 @@ def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
     return write
 
 
-def _trimmed(node: exp.Expr, arguments: list[Typed]) -> Typed:
+def _trimmed(node: exp.Expr, *arguments: Typed) -> Typed:
     position = str(node.args.get("position") or "BOTH")
     letters = "' '" if len(arguments) == 1 else "{1}"
-    return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, arguments)
+    return _texts(f"TRIM({position} {letters} FROM {{0}})")(node, *arguments)
 
 
-def _cut(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, arguments)
+def _cut(node: exp.Expr, *arguments: Typed) -> Typed:
+    return _texts("SUBSTRING({}, {})" if len(arguments) == 2 else "SUBSTRING({}, {}, {})")(node, *arguments)
 
 
-def _joined(node: exp.Expr, arguments: list[Typed]) -> Typed:
+def _joined(node: exp.Expr, *arguments: Typed) -> Typed:
     """Join texts; of CONCAT a null is no text, of ``||`` the result is null."""
     parts = [cast(one, pl.String(), node).sql for one in arguments]
     if isinstance(node, exp.Concat):
@@ -321,7 +314,7 @@ def _joined(node: exp.Expr, arguments: list[Typed]) -> Typed:
 def _first_known(name: str) -> _Function:
     """Return COALESCE, GREATEST or LEAST, which pass over nulls in Spark too."""
 
-    def write(node: exp.Expr, arguments: list[Typed]) -> Typed:
+    def write(node: exp.Expr, *arguments: Typed) -> Typed:
         parts, dtype = align(arguments, node)
         if len(parts) == 1 or dtype.is_nested():
             return parts[0] if len(parts) == 1 else refuse(node)
@@ -330,23 +323,21 @@ def _first_known(name: str) -> _Function:
     return write
 
 
-def _nullif(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    (left, right), _ = align(arguments, node)
-    return Typed(
-        f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {arguments[0].sql} END)", arguments[0].dtype
-    )
+def _nullif(node: exp.Expr, part: Typed, other: Typed) -> Typed:
+    (left, right), _ = align([part, other], node)
+    return Typed(f"(CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {part.sql} END)", part.dtype)
 
 
-def _is_nan(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    if not arguments[0].dtype.is_float():
+def _is_nan(node: exp.Expr, part: Typed) -> Typed:
+    if not part.dtype.is_float():
         refuse(node)
-    return Typed(f"({arguments[0].sql} = {_NAN})", pl.Boolean())
+    return Typed(f"({part.sql} = {_NAN})", pl.Boolean())
 
 
-def _root(node: exp.Expr, arguments: list[Typed]) -> Typed:
-    if not arguments[0].dtype.is_numeric():
+def _root(node: exp.Expr, part: Typed) -> Typed:
+    if not part.dtype.is_numeric():
         refuse(node)
-    return Typed(f"SQRT({as_type(arguments[0], pl.Float64(), '').sql})", pl.Float64())
+    return Typed(f"SQRT({as_type(part, pl.Float64(), node).sql})", pl.Float64())
 
 
 # What Spark computes with the same results, given the right types. All else is refused.

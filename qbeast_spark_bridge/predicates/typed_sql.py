@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import polars as pl
 from sqlglot import exp
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
-
-# Of a decimal in Spark and in DuckDB.
-MOST_DIGITS: Final = 38
-
-MICROS: Final = pl.Datetime("us")
-UTC_MICROS: Final = pl.Datetime("us", "UTC")
-_DIGITS: Final[dict[pl.DataType, int]] = {pl.Int8(): 3, pl.Int16(): 5, pl.Int32(): 10, pl.Int64(): 19}
-_BOUNDS: Final[dict[pl.DataType, int]] = {
-    pl.Int8(): 2**7,
-    pl.Int16(): 2**15,
-    pl.Int32(): 2**31,
-    pl.Int64(): 2**63,
-}
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_MOMENT: Final = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+from qbeast_core.query.sql.values import (
+    INTEGERS,
+    MAX_DIGITS,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    largest,
+    text_literal,
 )
-_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +68,9 @@ def bound_of(part: Typed) -> int:
     """Return the largest magnitude that an integer may have."""
     if isinstance(part.value, int):
         return abs(part.value)
-    return part.bound or _BOUNDS.get(part.dtype) or 10 ** (as_decimal(part.dtype).precision or MOST_DIGITS)
+    if part.bound:
+        return part.bound
+    return 10**part.dtype.precision if isinstance(part.dtype, pl.Decimal) else largest(part.dtype) + 1
 
 
 def as_type(part: Typed, dtype: pl.DataType, what: object) -> Typed:
@@ -98,9 +89,9 @@ def as_type(part: Typed, dtype: pl.DataType, what: object) -> Typed:
         # Integers of different sizes Spark compares by itself, and keeps the column bare for its statistics.
         sql = part.sql if dtype.is_integer() else f"CAST({part.sql} AS {sql_type(dtype)})"
         return Typed(sql, dtype)
-    if part.dtype == pl.Date() and dtype == MICROS:
+    if part.dtype == pl.Date() and dtype == TIMESTAMP:
         return Typed(f"CAST({part.sql} AS TIMESTAMP_NTZ)", dtype)
-    if part.dtype == pl.Date() and dtype == UTC_MICROS:
+    if part.dtype == pl.Date() and dtype == TIMESTAMPTZ:
         return Typed(f"TIMESTAMP_MICROS(UNIX_DATE({part.sql}) * CAST('86400000000' AS BIGINT))", dtype)
     refuse(what)
 
@@ -114,7 +105,7 @@ def as_decimal(dtype: pl.DataType, value: Any = None) -> pl.Decimal:
     """Return the decimal that holds every value of an integer type, or a literal."""
     if isinstance(dtype, pl.Decimal):
         return dtype
-    return pl.Decimal(len(str(abs(value))) if isinstance(value, int) else _DIGITS[dtype], 0)
+    return pl.Decimal(len(str(abs(value) if isinstance(value, int) else largest(dtype))), 0)
 
 
 def _common(left: Typed, right: Typed, what: object) -> Typed:
@@ -126,12 +117,11 @@ def _common(left: Typed, right: Typed, what: object) -> Typed:
         return Typed("", left.dtype, (right if longer else left).value if both else None)
     if pl.Null() in (left.dtype, right.dtype):
         return right if left.dtype == pl.Null() else left
-    pair = (left, right) if left.value is not None and right.value is None else (right, left)
-    if pair[0].value is not None and _takes(*pair):
-        is_larger = isinstance(pair[0].value, int) and len(str(abs(pair[0].value))) >= _DIGITS.get(
-            pair[1].dtype, 99
-        )
-        return Typed("", pl.Int64() if is_larger else pair[1].dtype)
+    literal, other = (left, right) if left.value is not None and right.value is None else (right, left)
+    if literal.value is not None and _takes(literal, other):
+        is_larger = isinstance(literal.value, int) and isinstance(other.dtype, INTEGERS)
+        is_larger = is_larger and len(str(abs(literal.value))) >= len(str(largest(other.dtype)))
+        return Typed("", pl.Int64() if is_larger else other.dtype)
     dtype = _wider(left, right)
     if dtype is None:
         refuse(what)
@@ -146,7 +136,7 @@ def _takes(literal: Typed, other: Typed) -> bool:
         return literal.dtype.is_numeric() and literal.dtype != pl.Float64()
     if other.dtype.is_integer():
         return isinstance(literal.value, int) and -(2**63) <= literal.value < 2**63
-    return other.dtype == UTC_MICROS and literal.dtype == MICROS
+    return other.dtype == TIMESTAMPTZ and literal.dtype == TIMESTAMP
 
 
 def _wider(left: Typed, right: Typed) -> pl.DataType | None:
@@ -159,40 +149,27 @@ def _wider(left: Typed, right: Typed) -> pl.DataType | None:
         one, other = (as_decimal(part.dtype, part.value) for part in (left, right))
         scale = max(one.scale, other.scale)
         digits = max((one.precision or 0) - one.scale, (other.precision or 0) - other.scale) + scale
-        return pl.Decimal(digits, scale) if digits <= MOST_DIGITS else None
-    if pl.Date() in kinds and (MICROS in kinds or UTC_MICROS in kinds):
+        return pl.Decimal(digits, scale) if digits <= MAX_DIGITS else None
+    if pl.Date() in kinds and (TIMESTAMP in kinds or TIMESTAMPTZ in kinds):
         return kinds[0] if kinds[1] == pl.Date() else kinds[1]
     return None
 
 
 def _converted(value: Any, dtype: pl.DataType, what: object) -> Any:
     """Return a literal's value in another type."""
-    try:
-        if isinstance(value, str) and dtype.is_temporal():
-            return _moment(value, dtype)
-        if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime.combine(value, datetime.min.time())
+        utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return utc if dtype == TIMESTAMPTZ else utc.replace(tzinfo=None)
+    if isinstance(value, str):
+        found = text_literal(value, dtype)
+        if found is None:
             refuse(what)
-        if dtype.is_float():
-            return float(value)
-        number = Decimal(value)
+        value = found.const if found.is_number_const else pl.select(found.expr).item()
+    if not dtype.is_numeric():
+        return value
+    try:
+        number = float(value) if dtype.is_float() else Decimal(value)
         return int(number) if dtype.is_integer() and number == int(number) else number
-    except (ValueError, OverflowError, ArithmeticError):
+    except (ValueError, ArithmeticError):  # NaN, an infinity, or beyond a double
         refuse(what)
-    except TypeError:
-        return _of_day(value, dtype)
-
-
-def _moment(text: str, dtype: pl.DataType) -> date | datetime:
-    if dtype == pl.Date() and _DAY.fullmatch(text):
-        return date.fromisoformat(text)
-    if dtype not in (MICROS, UTC_MICROS) or not _MOMENT.fullmatch(text):
-        raise ValueError(text)
-    return _of_day(datetime.fromisoformat(text), dtype)
-
-
-def _of_day(value: Any, dtype: pl.DataType) -> datetime:
-    """Return a day or a moment as the other type has it: without a zone it is in UTC."""
-    moment = value if isinstance(value, datetime) else datetime.combine(value, datetime.min.time())
-    if dtype == UTC_MICROS:
-        return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

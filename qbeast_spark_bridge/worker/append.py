@@ -1,6 +1,6 @@
-"""What the writers of ``format("qbeast")`` do with rows: in a task, and on the driver before and after.
+"""A task of an append by ``format("qbeast")``.
 
-Contexts and parts are bytes here: whoever hands them on must not import Polars for it.
+Contexts and parts are bytes: the writers that pass them on must not import Polars.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 
-# Arrow bytes that a task indexes at once: the more, the larger its files, and the more memory it takes.
+# Arrow bytes that a task indexes at once: more make larger files, and take more memory.
 PART_BYTES: Final = 128 << 20
 
 
@@ -33,13 +33,13 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
                 held, size = [], 0
         if any(batch.num_rows for batch in held):
             parts.append(task.write(pa.Table.from_batches(held)))
-    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
+    except BaseException:  # also for an interrupt or a panic of Rust
         delete_parts(task, parts)
         raise
     return pickle.dumps(parts)
 
 
 def delete_parts(task: AppendTask, parts: Sequence[AppendedPart]) -> None:
-    """Delete what was written and no commit will name, as far as the store lets us."""
+    """Delete files that no commit will name, as far as the store allows."""
     if parts:
         delete_data_files(task.target.store, [add for part in parts for add in part.files])

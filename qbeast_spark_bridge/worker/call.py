@@ -1,4 +1,4 @@
-"""Where work in Spark's Python workers begins: on the cores of its task, with errors that find their way back."""
+"""The entry of work in Spark's Python workers: on the cores of the task, with errors that the driver can rebuild."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
 class WorkerCall:
     """A function of this package with its first argument, to be given to ``DataFrame.mapInArrow``.
 
-    Names and bytes are all that is sent: a worker must know how many threads to start before it imports
-    Polars, and what is pickled with a class of ours would import it.
+    Spark sends names and bytes only: a worker has to set the number of threads before it imports Polars, and
+    unpickling a class of ours would import it.
     """
 
     module: str
@@ -57,31 +57,31 @@ class WorkerCall:
 def use_task_cores() -> None:
     """Let Polars and Arrow work on the cores of a task (``spark.task.cpus``), not on all of the machine's.
 
-    A worker that imported Polars before keeps the threads it has.
+    A worker that has already imported Polars keeps its threads.
     """
     cores = os.environ.setdefault(_THREADS, os.environ.get("OMP_NUM_THREADS", "1"))  # Spark sets the latter
     importlib.import_module("pyarrow").set_cpu_count(int(cores))
 
 
 def freeze_modules() -> None:
-    """Leave what is loaded out of all later garbage collections, to be called once a task's modules are there.
+    """Exempt all loaded modules from garbage collection; call it after the imports of a task.
 
-    PySpark collects garbage after every task of a worker that it keeps: to walk through the modules of Polars,
-    Arrow and this package takes longer than a small task. What dies is still freed, unless it is in a circle by then.
+    PySpark collects garbage after every task of a reused worker, and to walk through the modules of Polars, Arrow and
+    this package takes longer than a small task. Objects are still freed, unless they are in a reference cycle now.
     """
     _freeze(len(sys.modules))
 
 
 @cache
 def _freeze(modules: int) -> None:
-    """Freeze once for that many modules; further ones come with further kinds of tasks."""
+    """Freeze once for each number of modules: other kinds of tasks import more."""
     del modules
     gc.collect()
     gc.freeze()
 
 
 def note_of(error: QbeastError) -> str:
-    """Return a line that says all of an error; a worker leaves it in the trace that it hands to Spark.
+    """Return a line with all fields of an error, which a worker adds to the trace that it returns to Spark.
 
     >>> from qbeast_core.errors import InvalidInputError
     >>> note_of(InvalidInputError("no rows", argument="df"))

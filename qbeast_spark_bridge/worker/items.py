@@ -8,19 +8,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from qbeast_spark_bridge.worker.transport import batch_of
+from qbeast_spark_bridge.worker.transport import batch_of, received
 
-# Columns of what `answer_items` yields.
-ANSWERS: Final = "number int, answer binary"
-
-_ANSWERS_SCHEMA: Final = pa.schema([("number", pa.int32()), ("answer", pa.binary())])
+# The column that `answer_items` yields.
+ANSWERS: Final = "answer binary"
 
 
 def answer_items(
     call: Callable[[Any], object], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the answer for each item."""
-    for batch in batches:
-        for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
-            answer = call(pickle.loads(item.as_py()))  # noqa: S301 -- bytes of our own driver
-            yield batch_of(_ANSWERS_SCHEMA, [number.as_py()], [pickle.dumps(answer)])
+    """Yield the number of each item with its answer."""
+    for number, item in received(batches):
+        yield batch_of(ANSWERS, [pickle.dumps((number, call(item)))])

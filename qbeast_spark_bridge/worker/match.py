@@ -21,21 +21,25 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.dml.merge.key_digest import key_hashes
+from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
 from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals
+from qbeast_spark_bridge.worker.transport import (
+    BUFFER_BYTES,
+    batch_of,
+    gathered,
+    longs_as_decimals,
+    received,
+)
 
-# Columns of what these functions yield.
+# The column that `digest_keys` yields, and those of the other functions.
+DIGESTS: Final = "digest binary"
 PIECES: Final = "key int, file int, kind int, data binary"
 
-_PIECES_SCHEMA: Final = pa.schema(
-    [("key", pa.int32()), ("file", pa.int32()), ("kind", pa.int32()), ("data", pa.binary())]
-)
-_KEYS, _SOURCE = 0, 1  # what comes to a bucket, in this order
-_ITEM, _MATCHES, _ANSWER = 0, 1, 2  # what comes to a file
+_KEYS, _SOURCE = 0, 1  # kinds of rows of a bucket, in this order
+_ITEM, _MATCHES, _ANSWER = 0, 1, 2  # kinds of rows of a file
 _NO_FILE: Final = -1
 _FILE: Final = own_column("file")
 _ROW: Final = own_column("source_number")
@@ -43,7 +47,7 @@ _ROW: Final = own_column("source_number")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchTask:
-    """What all of these tasks are told; picklable."""
+    """The context of all of these tasks; it pickles."""
 
     rules: MergeRules
     files: TableFiles = field(repr=False)
@@ -65,7 +69,7 @@ class MatchTask:
 
 @dataclass(frozen=True, slots=True)
 class BucketAnswer:
-    """What came of the rows of a bucket: how many there were, the sum of their hashes, and where new rows are."""
+    """The result of a bucket: number of rows, sum of their hashes, and where new rows are stored."""
 
     rows: int
     hash_sum: int
@@ -75,11 +79,22 @@ class BucketAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileAnswer:
-    """What will come of a file: counts as of `FoundMatches`, shape (3,), and where its rows of the source are."""
+    """The result of a file: counts as in `FoundMatches`, shape (3,), and where its rows of the source are stored."""
 
     number: int
     counts: I64Array
     stored: str
+
+
+def digest_keys(
+    argument: tuple[MergeRules, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the digest of the keys of a partition of the source; nothing for no rows."""
+    rules, names, decimals = argument
+    frames = (pl.DataFrame(longs_as_decimals(table, decimals)) for table in gathered(batches, names))
+    digests = [digest_of(rules, frame) for frame in frames]
+    if digests:
+        yield batch_of(DIGESTS, [pickle.dumps(merge_digests(digests))])
 
 
 def pack_source(
@@ -94,13 +109,11 @@ def pack_source(
 
 def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the keys of files by bucket, each once for a file."""
-    for batch in batches:
-        for item in batch.column("item"):
-            number, parts = pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
-            frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
-            if frames:  # else no row can match
-                keys = pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(_FILE))
-                yield from _by_bucket(task, keys, _KEYS)
+    for _, (file, parts) in received(batches):
+        frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
+        if frames:  # else no row can match
+            keys = pl.concat(frames).unique().with_columns(pl.lit(file, dtype=pl.Int32).alias(_FILE))
+            yield from _by_bucket(task, keys, _KEYS)
 
 
 def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,7 +167,7 @@ def _judged(
 
 
 class _Bucket:
-    """The keys of a bucket, and what came of its rows so far."""
+    """The keys of a bucket, and the result of its rows so far."""
 
     def __init__(self, task: MatchTask) -> None:
         self._task, self._on = task, list(task.rules.clauses.keys)
@@ -164,7 +177,7 @@ class _Bucket:
         self._added: list[StoredPart] = []
 
     def join(self, source: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-        """Take some rows of the source; yield those that match."""
+        """Match some rows of the source; yield the matching ones."""
         self._rows += source.height
         self._hash_sum += int(key_hashes(source, self._on).sum(dtype=np.int64))
         new = source
@@ -183,7 +196,7 @@ class _Bucket:
             self._store()
 
     def end(self, key: int) -> Iterator[pa.RecordBatch]:
-        """Yield the answer. It is one, so that no two attempts of this task are ever mixed."""
+        """Yield the answer: a single one, so that the results of two attempts of a task are never mixed."""
         self._store()
         if self._rows:
             answer = BucketAnswer(self._rows, self._hash_sum, self._matched, tuple(self._added))
@@ -217,7 +230,7 @@ def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.Re
 
 
 def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordBatch:
-    return batch_of(_PIECES_SCHEMA, [key] * len(data), [file] * len(data), [kind] * len(data), data)
+    return batch_of(PIECES, [key] * len(data), [file] * len(data), [kind] * len(data), data)
 
 
 def _packed(rows: pl.DataFrame) -> list[bytes]:

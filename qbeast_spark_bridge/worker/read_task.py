@@ -1,6 +1,6 @@
 """A task of a read: its files and pages, read exactly as Polars would, into Arrow batches for Spark.
 
-Workers import this alone: what plans a read takes as long to import again.
+Workers import this module only: the planner of a read takes as long to import again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadTask:
-    """A task of a scan, and the types in which Spark takes its rows. It pickles, as the task does."""
+    """A task of a scan, and the Arrow types of its rows for Spark; it pickles."""
 
     task: _Readable
     schema: pa.Schema = field(repr=False)
@@ -42,7 +42,7 @@ class ReadTask:
             yield from self._cut(pl.concat(held))
 
     def _cut(self, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-        """Give rows in batches that the other side can hold, in its types."""
+        """Yield rows in batches of limited size, in the types of Spark."""
         row_bytes = _bytes([frame]) // max(frame.height, 1) + 1
         for rows in frame.iter_slices(min(_BATCH_ROWS, max(_BATCH_BYTES // row_bytes, 1))):
             table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)

@@ -1,11 +1,10 @@
-"""A task of a rewrite, in a worker: it reads files and changes their rows, and summarises or packs what comes of it.
+"""A task of a rewrite, in a worker: it reads files, changes their rows, and summarises or packs the result.
 
-Workers import this alone: what plans a rewrite takes as long to import again.
+Workers import this module only: the planner of a rewrite takes as long to import again.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,12 +19,11 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
 
 # Columns of what `summarise_files` yields.
 SUMMARIES: Final = "part int, summary binary"
 
-_SUMMARIES_SCHEMA: Final = pa.schema([("part", pa.int32()), ("summary", pa.binary())])
 _TASK_BITS: Final = 40  # of a row's number, below those of its task
 _LEAST_SAMPLE: Final = 1 << 14
 _MERGED_AT_ONCE: Final = 8
@@ -33,15 +31,15 @@ _MERGED_AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangedRows:
-    """Rows that a task reads, with what becomes of them."""
+    """Rows that a task reads, and their change."""
 
     # Of all columns, where rows change.
     task: ScanTask
-    # What becomes of some of the rows, whichever others they come with.
+    # The change of each row; it does not depend on other rows.
     change: RowChange | None
 
     def read(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows as they will be."""
+        """Yield the changed rows."""
         if self.change is None:
             yield from self.task.read()
             return
@@ -50,7 +48,7 @@ class ChangedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddedRows:
-    """Rows that come, of the table's columns and types."""
+    """Rows to add, with the columns and types of the table."""
 
     rows: pl.DataFrame
 
@@ -64,7 +62,7 @@ def summarise_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the summary of a task's rows, in a worker; nothing for no rows."""
     job, share = argument
-    for number, task in _received(batches):
+    for number, task in received(batches):
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
@@ -72,14 +70,14 @@ def summarise_files(
             first += found.rows
             total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
         if total is not None:
-            # A little more than the share: the merged sample is as thin as the thinnest.
+            # A little more than the share: the merged sample is as small a share as its smallest part.
             most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
             cut = merge_summaries([total], limits=SampleLimits(most, DOMAIN_LIMITS.size_bytes))
-            yield batch_of(_SUMMARIES_SCHEMA, [number], [dump_summary(cut)])
+            yield batch_of(SUMMARIES, [number], [dump_summary(cut)])
 
 
 def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one summary for all that arrive, in a worker that holds some of them at a time; nothing for none."""
+    """Yield one summary of all that arrive; the worker holds some at a time."""
     held: list[IndexSummary] = []
     for batch in batches:
         for data in batch.column("summary"):
@@ -88,26 +86,20 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
                 held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
     if held:
         merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
-        yield batch_of(_SUMMARIES_SCHEMA, [0], [merged])
+        yield batch_of(SUMMARIES, [0], [merged])
 
 
 def pack_files(
     argument: tuple[PlaceTask, I32Array], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time."""
+    """Yield the rows of tasks as packs; the worker holds about 64 MB of rows."""
     job, keys = argument
-    for _, task in _received(batches):
+    for _, task in received(batches):
         yield from packed(job, keys, _buffered(task.read()))
 
 
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ChangedRows | AddedRows]]:
-    for batch in batches:
-        for number, task in zip(batch.column("number"), batch.column("item"), strict=True):
-            yield number.as_py(), pickle.loads(task.as_py())  # noqa: S301 -- bytes of our own driver
-
-
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of frames of any size in frames of about 64 MB; none is empty."""
+    """Yield the same rows in frames of about 64 MB; none is empty."""
     held: list[pl.DataFrame] = []
     size = 0
     for frame in frames:

@@ -24,14 +24,16 @@ from qbeast_spark_bridge.worker.transport import (
 # Columns of what `packed` yields.
 PACKS: Final = "key int, file int, rows binary"
 
-_PACKS_SCHEMA: Final = pa.schema([("key", pa.int32()), ("file", pa.int32()), ("rows", pa.binary())])
 _LEAST_GATHERED: Final = 16 << 20
 _LEAST_PACK: Final = 1 << 20
 _TRIES: Final = 1 << 12
 
 
 def task_keys(files: int) -> I32Array:
-    """Return a number for each file that Spark sends to a task of its own when it repartitions into `files`.
+    """Return a key for each file, so that `repartition(files, "key")` sends each to a task of its own.
+
+    Spark takes the hash of the key modulo the number of tasks: without chosen keys, some tasks would get several files
+    and others none.
 
     >>> keys = task_keys(3)
     >>> (spark_hash([NumberColumn("int32", keys)]) % 3).tolist()
@@ -50,9 +52,9 @@ def pack_partition(
     argument: tuple[PlaceTask, I32Array, list[str], dict[int, tuple[int, int]]],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a partition's rows as packs, in a worker that holds 64 MB of rows at a time at most."""
+    """Yield the rows of a partition as packs; the worker holds at most 64 MB of rows."""
     job, keys, names, decimals = argument
-    # Rows that fit in the processor's cache are put in order faster; packs must not become too small.
+    # Rows that fit in the cache of the processor sort faster; packs must not become too small.
     size = min(max(_LEAST_GATHERED, _LEAST_PACK * job.file_count), BUFFER_BYTES)
     tables = gathered(batches, names, size_bytes=size)
     yield from packed(job, keys, (job.fit(longs_as_decimals(rows, decimals)) for rows in tables))
@@ -62,4 +64,4 @@ def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> It
     """Yield rows as packs."""
     for frame in frames:
         for numbers, packs in pack_rows(frame, job.place(frame), job.file_starts):
-            yield batch_of(_PACKS_SCHEMA, keys[numbers], numbers, packs)
+            yield batch_of(PACKS, keys[numbers], numbers, packs)

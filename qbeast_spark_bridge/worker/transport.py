@@ -1,8 +1,15 @@
-"""Arrow batches as Spark hands them to its workers, and larger ones to work on."""
+"""Arrow batches between Spark and its Python workers.
+
+Spark sends batches of 10,000 rows by default; a worker gathers larger ones, since each step costs some milliseconds
+however few rows it has. Between two stages rows travel as packs: Arrow streams in a binary column. So Spark moves a few
+large values by a key, and does not convert, compress or sort each row.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,27 +20,32 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-# Bytes of rows that a worker gathers before it works on them.
+# Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20
 
 _BUFFER_ROWS: Final = 1 << 20
 
-_KEY: Final = WEIGHT_COLUMN  # no column of a table has this name
+_KEY: Final = WEIGHT_COLUMN  # reserved: no column of a table has this name
 
 _PACK_BYTES: Final = 16 << 20
 
 _SENT_BYTES: Final = 8 << 20
 
-# As Spark compresses what it shuffles: zstd takes twice the time for three fifths of the bytes.
+# Spark's own choice for shuffles: zstd takes twice the time for three fifths of the bytes.
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _LONG_DIGITS: Final = 18
 
 _SIGN_SHIFT: Final = 63
 
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
+
+# Columns of the items that the driver sends to workers.
+ITEMS: Final = "key int, number int, item binary"
 
 
 def gathered(
@@ -56,26 +68,35 @@ def gathered(
         yield _table(held, names)
 
 
-def batch_of(
-    schema: pa.Schema, *columns: Sequence[int] | I32Array | Sequence[bytes] | pa.Array
-) -> pa.RecordBatch:
-    """Return a batch of values that are at hand.
+def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    """Yield the items that the driver sent, with their numbers; see `qbeast_spark_bridge.engine.engine.spread`."""
+    for batch in batches:
+        for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
+            yield number.as_py(), pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
 
-    It is made of buffers: to see whether a list is one of its own, pyarrow imports pandas, which takes a worker longer
-    than a small task.
 
-    >>> schema = pa.schema([("number", pa.int32()), ("item", pa.binary())])
-    >>> batch_of(schema, [1, 2], [b"one", b""]).to_pylist()
+def batch_of(columns: str, *values: Sequence[int] | I32Array | Sequence[bytes] | pa.Array) -> pa.RecordBatch:
+    """Return a batch of columns that are named as Spark's DDL does.
+
+    >>> batch_of("number int, item binary", [1, 2], [b"one", b""]).to_pylist()
     [{'number': 1, 'item': b'one'}, {'number': 2, 'item': b''}]
     """
-    arrays = [_array(field.type, values) for field, values in zip(schema, columns, strict=True)]
+    schema = _schema(columns)
+    # From buffers: `pa.array` imports pandas to recognise its objects, which takes longer than a small task.
+    arrays = [_array(field.type, column) for field, column in zip(schema, values, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def in_utc(table: pa.Table) -> pa.Table:
-    """Return the rows with timestamps that have a zone labelled UTC, which is what they count."""
+    """Return the rows with all zones of timestamps labelled UTC; the values are in UTC already."""
     fields = [_field_in_utc(field) for field in table.schema]
     return table if fields == list(table.schema) else table.cast(pa.schema(fields))
+
+
+@cache
+def _schema(columns: str) -> pa.Schema:
+    pairs = (column.split() for column in columns.split(", "))
+    return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in pairs])
 
 
 def _array(dtype: pa.DataType, values: Any) -> pa.Array:
@@ -113,13 +134,13 @@ def _type_in_utc(dtype: pa.DataType) -> pa.DataType:
 def pack_rows(
     frame: pl.DataFrame, keys: U64Array, file_starts: U64Array
 ) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
-    """Yield rows as packs, some at a time: the number of each one's file, and its bytes.
+    """Yield packs of rows, some at a time: the number of each file, and the bytes.
 
-    A pack holds rows of one file in order of their keys, some 16 MB of them at most.
+    A pack holds at most some 16 MB of rows of one file, in the order of their keys.
     """
     if not frame.height:
         return
-    order = np.argsort(keys)  # sorted pieces are merged faster than rows are sorted
+    order = np.argsort(keys)  # the writer merges sorted packs, which is faster than one sort
     keys = keys[order]
     rows = frame[pl.Series(order)].with_columns(pl.Series(_KEY, keys))
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -151,19 +172,17 @@ def _encoded(table: pa.Table, begins: I64Array, most: int) -> Iterator[tuple[I32
 def _packs(
     numbers: list[int], ends: list[int], sink: pa.BufferOutputStream
 ) -> tuple[I32Array, pa.BinaryArray]:
-    """Take the streams over as they lie one behind the other."""
+    """Return the streams as an array, without a copy: they lie one behind the other."""
     offsets = pa.py_buffer(np.array(ends, np.int32))
     array = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, offsets, sink.getvalue()])
     return np.array(numbers, np.int32), array
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
-
-
 def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
-    """Return precision and scale of the top-level decimals whose digits fit in a long, by their places."""
+    """Return precision and scale of the top-level decimals whose digits fit in a long, by column position.
+
+    Spark converts a decimal to Arrow by a `BigDecimal` per value; a long is copied.
+    """
     # By its name: workers import this module, and none of Spark's SQL.
     return {
         place: (field.dataType.precision, field.dataType.scale)  # type: ignore[attr-defined] # of a DecimalType
@@ -173,7 +192,7 @@ def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
 
 
 def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> DataFrame:
-    """Return the rows with such decimals as their digits: 1.50 of scale 2 is 150."""
+    """Return the rows with these decimals as integers: 1.50 of scale 2 is 150."""
     return df.selectExpr(
         *(
             _digits(name, decimals[place][1]) if place in decimals else name

@@ -17,14 +17,13 @@ from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 # Columns of what `write_partition` yields.
 FILES: Final = "file binary"
 
-_FILES_SCHEMA: Final = pa.schema([("file", pa.binary())])
 _HELD_BYTES: Final = 256 << 20
 
 
 def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the packs of a task, in a worker, and yield what the driver must know of the files.
+    """Write the packs of a task, and yield descriptions of the files for the driver.
 
-    A task has the rows of one file. Where they exceed 256 MB they are written as several.
+    A task has the rows of one file; more than 256 MB become several files.
     """
     held: dict[int, list[tuple[pl.DataFrame, U64Array]]] = {}
     size = 0
@@ -45,4 +44,4 @@ def _written(
     while held:
         _, parts = held.popitem()
         files = write_file(job, [rows for rows, _ in parts], [keys for _, keys in parts])
-        yield batch_of(_FILES_SCHEMA, [pickle.dumps(file) for file in files])
+        yield batch_of(FILES, [pickle.dumps(file) for file in files])

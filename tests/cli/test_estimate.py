@@ -42,7 +42,7 @@ def test_options_reach_the_library(sales: Path) -> None:
     ("arguments", "words"),
     [
         (("avg(price)",), "`error` must be given"),
-        (("max(price)", "--error", "1%"), "Max is decided by single rows"),
+        (("max(price)", "--error", "1%"), "Max depends on single rows"),
         (("avg(cost)", "--error", "1%"), "no such column(s): ['cost']"),
         (("a=avg(price)", "a=count(*)", "--error", "1%"), "two aggregates are called 'a'"),
         (("avg(price)", "--error", "5"), "For 5 % write error=0.05."),

@@ -67,7 +67,7 @@ def test_groups_of_expressions_are_those_of_this_process(spark: SparkSession, pa
 
 
 def test_what_cannot_be_answered_is_refused_before_a_job_runs(spark: SparkSession, path: Path) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="Max is decided by single rows"):
+    with pytest.raises(qbeast.InvalidInputError, match="Max depends on single rows"):
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 import qbeast
 from qbeast_core.errors import SchemaMismatchError
 from qbeast_spark_bridge.datasource.append import begin, discard, publish
-from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendTask
+from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendWriter
 from qbeast_spark_bridge.worker.append import write_rows
 from tests.helpers.invariants import check_invariants
 
@@ -73,7 +73,7 @@ def test_what_is_discarded_is_gone(table: str) -> None:
 
 def test_an_abort_deletes_only_where_no_commit_was_tried(table: str) -> None:
     """With every task's message there was a commit, of which nobody may know whether it landed."""
-    task = AppendTask.begin({"path": table}, SCHEMA)
+    task = AppendWriter(begin(table, SCHEMA, {}))
     before = files(table)
     message = AppendMessage(write_rows(task.context, batches(1)))
     task.abort([message])
@@ -83,4 +83,4 @@ def test_an_abort_deletes_only_where_no_commit_was_tried(table: str) -> None:
 
 
 def test_secrets_do_not_show() -> None:
-    assert "hush" not in repr(AppendTask(b"hush"))
+    assert "hush" not in repr(AppendWriter(b"hush"))

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 import qbeast
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_spark_bridge.engine.tasks import arrow_schema, plan_tasks
+from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker import read_task
 from tests.helpers.examples import examples
@@ -34,6 +34,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def numbers(rows: int) -> pl.DataFrame:
     rng = np.random.default_rng(7)
     return pl.DataFrame({"id": np.arange(rows), "x": rng.normal(size=rows), "s": ["text"] * rows})
+
+
+def plan_tasks(
+    reader: Reader, *, predicate: pl.Expr | None = None, sample: Any = None, **options: Any
+) -> list[read_task.ReadTask]:
+    return tasks_of(reader, reader.plan(predicate, sample), **options)
 
 
 def read(table: Path, **asked: Any) -> tuple[pl.DataFrame, int]:

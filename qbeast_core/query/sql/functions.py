@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.casts import as_text, cast
 from qbeast_core.query.sql.operators import Arithmetic, arithmetic, balanced, compare
+from qbeast_core.query.sql.parse import MAX_ITEMS
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
     INTEGERS,
@@ -81,29 +82,19 @@ PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Second: "SECOND",
     exp.TimeToUnix: "EPOCH",
 }
-_FLOATING: Final[dict[type[exp.Expr], _Part]] = {
-    exp.Sqrt: lambda value: value.sqrt(),
-    exp.Exp: lambda value: value.exp(),
-    exp.Ln: lambda value: value.log(),
-}
-
-Arguments = Sequence[Value]
-Function = Callable[[exp.Expr, Arguments], Value]
+Function = Callable[..., Value]
 
 
-def call(node: exp.Expr, arguments: Arguments) -> Value:
+def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
     """Lower a function."""
-    if type(node) in PARTS:
-        return part_of_time(PARTS[type(node)], _one(node, arguments))
-    if type(node) in _FLOATING:
-        value = _number(node, _one(node, arguments))
-        return Value(_FLOATING[type(node)](as_type(value, pl.Float64())), pl.Float64())
-    if isinstance(node, exp.Anonymous):
-        named = NAMED.get(str(node.this).lower())
-        if named is None:
-            invalid_sql(f"the function {str(node.this)[:60]!r} is not supported")
-        return named(node, arguments)
-    return _FUNCTIONS[type(node)](node, arguments)
+    rule = NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS[type(node)]
+    if rule is None:
+        invalid_sql(f"the function {str(node.this)[:60]!r} is not supported")
+    function, least, most = rule
+    if not least <= len(arguments) <= most:
+        count = f"{least}" if least == most else f"{least} to {most}"
+        invalid_sql(f"{_name(node)!r} takes {count} argument(s)")
+    return function(node, *arguments)
 
 
 def function_arguments(node: exp.Expr) -> list[exp.Expr]:
@@ -162,19 +153,8 @@ def _in_utc(value: Value) -> pl.Expr:
 
 
 def _name(node: exp.Expr) -> str:
+    """Return the name of a function, for messages."""
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else _SHOWN.get(type(node), node.key)
-
-
-def _one(node: exp.Expr, arguments: Arguments) -> Value:
-    if len(arguments) != 1:
-        invalid_sql(f"{_name(node)!r} takes one argument")
-    return arguments[0]
-
-
-def _two(node: exp.Expr, arguments: Arguments) -> tuple[Value, Value]:
-    if len(arguments) != 2:
-        invalid_sql(f"{_name(node)!r} takes two arguments")
-    return arguments[0], arguments[1]
 
 
 def _number(node: exp.Expr, value: Value) -> Value:
@@ -204,8 +184,8 @@ def _const_integer(node: exp.Expr, value: Value, least: int = 0) -> int:
     return value.const
 
 
-def _abs(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, _one(node, arguments))
+def _abs(node: exp.Expr, value: Value) -> Value:
+    value = _number(node, value)
     if value.is_null:
         return value
     if isinstance(value.dtype, INTEGERS):  # the least number of a type has no positive counterpart in it
@@ -213,43 +193,40 @@ def _abs(node: exp.Expr, arguments: Arguments) -> Value:
     return Value(value.expr.abs(), value.dtype, bound=value.bound)
 
 
-def _sign(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, _one(node, arguments))
+def _sign(node: exp.Expr, value: Value) -> Value:
+    value = _number(node, value)
     positive = (value.expr > 0) & value.expr.is_not_nan() if value.dtype.is_float() else value.expr > 0
     return Value(positive.cast(pl.Int8) - (value.expr < 0).cast(pl.Int8), pl.Int8(), bound=1)
 
 
-def _whole(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, _one(node, arguments))
+def _whole(node: exp.Expr, value: Value) -> Value:
+    value = _number(node, value)
     if isinstance(value.dtype, INTEGERS) or value.is_null:
         return value
     return with_expr(value, value.expr.floor() if isinstance(node, exp.Floor) else value.expr.ceil())
 
 
-def _round(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, arguments[0])
-    digits = _const_integer(node, arguments[1]) if len(arguments) > 1 else 0
+def _round(node: exp.Expr, value: Value, places: Value | None = None) -> Value:
+    value = _number(node, value)
+    digits = 0 if places is None else _const_integer(node, places)
     if isinstance(value.dtype, INTEGERS) or value.is_null:
         return value
     return with_expr(value, value.expr.round(digits, mode="half_away_from_zero"))
 
 
-def _log(node: exp.Expr, arguments: Arguments) -> Value:
-    base, value = arguments if len(arguments) == 2 else (None, arguments[0])
-    base_number = 10.0 if base is None else base.const
-    if isinstance(base_number, bool) or not isinstance(base_number, (int, float)):
+def _log(node: exp.Expr, *arguments: Value) -> Value:
+    base = 10.0 if len(arguments) == 1 else arguments[0].const
+    if isinstance(base, bool) or not isinstance(base, (int, float)):
         invalid_sql("'log' takes a number as its base")
-    return Value(as_type(_number(node, value), pl.Float64()).log(float(base_number)), pl.Float64())
+    return Value(as_type(_number(node, arguments[-1]), pl.Float64()).log(float(base)), pl.Float64())
 
 
-def _is_nan(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, _one(node, arguments))
+def _is_nan(node: exp.Expr, value: Value) -> Value:
+    value = _number(node, value)
     return boolean(as_type(value, pl.Float64()).is_nan())
 
 
-def _extreme(node: exp.Expr, arguments: Arguments) -> Value:
-    if len(arguments) > MAX_COMPARED:
-        invalid_sql(f"{_name(node)!r} takes at most {MAX_COMPARED} arguments")
+def _extreme(node: exp.Expr, *arguments: Value) -> Value:
     largest = isinstance(node, exp.Greatest)
     exprs, dtype, bound = unified(arguments, _name(node))
     if dtype.is_nested():
@@ -265,7 +242,7 @@ def _extreme(node: exp.Expr, arguments: Arguments) -> Value:
     return Value(balanced(exprs, larger), dtype)
 
 
-def _coalesce(node: exp.Expr, arguments: Arguments) -> Value:
+def _coalesce(node: exp.Expr, *arguments: Value) -> Value:
     exprs, dtype, bound = unified(arguments, _name(node))
     return Value(pl.coalesce(_up_to_constant(exprs)), dtype, bound=bound)
 
@@ -280,50 +257,45 @@ def _up_to_constant(exprs: Sequence[pl.Expr]) -> list[pl.Expr]:
     return found
 
 
-def _nullif(node: exp.Expr, arguments: Arguments) -> Value:
-    value, other = _two(node, arguments)
+def _nullif(_: exp.Expr, value: Value, other: Value) -> Value:
     typed = adapted(value, other.dtype)
     return with_expr(typed, pl.when(compare("=", value, other).expr).then(None).otherwise(typed.expr))
 
 
-def _length(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _one(node, arguments)
+def _length(node: exp.Expr, value: Value) -> Value:
     found = (
         value.expr.list.len() if isinstance(value.dtype, pl.List) else _text(node, value).expr.str.len_chars()
     )
     return Value(found.cast(pl.Int64), pl.Int64(), bound=1 << 33)
 
 
-def _case(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _text(node, _one(node, arguments)).expr
-    return Value(
-        value.str.to_lowercase() if isinstance(node, exp.Lower) else value.str.to_uppercase(), pl.String()
-    )
+def _case(node: exp.Expr, value: Value) -> Value:
+    string = _text(node, value).expr.str
+    folded = string.to_lowercase() if isinstance(node, exp.Lower) else string.to_uppercase()
+    return Value(folded, pl.String())
 
 
-def _trim(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _text(node, arguments[0]).expr.str
-    characters = _const_text(node, arguments[1]) if len(arguments) > 1 else " "
-    strip = {"LEADING": value.strip_chars_start, "TRAILING": value.strip_chars_end}
-    return Value(strip.get(str(node.args.get("position") or ""), value.strip_chars)(characters), pl.String())
+def _trim(node: exp.Expr, value: Value, letters: Value | None = None) -> Value:
+    string = _text(node, value).expr.str
+    characters = " " if letters is None else _const_text(node, letters)
+    strip = {"LEADING": string.strip_chars_start, "TRAILING": string.strip_chars_end}
+    return Value(strip.get(str(node.args.get("position") or ""), string.strip_chars)(characters), pl.String())
 
 
-def _substring(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _text(node, arguments[0])
-    start = _const_integer(node, arguments[1], least=1)
-    length = _const_integer(node, arguments[2]) if len(arguments) > 2 else None
-    return Value(value.expr.str.slice(start - 1, length), pl.String())
+def _substring(node: exp.Expr, value: Value, start: Value, length: Value | None = None) -> Value:
+    first = _const_integer(node, start, least=1) - 1
+    count = None if length is None else _const_integer(node, length)
+    return Value(_text(node, value).expr.str.slice(first, count), pl.String())
 
 
-def _end(node: exp.Expr, arguments: Arguments) -> Value:
-    value, count = _two(node, arguments)
+def _end(node: exp.Expr, value: Value, count: Value) -> Value:
     cut = _text(node, value).expr.str
     length = _const_integer(node, count)
     return Value(cut.head(length) if isinstance(node, exp.Left) else cut.tail(length), pl.String())
 
 
-def _find(node: exp.Expr, arguments: Arguments) -> Value:
-    value, part = _text(node, arguments[0]).expr, _const_text(node, arguments[1])
+def _find(node: exp.Expr, subject: Value, wanted: Value) -> Value:
+    value, part = _text(node, subject).expr, _const_text(node, wanted)
     # Polars' own find counts bytes, and cuts at the first letter where there is nothing to find.
     before = value.str.splitn(part, 2).struct.field("field_0").str.len_chars() if part else pl.lit(0)
     occurs = value.str.contains(part, literal=True)
@@ -331,18 +303,17 @@ def _find(node: exp.Expr, arguments: Arguments) -> Value:
     return Value(found.cast(pl.Int64), pl.Int64(), bound=1 << 33)
 
 
-def _replace(node: exp.Expr, arguments: Arguments) -> Value:
-    value, old = _text(node, arguments[0]), _const_text(node, arguments[1])
-    new = _text(node, arguments[2] if len(arguments) > 2 else text(""))
+def _replace(node: exp.Expr, subject: Value, wanted: Value, new: Value | None = None) -> Value:
+    value, old = _text(node, subject), _const_text(node, wanted)
     if not old:
         return with_expr(value, value.expr)
-    return Value(value.expr.str.replace_all(old, new.expr, literal=True), pl.String())
+    by = _text(node, text("") if new is None else new).expr
+    return Value(value.expr.str.replace_all(old, by, literal=True), pl.String())
 
 
-def _contains(node: exp.Expr, arguments: Arguments) -> Value:
-    value, part = _two(node, arguments)
+def _contains(node: exp.Expr, value: Value, part: Value) -> Value:
     if isinstance(node, exp.Contains) and isinstance(value.dtype, pl.List):
-        return _list_contains(node, arguments)
+        return _list_contains(node, value, part)
     first, second = _text(node, value).expr.str, _text(node, part).expr
     if isinstance(node, exp.Contains):
         return boolean(first.contains(second, literal=True))
@@ -350,8 +321,7 @@ def _contains(node: exp.Expr, arguments: Arguments) -> Value:
     return boolean(first.starts_with(second) if at_start else first.ends_with(second))
 
 
-def _list_contains(node: exp.Expr, arguments: Arguments) -> Value:
-    items, item = _two(node, arguments)
+def _list_contains(node: exp.Expr, items: Value, item: Value) -> Value:
     if not isinstance(items.dtype, pl.List):
         invalid_sql(f"{_name(node)!r} is not defined for {shown(items.dtype)}")
     inner = inner_type(items.dtype)
@@ -362,27 +332,35 @@ def _list_contains(node: exp.Expr, arguments: Arguments) -> Value:
     return boolean(pl.when(wanted.is_not_null()).then(found))
 
 
-def _concat(_: exp.Expr, arguments: Arguments) -> Value:
+def _concat(_: exp.Expr, *arguments: Value) -> Value:
     return Value(pl.concat_str([as_text(one) for one in arguments], ignore_nulls=True), pl.String())
 
 
-def _date(node: exp.Expr, arguments: Arguments) -> Value:
-    return cast(_one(node, arguments), pl.Date(), strict=True)
+def _date(_: exp.Expr, value: Value) -> Value:
+    return cast(value, pl.Date(), strict=True)
 
 
-def _date_part(node: exp.Expr, arguments: Arguments) -> Value:
-    unit, value = _two(node, arguments)
+def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
     if not unit.is_text_const:
         invalid_sql(f"{_name(node)!r} takes the name of a part, as in date_part('year', ts)")
     return part_of_time(str(unit.const).upper(), value)
 
 
-def _binary(op: Arithmetic) -> Function:
-    return lambda node, arguments: arithmetic(op, *_two(node, arguments))
+def _binary(op: Arithmetic) -> Callable[[exp.Expr, Value, Value], Value]:
+    return lambda _, left, right: arithmetic(op, left, right)
 
 
-def _truncate(node: exp.Expr, arguments: Arguments) -> Value:
-    value = _number(node, _one(node, arguments))
+def _floating(function: _Part) -> Callable[[exp.Expr, Value], Value]:
+    """Return a function of a number as DOUBLE."""
+    return lambda node, value: Value(function(as_type(_number(node, value), pl.Float64())), pl.Float64())
+
+
+def _part(unit: str) -> Callable[[exp.Expr, Value], Value]:
+    return lambda _, value: part_of_time(unit, value)
+
+
+def _truncate(node: exp.Expr, value: Value) -> Value:
+    value = _number(node, value)
     if isinstance(value.dtype, INTEGERS) or value.is_null:
         return value
     if isinstance(value.dtype, pl.Decimal):
@@ -391,36 +369,42 @@ def _truncate(node: exp.Expr, arguments: Arguments) -> Value:
     return with_expr(value, value.expr.truncate())
 
 
-_FUNCTIONS: Final[dict[type[exp.Expr], Function]] = {
-    exp.Abs: _abs,
-    exp.Sign: _sign,
-    exp.Floor: _whole,
-    exp.Ceil: _whole,
-    exp.Round: _round,
-    exp.Trunc: _truncate,
-    exp.Log: _log,
-    exp.Pow: _binary("^"),
-    exp.Mod: _binary("%"),
-    exp.IsNan: _is_nan,
-    exp.Greatest: _extreme,
-    exp.Least: _extreme,
-    exp.Coalesce: _coalesce,
-    exp.Nullif: _nullif,
-    exp.Length: _length,
-    exp.Lower: _case,
-    exp.Upper: _case,
-    exp.Trim: _trim,
-    exp.Substring: _substring,
-    exp.Left: _end,
-    exp.Right: _end,
-    exp.StrPosition: _find,
-    exp.Replace: _replace,
-    exp.StartsWith: _contains,
-    exp.EndsWith: _contains,
-    exp.Contains: _contains,
-    exp.ArrayContains: _list_contains,
-    exp.Concat: _concat,
-    exp.Date: _date,
+# Each with the least and the largest number of its arguments.
+_Rule = tuple[Function, int, int]
+_FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
+    **{kind: (_part(unit), 1, 1) for kind, unit in PARTS.items()},
+    exp.Abs: (_abs, 1, 1),
+    exp.Sign: (_sign, 1, 1),
+    exp.Floor: (_whole, 1, 1),
+    exp.Ceil: (_whole, 1, 1),
+    exp.Round: (_round, 1, 2),
+    exp.Trunc: (_truncate, 1, 1),
+    exp.Sqrt: (_floating(pl.Expr.sqrt), 1, 1),
+    exp.Exp: (_floating(pl.Expr.exp), 1, 1),
+    exp.Ln: (_floating(pl.Expr.log), 1, 1),
+    exp.Log: (_log, 1, 2),
+    exp.Pow: (_binary("^"), 2, 2),
+    exp.Mod: (_binary("%"), 2, 2),
+    exp.IsNan: (_is_nan, 1, 1),
+    exp.Greatest: (_extreme, 1, MAX_COMPARED),
+    exp.Least: (_extreme, 1, MAX_COMPARED),
+    exp.Coalesce: (_coalesce, 1, MAX_ITEMS),
+    exp.Nullif: (_nullif, 2, 2),
+    exp.Length: (_length, 1, 1),
+    exp.Lower: (_case, 1, 1),
+    exp.Upper: (_case, 1, 1),
+    exp.Trim: (_trim, 1, 2),
+    exp.Substring: (_substring, 2, 3),
+    exp.Left: (_end, 2, 2),
+    exp.Right: (_end, 2, 2),
+    exp.StrPosition: (_find, 2, 2),
+    exp.Replace: (_replace, 2, 3),
+    exp.StartsWith: (_contains, 2, 2),
+    exp.EndsWith: (_contains, 2, 2),
+    exp.Contains: (_contains, 2, 2),
+    exp.ArrayContains: (_list_contains, 2, 2),
+    exp.Concat: (_concat, 1, MAX_ITEMS),
+    exp.Date: (_date, 1, 1),
 }
 # Names for messages, where those of the nodes differ.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
@@ -431,9 +415,7 @@ _SHOWN: Final[dict[type[exp.Expr], str]] = {
 }
 
 # Functions for which sqlglot has no node, by name.
-NAMED: Final[dict[str, Function]] = {
-    "date_part": _date_part,
-    "datepart": _date_part,
-    "prefix": _contains,
-    "suffix": _contains,
+NAMED: Final[dict[str, _Rule]] = {
+    **dict.fromkeys(("date_part", "datepart"), (_date_part, 2, 2)),
+    **dict.fromkeys(("prefix", "suffix"), (_contains, 2, 2)),
 }

@@ -163,8 +163,8 @@ class Lowering:
     def column(self, node: exp.Expr) -> Value:
         """Lower the name of a column, of a field of a struct, or of a source's column such as ``source.price``."""
         if isinstance(node, exp.Dot) and not isinstance(node.this, (exp.Dot, exp.Column)):
-            return _field(self.value(node.this), _names(node.expression))
-        names = _names(node)
+            return _field(self.value(node.this), names_of(node.expression))
+        names = names_of(node)
         for count in range(len(names), 0, -1):
             name = ".".join(names[:count])
             if name in self.schema:
@@ -300,9 +300,10 @@ def _exact(digits: str) -> int | Decimal:
     return int(digits) if digits.isdigit() else Decimal(digits)
 
 
-def _names(node: exp.Expr) -> list[str]:
+def names_of(node: exp.Expr) -> list[str]:
+    """Return the parts of a name, in order."""
     if isinstance(node, exp.Dot):
-        return [*_names(node.this), *_names(node.expression)]
+        return [*names_of(node.this), *names_of(node.expression)]
     if isinstance(node, exp.Identifier):
         return [node.this]
     if not isinstance(node, exp.Column):

@@ -1,4 +1,7 @@
-"""The rows of a table's heavy keys, as far as their files list them: estimates draw them one by one."""
+"""The rows of heavy keys, as far as files list them: estimates draw them one by one.
+
+A heavy key would be in a sample with all of its rows or none, and decide every answer.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,15 @@ from qbeast_core.tree.key_tag import OLD_VERSION, parse_heavy
 class HeavyRows:
     """The heavy keys that the tags of files list."""
 
-    # By number of file, rows that can be drawn one by one, and those of which there are no more than a page
-    # has: these are read whole, since each round would read the page anew.
+    # By number of file: rows that can be drawn one by one, and the rows of keys that fit in a page. These are read
+    # whole, since each round would read the page again.
     files: Mapping[int, FileDraw]
-    # Of all keys whose rows are not, the sum of the squares of the rows of each, as far as files without a
-    # list tell it, and of others at least; infinite where heavy keys are listed whose rows lie in no random
-    # order; 0.0 where every file has a list, or tells nothing.
+    # Least sum over the other keys of their squared row counts, from the tags of files without a list. Infinite if
+    # the rows of a listed key have no random order; 0.0 if every file has a list, or none has a tag.
     others: float
 
     def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
-        """Return how many rows are read whole."""
+        """Return the number of rows that are read whole."""
         found = 0
         for number, of in self.files.items():
             for one in of.apart:
@@ -45,7 +47,7 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
-    """Return the rows of keys that are heavy among the rows that are asked for."""
+    """Return the rows of the keys that are heavy among the opened rows."""
     tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
     for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():

@@ -1,4 +1,4 @@
-"""Several expressions with names, however they are given: a mapping, a list, one alone, or SQL."""
+"""Expressions by name, from a mapping, a list, a single expression, or SQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def named_expressions(
 ) -> dict[str, pl.Expr]:
     """Return expressions by their names, in their order.
 
-    Without a mapping an expression is called as Polars calls its column, and SQL as its text says.
+    Without a mapping, an expression has the name that Polars gives its column, and SQL its text or alias.
 
     >>> found = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda text: {})
     >>> {name: str(one) for name, one in found.items()}

@@ -1,4 +1,4 @@
-"""What an estimate is asked for, understood or refused before anything is read."""
+"""The request of an estimate, validated before anything is read."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Real
+from operator import and_
 from typing import Any, Final, NoReturn, cast
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, unknown_columns
-from qbeast_core.estimate.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
-from qbeast_core.estimate.batch import Lookup
-from qbeast_core.estimate.rules import Target
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
+from qbeast_core.sampling.batch import Lookup
+from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import EngineChoice
@@ -29,8 +30,8 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The arguments of `Table.estimate`, as they were given; see there."""
+class EstimateRequest:
+    """The arguments of `Table.estimate`; see there."""
 
     aggregates: Expressions
     by: Expressions | None = None
@@ -49,30 +50,30 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far reading goes."""
+    """Limits of reading."""
 
     sample: Sample | None
     max_fraction: float
     max_bytes: int | None
-    # That sums of sampled keys may take.
+    # For the sums of sampled keys.
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A request that can be answered."""
+    """A validated request."""
 
     aggregates: Aggregates
-    # What rows are grouped by, and what its columns are called.
+    # Group expressions by the names of their columns.
     groups: Mapping[str, pl.Expr]
-    # Rows that count meet all of these.
+    # Only rows that meet all of these count.
     conditions: tuple[pl.Expr, ...]
     lookup: Lookup | None
     targets: dict[str, Target]
     confidence: float
-    # Whether it is that of all answers at once.
+    # Whether `confidence` is that of all answers at once.
     simultaneous: bool
-    # Groups that seem smaller are not read on for.
+    # Reading does not go on for groups that seem smaller.
     min_group_rows: int
     limits: Limits
     # Columns of the table that are read.
@@ -85,60 +86,55 @@ class Question:
 
     @property
     def has_target(self) -> bool:
-        """Whether reading goes on until answers are near enough."""
+        """Whether rounds go on until answers are near enough."""
         return self.limits.sample is None
 
     @property
     def counts_rows(self) -> bool:
-        """Whether nothing is asked for but the number of rows that count."""
+        """Whether every answer is a function of the number of rows."""
         answers = self.aggregates.answers
         return not self.by and all(isinstance(one, Smooth) and set(one.totals) <= {0} for one in answers)
 
     @property
     def condition(self) -> pl.Expr | None:
-        """All conditions in one; None: every row counts."""
+        """All conditions joined by AND; None: every row counts."""
         return pl.all_horizontal(self.conditions) if self.conditions else None
 
     def pushed(self, schema: pl.Schema) -> pl.Expr | None:
-        """Return the conditions that name columns of the table alone, in one."""
+        """Return the conditions that only name columns of the table, joined by AND."""
         own = [one for one in self.conditions if set(one.meta.root_names()) <= set(schema)]
-        if not own:
-            return None
-        both = own[0]
-        for one in own[1:]:
-            both &= one
-        return both
+        return reduce(and_, own) if own else None
 
     def left(self, schema: pl.Schema) -> Question:
-        """Return the same of rows that meet `pushed` already, with the columns that it needs of these."""
+        """Return the question for rows that already meet `pushed`, with the columns that it still needs."""
         left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
         looked_at = _columns(self.aggregates, self.groups, left, self.lookup)
         own = tuple(name for name in looked_at if name in schema)
         return replace(self, conditions=left, columns=own or self.columns[:1])
 
 
-def question_of(asked: Asked, schema: pl.Schema) -> Question:
-    """Understand a request, or refuse it."""
-    lookup = _lookup(asked.join, schema)
+def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
+    """Validate a request."""
+    lookup = _lookup(request.join, schema)
     joined = _joined(schema, lookup)
-    asked = _of_query(asked, joined)
-    groups = _groups(asked.by, joined)
-    wanted = _expressions(asked.aggregates, "aggregates", joined)
+    request = _of_query(request, joined)
+    groups = _groups(request.by, joined)
+    wanted = _expressions(request.aggregates, "aggregates", joined)
     if not wanted:
         _refuse("aggregates", "must be one aggregate at least, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(wanted, joined, groups)
-    conditions = _conditions(asked.where, joined, frozenset(schema))
+    conditions = _conditions(request.where, joined, frozenset(schema))
     own = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
         conditions=conditions,
         lookup=lookup,
-        targets=_targets(asked, list(wanted)),
-        confidence=share_of(asked.confidence, "confidence", one=False),
-        simultaneous=asked.simultaneous,
-        min_group_rows=_count(asked.min_group_rows, "min_group_rows", least=0),
-        limits=_limits(asked),
+        targets=_targets(request, list(wanted)),
+        confidence=share_of(request.confidence, "confidence", one=False),
+        simultaneous=request.simultaneous,
+        min_group_rows=_count(request.min_group_rows, "min_group_rows", least=0),
+        limits=_limits(request),
         columns=tuple(own or list(schema)[:1]),
     )
 
@@ -149,7 +145,7 @@ def _columns(
     conditions: Sequence[pl.Expr],
     lookup: Lookup | None,
 ) -> list[str]:
-    """Return what is looked at, each column once."""
+    """Return the columns that are read, each once."""
     named = [*aggregates.columns, *(lookup.on if lookup else ())]
     named += [name for one in (*groups.values(), *conditions) for name in one.meta.root_names()]
     return list(dict.fromkeys(named))
@@ -160,15 +156,15 @@ def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
     raise InvalidInputError(msg, argument=name)
 
 
-def _aggregates(asked: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
-    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in asked for end in ("_low", "_high"))}
-    for name in asked:
+def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in expressions for end in ("_low", "_high"))}
+    for name in expressions:
         if name in taken:
             _refuse(
                 "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
             )
     try:
-        return recognise(asked, partial(type_by_row, schema=schema, argument="aggregates"))
+        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
     except RefusedAggregate as refused:
         _refuse("aggregates", f"asks for {refused}")
 
@@ -204,18 +200,18 @@ def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     return found
 
 
-def _of_query(asked: Asked, schema: pl.Schema) -> Asked:
-    """Return a request with the parts of its query in their places, if it is one."""
-    text = asked.aggregates
+def _of_query(request: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
+    """Return a request with the parts of its query as its fields, if `aggregates` is a query."""
+    text = request.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
-        return asked
-    if asked.by is not None or asked.where is not None:
+        return request
+    if request.by is not None or request.where is not None:
         _refuse("aggregates", "is a query: write groups and conditions in it, or the aggregates alone")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
         found = sql_query(text, schema, clock=UTC_NOW)
-    return replace(asked, aggregates=found.aggregates, by=found.by, where=found.where)
+    return replace(request, aggregates=found.aggregates, by=found.by, where=found.where)
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -229,7 +225,7 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
 
 @contextmanager
 def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
-    """Refuse an SQL text for the reason that its reading gives."""
+    """Turn errors of reading an SQL text into errors of an argument."""
     from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- sqlglot is slow to import
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
@@ -242,7 +238,7 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
 
 
 def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
-    """Return the parts of a condition that AND joins, as far as that sets apart what names own columns alone."""
+    """Split a condition at AND, until each part names columns of the table only or cannot be split."""
     if given is None:
         return ()
     found: list[pl.Expr] = []
@@ -285,25 +281,25 @@ def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
     return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
 
 
-def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
-    given = cast("object", asked.absolute)  # callers without a type checker pass anything
+def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
+    given = cast("object", request.absolute)  # callers without a type checker pass anything
     if given is not None and not isinstance(given, Mapping):
         _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
-    absolute = dict(asked.absolute or {})
+    absolute = dict(request.absolute or {})
     unknown = [name for name in absolute if name not in names]
     if unknown:
         _refuse("absolute", f"names no such answer(s): {unknown}; there are {[*names]}")
-    if asked.sample is not None:
-        if asked.error is not None or absolute:
+    if request.sample is not None:
+        if request.error is not None or absolute:
             _refuse("sample", "says what to read and error what to reach: give one of them")
         return {name: Target() for name in names}
-    if asked.error is None and set(absolute) != set(names):
+    if request.error is None and set(absolute) != set(names):
         _refuse(
             "error",
             "must be given: how far an answer may be off, as a share of it (0.02), or `absolute` for each answer; or "
             "sample=0.01, for intervals from that much",
         )
-    relative = None if asked.error is None else share_of(asked.error, "error")
+    relative = None if request.error is None else share_of(request.error, "error")
     return {
         name: Target(
             None if name in absolute else relative,
@@ -313,17 +309,17 @@ def _targets(asked: Asked, names: Sequence[str]) -> dict[str, Target]:
     }
 
 
-def _limits(asked: Asked) -> Limits:
-    if asked.sample is not None:
-        weights = sample_to_weights(asked.sample)
+def _limits(request: EstimateRequest) -> Limits:
+    if request.sample is not None:
+        weights = sample_to_weights(request.sample)
         if weights.is_empty:
-            _refuse("sample", f"must hold something, and {asked.sample!r} does not")
-    most = asked.max_bytes
+            _refuse("sample", f"must hold something, and {request.sample!r} does not")
+    most = request.max_bytes
     return Limits(
-        asked.sample,
-        share_of(asked.max_fraction, "max_fraction"),
+        request.sample,
+        share_of(request.max_fraction, "max_fraction"),
         None if most is None else _count(most, "max_bytes", least=1),
-        EngineChoice(memory_bytes=asked.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
+        EngineChoice(memory_bytes=request.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
     )
 
 

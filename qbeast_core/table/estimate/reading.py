@@ -1,4 +1,4 @@
-"""Reads of what a question needs: the keys between two fractions, and all of the files that have no index."""
+"""Reads of one question: the keys between two fractions, and all rows of files without index."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import NoReturn
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import WEIGHT, Parts, Sums
 from qbeast_core.query.counting import RowCount, count_rows
 from qbeast_core.query.drawn import apart, draw
 from qbeast_core.query.fractions import Sample
@@ -20,6 +18,8 @@ from qbeast_core.query.nodes import Unknown
 from qbeast_core.query.rest import parse_rest
 from qbeast_core.query.select import match
 from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
@@ -32,17 +32,17 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
-# Where a filter opens this share of the rows or more, rows that it leaves out are read too: how many there
-# are is known, which says more than the index saves.
-_LEAST_OPENED = 0.5
+# If a filter opens at least this share of the rows, samples also read the rows that it leaves out: calibrating to
+# the known number of all rows narrows intervals by more than the index saves.
+_MIN_OPENED = 0.5
 
-# Of the rows that a filter opens, at most as many are looked at to count those that it keeps.
-_MOST_COUNTED = 0.5
+# Maximum share of the opened rows that are read to count the matching ones.
+_MAX_COUNTED = 0.5
 
-# Tasks that are read here as well, at most, until a row is found that counts.
+# Maximum number of tasks that the driver reads until it finds a matching row.
 _TASKS_LOOKED_AT = 8
 
-# Design effect from which on rows are added up by key as they are read: that takes less memory then.
+# From this design effect on, rows are summed by key batch by batch, which takes less memory.
 _MANY_ROWS = 2.0
 
 
@@ -52,46 +52,39 @@ class Window:
 
     plan: Plan
     by_key: bool
-    # What is asked of the rows that the plan gives.
+    # The question for the rows that the plan returns.
     left: Question
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What tells windows apart."""
-
-    sample: Sample | None
-    pushed: bool
-    indexed: bool
-    by_key: bool
 
 
 @dataclass(eq=False)
 class Reading:
-    """Plans and reads of one question, and what they have cost."""
+    """Plans and reads of one question, and their cost."""
 
     reader: Reader
     question: Question
-    # Rows that were read and belonged to the samples asked for.
+    # Rows of the samples.
     rows_read: int = 0
     # Of data files; pages that are read twice count twice.
     bytes_opened: int = 0
-    # Who reads; None: this process, batch by batch.
+    # Reads the rows; None: this process, batch by batch.
     engine: Engine | None = None
-    # Rows of files with an index that the conditions keep, where that was counted.
+    # Matching rows of files with an index, if they were counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
-    _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
+    # By sample, pushed, indexed and by_key: a round is planned to know its cost, then read.
+    _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
+        default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
+    )
 
     @cached_property
     def unplaced(self) -> BoolArray:
-        """Files without index, which are read whole: their rows are found no other way."""
+        """Files without index, which are read whole."""
         return self.reader.blocks.unplaced_files
 
     @property
     def rows_known(self) -> int | None:
-        """Rows that sampled ones are compared with; None where the log does not tell."""
+        """Number of rows that the sample is drawn from; None if the log does not have it."""
         if self.counted is not None:
             return self.counted - self._kept_apart
         known = self.rows_indexed
@@ -99,7 +92,7 @@ class Reading:
 
     @cached_property
     def rows_indexed(self) -> int | None:
-        """Rows of the files with an index, without deleted ones; None where the log does not tell."""
+        """Rows of the files with an index, without deleted ones; None if the log does not have it."""
         table, files = self.reader.blocks, ~self.unplaced
         if table.replicated.any() or (table.num_records[files] < 0).any():
             return None
@@ -108,7 +101,7 @@ class Reading:
 
     @cached_property
     def farthest(self) -> dict[int, float]:
-        """By numbers of totals, how far from zero the columns go that they are sums of, where the log tells."""
+        """Largest magnitude of the columns that totals are sums of, by number of the total, where the log has it."""
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
         found: dict[int, float] = {}
         for number, name in self.question.aggregates.plain.items():
@@ -119,7 +112,7 @@ class Reading:
 
     @cached_property
     def design_effect(self) -> float:
-        """How clustered samples are."""
+        """Design effect of samples of the table."""
         return counts_of(self.reader.snapshot).lower_bound
 
     @cached_property
@@ -129,7 +122,7 @@ class Reading:
 
     @cached_property
     def _kept(self) -> ScanPlan:
-        """The read of all rows that the index leaves: asked for often."""
+        """The read of all rows that the index leaves."""
         return self._planners[True](None)
 
     @cached_property
@@ -139,43 +132,43 @@ class Reading:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether sampled rows are compared with a known number of rows."""
+        """Whether totals are calibrated to a known number of rows."""
         return self.counted is not None or self._compares_all
 
     @cached_property
     def _compares_all(self) -> bool:
-        """Whether that is the number of all rows, so that those that a filter leaves out are read too."""
+        """Whether that is the number of all rows, so that samples read rows that a filter leaves out too."""
         if self.rows_indexed is None:
             return False
         opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
-        return opened is None or opened >= _LEAST_OPENED * self.rows_indexed
+        return opened is None or opened >= _MIN_OPENED * self.rows_indexed
 
-    def count(self, most_bytes: float) -> bool:
-        """Count exactly the rows of files with an index that the conditions keep; tell whether it is known.
+    def count(self, max_bytes: float) -> bool:
+        """Count the matching rows of files with an index exactly; return whether the count is known.
 
-        What cubes and files lie wholly inside or outside of the conditions is known from the log; the columns that
-        they name are read of the others, unless that takes too many bytes.
+        The log has the counts of cubes and files that lie wholly inside or outside of the conditions. Of the others the
+        columns of the conditions are read, unless that takes more than `max_bytes`.
         """
         if self.counted is None and self.row_count is not None:
             found, window = self.row_count
             if window is None:
                 self.counted = found.known
-            elif window.plan.bytes_opened <= most_bytes:
+            elif window.plan.bytes_opened <= max_bytes:
                 self.counted = self._counted_rows(found, window)
         return self.counted is not None
 
     @property
     def squares(self) -> float | None:
-        """Of all keys, the least sum of squares of their rows; None: sampled rows are not compared with all.
+        """Least sum over all keys of their squared row counts; None if samples are not compared with all rows.
 
-        Infinite: keys of many rows are among them that cannot be drawn row by row.
+        Infinite if there are heavy keys whose rows cannot be drawn one by one.
         """
         compares_all = self.counted is None and self.is_calibrated
         return self.heavy.others if compares_all or math.isinf(self.heavy.others) else None
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Least and largest number of rows of indexed files that the conditions keep; None: unknown."""
+        """Least and largest possible number of matching rows of indexed files; None: unknown."""
         found = None if self.is_calibrated else self._kept_rows
         if found is None:
             return None
@@ -184,23 +177,23 @@ class Reading:
 
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
-        """How many rows the conditions keep, as far as the log tells, and what is read for the rest."""
-        found, asked = self._kept_rows, self.question
-        condition = asked.pushed(self.reader.snapshot.schema)
-        if found is None or condition is None or found.rows_read > _MOST_COUNTED * self.rows_opened:
+        """The count of matching rows as far as the log has it, and the read that counts the rest."""
+        found, question = self._kept_rows, self.question
+        condition = question.pushed(self.reader.snapshot.schema)
+        if found is None or condition is None or found.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
         plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
         read = Plan(self.reader, plan, None, columns)
-        left = replace(asked, columns=columns)
+        left = replace(question, columns=columns)
         return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
-        """Number of rows that the conditions keep, as far as cubes and files decide it; None: unknown."""
-        schema, asked = self.reader.snapshot.schema, self.question
-        condition = asked.pushed(schema)
-        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in asked.conditions):
+        """Number of matching rows as far as cubes and files decide it; None: unknown."""
+        schema, question = self.reader.snapshot.schema, self.question
+        condition = question.pushed(schema)
+        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in question.conditions):
             return None
         rest = parse_rest(condition, schema)
         if isinstance(rest, Unknown):
@@ -215,27 +208,27 @@ class Reading:
         )
 
     def _counted_rows(self, found: RowCount, window: Window) -> int | None:
-        """Read what is not decided; None if that is not what was planned, so that rows might be counted twice."""
+        """Count the undecided rows; None if other rows arrive than planned, so that some might count twice."""
         rows_before = self.rows_read
-        ask = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
-        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, ask))
+        row_sums = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
+        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, row_sums))
         self.bytes_opened += window.plan.bytes_opened
         return found.known + kept if self.rows_read - rows_before == found.rows_read else None
 
     @cached_property
     def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
-        """What plans reads of all rows, and of those that the index leaves of them."""
+        """Planners of reads without and with the conditions."""
         pushed = self.question.pushed(self.reader.snapshot.schema)
         return self.reader.planner(None), self.reader.planner(pushed)
 
     @cached_property
     def _left(self) -> Question:
-        """What is asked of rows that the conditions on the table's own columns have kept."""
+        """The question for rows that meet the conditions on the table's own columns."""
         return self.question.left(self.reader.snapshot.schema)
 
-    def read_apart(self, *, most_bytes: int) -> list[Sums]:
-        """Read the rows that samples leave out, once, see `HeavyRows`; none without rows."""
-        found = self.read(self.apart, most_bytes=most_bytes)
+    def read_apart(self, *, max_bytes: int) -> list[Sums]:
+        """Read the rows that samples leave out, once; see `HeavyRows`."""
+        found = self.read(self.apart, max_bytes=max_bytes)
         self._kept_apart = sum(int(one.totals()[:, 0].sum()) for one in found)
         return found
 
@@ -250,134 +243,140 @@ class Reading:
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
-        return self._window(_Kind(None, pushed=True, indexed=False, by_key=False))
+        return self._window(None, pushed=True, indexed=False, by_key=False)
 
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
         """Return the read of the indexed rows between two fractions; None if nothing has to be opened."""
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
         pushed = self.counted is not None or not (by_key and self._compares_all)
-        return self._window(_Kind(sample, pushed=pushed, indexed=True, by_key=by_key))
+        return self._window(sample, pushed=pushed, indexed=True, by_key=by_key)
 
-    def _window(self, kind: _Kind) -> Window | None:
-        """Plan a read, or remember it: what a round would cost is asked before it is read."""
+    def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
+        """Return the plan of a read, made once; None if it opens no file."""
+        kind = sample, pushed, indexed, by_key
         if kind not in self._windows:
-            is_kept = kind.pushed and kind.sample is None
-            plan = self._kept if is_kept else self._planners[kind.pushed](kind.sample)
-            if kind.sample is not None and kind.indexed and self.heavy.files:
-                every = (self._kept if kind.pushed else self._planners[False](None)).selection
+            plan = self._kept if pushed and sample is None else self._planners[pushed](sample)
+            if sample is not None and indexed and self.heavy.files:
+                every = (self._kept if pushed else self._planners[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, every, self.heavy.files, plan.weights))
-            opened = plan.selection.opened & (self.unplaced != kind.indexed)
+            opened = plan.selection.opened & (self.unplaced != indexed)
             chosen = replace(plan, selection=replace(plan.selection, opened=opened))
-            read = Plan(self.reader, chosen, kind.sample, self.question.columns)
-            left = self._left if kind.pushed else self.question
-            self._windows[kind] = Window(read, kind.by_key, left) if opened.any() else None
+            read = Plan(self.reader, chosen, sample, self.question.columns)
+            left = self._left if pushed else self.question
+            self._windows[kind] = Window(read, by_key, left) if opened.any() else None
         return self._windows[kind]
 
-    def read(self, window: Window | None, *, most_bytes: int | None = None) -> list[Sums]:
-        """Read a window, and sum up its rows: in parts, of which several may hold a key; none without rows."""
+    def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:
+        """Read a window and sum its rows: in parts, of which several may hold the same key."""
         found = Parts(self.question.by)
         if window is not None:
             for sums in self._batches(window):
                 found.add(sums)
-                if most_bytes is not None and found.size_bytes > most_bytes:
-                    self._refuse_memory(found.size_bytes, most_bytes, by_key=window.by_key)
+                if max_bytes is not None and found.size_bytes > max_bytes:
+                    self._refuse_memory(found.size_bytes, max_bytes, by_key=window.by_key)
             self.bytes_opened += window.plan.bytes_opened
         return found.sums
 
     def _refuse_memory(self, held: int, most: int, *, by_key: bool) -> NoReturn:
-        asked = self.question
+        question = self.question
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
-            "groups": "for fewer groups" if asked.by else None,
-            "values for quantiles": "for no quantiles" if asked.aggregates.quantiles else None,
+            "groups": "for fewer groups" if question.by else None,
+            "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
         cures = ", or ".join(cure for cure in reasons.values() if cure)
         message = (
-            f"after {self.rows_read:,} rows the {what} in memory take {held:,} bytes, more than the {most:,} allowed; "
-            f"no answer was made. Allow more with `memory_bytes`, or ask {cures}"
+            f"after {self.rows_read:,} rows, {what} take {held:,} bytes of memory, more than the {most:,} allowed; no "
+            f"answer was made. Allow more with `memory_bytes`, or ask {cures}"
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
     def nothing(self) -> Sums:
-        """Return what no rows come to."""
+        """Return the sums of no rows."""
         schema = self.reader.snapshot.schema
         types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
-    def _batches(self, window: Window, ask: RowSums | None = None) -> Iterator[Sums]:
-        here = self._here(window, ask) if self.engine is None else self._by_tasks(window, self.engine, ask)
+    def _batches(self, window: Window, row_sums: RowSums | None = None) -> Iterator[Sums]:
+        here = (
+            self._here(window, row_sums)
+            if self.engine is None
+            else self._by_tasks(window, self.engine, row_sums)
+        )
         for rows, sums in here:
             self.rows_read += rows
             if rows:
                 yield sums
 
-    def _by_tasks(self, window: Window, engine: Engine, ask: RowSums | None) -> Sequence[tuple[int, Sums]]:
-        """Let tasks read and sum up: by key where they are, what is left of it here."""
+    def _by_tasks(
+        self, window: Window, engine: Engine, row_sums: RowSums | None
+    ) -> Sequence[tuple[int, Sums]]:
+        """Read and sum by tasks of the engine."""
         name = WEIGHT if window.by_key else None
         tasks = [
             replace(task, keep=replace(task.keep, weight_column=name))
             for task in scan_tasks(self.reader, window.plan.scan_plan, window.left.columns)
         ]
-        if tasks and not self._has_centres(ask):
+        if tasks and not self._has_centres(row_sums):
             self._find_centres_of(tasks, window.left)
-        call = TaskSums(ask or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
+        call = TaskSums(row_sums or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
-    def _here(self, window: Window, ask: RowSums | None) -> Iterator[tuple[int, Sums]]:
+    def _here(self, window: Window, row_sums: RowSums | None) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, window.left.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
-        by_key = ask is None and window.by_key and self.design_effect >= _MANY_ROWS
+        by_key = row_sums is None and window.by_key and self.design_effect >= _MANY_ROWS
         with evaluating(text, "where", "no answer was made"):
-            # One batch at a time: Polars has threads of its own for each, and more of ours are in their way.
+            # One batch at a time: Polars runs each on all of its threads.
             for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
-                sums = self._summed(frame, window, ask)
+                sums = self._summed(frame, window, row_sums)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
-    def _summed(self, frame: pl.DataFrame, window: Window, ask: RowSums | None) -> Sums:
-        if ask is not None:
-            return ask.of(frame, sizes=False)
+    def _summed(self, frame: pl.DataFrame, window: Window, row_sums: RowSums | None) -> Sums:
+        if row_sums is not None:
+            return row_sums.of(frame, sizes=False)
         self._find_centres(frame, window.left)
         return sums_of(self._row_sums(window.left), frame, sizes=window.by_key and self.is_calibrated)
 
-    def _row_sums(self, asked: Question) -> RowSums:
+    def _row_sums(self, question: Question) -> RowSums:
         return RowSums(
-            totals=asked.aggregates.totals,
-            quantiles=tuple(one.values for one in asked.aggregates.quantiles),
-            groups=asked.groups,
-            condition=asked.condition,
-            lookup=asked.lookup,
-            centres=self._centres or dict.fromkeys(asked.aggregates.centres, 0.0),
+            totals=question.aggregates.totals,
+            quantiles=tuple(one.values for one in question.aggregates.quantiles),
+            groups=question.groups,
+            condition=question.condition,
+            lookup=question.lookup,
+            centres=self._centres or dict.fromkeys(question.aggregates.centres, 0.0),
         )
 
-    def _has_centres(self, ask: RowSums | None) -> bool:
-        """Tell whether batches can be summed up in any order: the first rows of all are what centres are found in."""
-        return ask is not None or self._centres is not None or not self.question.aggregates.centres
+    def _has_centres(self, row_sums: RowSums | None) -> bool:
+        """Return whether the centres are known: until then, batches have to be summed in order."""
+        return row_sums is not None or self._centres is not None or not self.question.aggregates.centres
 
-    def _find_centres(self, frame: pl.DataFrame, asked: Question) -> None:
-        """Find numbers near means, once, in the first rows that count."""
+    def _find_centres(self, frame: pl.DataFrame, question: Question) -> None:
+        """Compute the centres once, from the first matching rows."""
         if self._has_centres(None):
             return
-        kept = self._row_sums(asked).kept(frame)
+        kept = self._row_sums(question).kept(frame)
         if kept.height:
             found = kept.select(**self.question.aggregates.centres)
             self._centres = {name: found[name].item() or 0.0 for name in found.columns}
 
-    def _find_centres_of(self, tasks: Sequence[ScanTask], asked: Question) -> None:
-        """Find them for all tasks of this read and of later ones, whose sums are added: in the first few, or zeros."""
+    def _find_centres_of(self, tasks: Sequence[ScanTask], question: Question) -> None:
+        """Compute the centres for all tasks from the first few: sums by different centres cannot be added."""
         for task in tasks[:_TASKS_LOOKED_AT]:
             for frame in task.read():
-                self._find_centres(frame, asked)
+                self._find_centres(frame, question)
                 if self._centres is not None:
                     return
         self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
 
 
 def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Put small frames together, of which a read of whole files gives many: each costs some queries."""
+    """Join small frames, since each costs some queries."""
     held, held_bytes = list[pl.DataFrame](), 0
     for frame in frames:
         held.append(frame)
@@ -390,7 +389,7 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
-    """Return how far a bound of a column lies from zero in any file; None where a file does not tell."""
+    """Return the largest magnitude of a bound of a column over all files; None if a file lacks it."""
     stored = files.schema.get(bound)
     if not isinstance(stored, pl.Struct) or column not in {one.name for one in stored.fields}:
         return None

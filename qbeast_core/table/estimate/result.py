@@ -1,4 +1,4 @@
-"""What an estimate says: a frame of answers with their intervals, and what they cost."""
+"""The result of an estimate: a frame of answers with their intervals, and their cost."""
 
 from __future__ import annotations
 
@@ -11,34 +11,19 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.intervals import Interval
-from qbeast_core.estimate.rules import LEAST_KEYS, MOST_SHARE, is_reliable
-from qbeast_core.estimate.sample import Sample
-from qbeast_core.estimate.sums import GROUP
 from qbeast_core.html import html_of
 from qbeast_core.optional import require
 from qbeast_core.plain_text import in_lines
+from qbeast_core.sampling.intervals import Interval
+from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS, is_reliable
+from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.table.estimate.question import Question
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What was read, and how good it is; the attributes of `Estimate` of the same names."""
-
-    uri: str
-    version: int
-    fraction: float
-    rows_read: int
-    rows_total: int | None
-    bytes_opened: int
-    bytes_total: int
-    met: bool | None
-    design_effect: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -166,72 +151,54 @@ class Estimate:
         return html_of(f"Estimate of {self.uri}, version {self.version}", facts, self.frame)
 
 
-def estimate_of(asked: Question, sample: Sample, intervals: Sequence[Interval], facts: Facts) -> Estimate:
-    """Put intervals into a frame."""
-    names = tuple(one.name for one in asked.aggregates.answers)
+def frame_of(question: Question, sample: KeySample, intervals: Sequence[Interval]) -> pl.DataFrame:
+    """Return the answers with their intervals, one row per group."""
     columns: list[pl.Series] = []
-    for name, found in zip(names, intervals, strict=True):
+    for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
         columns += [
-            _column(name, found.value, ~found.finite),
-            _column(f"{name}_low", found.low),
-            _column(f"{name}_high", found.high),
+            _column(answer.name, interval.value, ~interval.finite),
+            _column(f"{answer.name}_low", interval.low),
+            _column(f"{answer.name}_high", interval.high),
         ]
-    rows = sample.whole[:, 0] + sample.sampled[:, 0]
-    reliable = np.logical_and.reduce([is_reliable(one) for one in intervals])
-    frame = sample.groups.drop(GROUP).hstack(
-        [*columns, pl.Series("rows_sampled", rows.astype(np.int64)), pl.Series("reliable", reliable)]
-    )
-    return Estimate(
-        frame=frame,
-        uri=facts.uri,
-        version=facts.version,
-        fraction=facts.fraction,
-        rows_read=facts.rows_read,
-        bytes_opened=facts.bytes_opened,
-        bytes_total=facts.bytes_total,
-        confidence=asked.confidence,
-        simultaneous=asked.simultaneous,
-        met=facts.met,
-        complete=not asked.by or sample.probability == 1.0,
-        design_effect=facts.design_effect,
-        names=names,
-        notes=(*_notes(names, intervals, reliable), *_notes_of_cost(asked, facts)),
-    )
+    rows = (sample.whole[:, 0] + sample.sampled[:, 0]).astype(np.int64)
+    reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
+    columns += [pl.Series("rows_sampled", rows), pl.Series("reliable", reliable)]
+    return sample.groups.drop(GROUP).hstack(columns)
 
 
 def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.Series:
-    """Return numbers, null where there is none; NaN stays where it is what the rows come to."""
+    """Return numbers, with null for NaN except where NaN is the value itself."""
     missing = np.isnan(values) if stays is None else np.isnan(values) & ~stays
     return pl.Series(name, values, pl.Float64).set(pl.Series(missing, dtype=pl.Boolean), None)
 
 
-def _notes(names: Sequence[str], intervals: Sequence[Interval], reliable: BoolArray) -> list[str]:
+def notes_of(
+    question: Question, intervals: Sequence[Interval], *, rows_read: int, rows_total: int | None
+) -> tuple[str, ...]:
+    """Return which answers have no bound or no reliable one, and whether rows were read twice."""
     notes: list[str] = []
-    for name, found in zip(names, intervals, strict=True):
-        endless = int((~found.finite).sum())
-        if endless:
+    for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
+        infinite = int((~interval.finite).sum())
+        if infinite:
             notes.append(
-                f"{name}: rows of {endless} group(s) hold NaN or infinities, which no bound holds for; leave them out "
-                "with where="
+                f"{answer.name}: rows of {infinite} group(s) hold NaN or infinities, for which there is no bound; "
+                "leave them out with where="
             )
+    reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
     few = int((~reliable).sum())
-    if few and any(found.deviates for found in intervals):
-        notes.append(
-            f"{few} of {len(reliable)} group(s) are not reliable: the sample does not fit what the log knows of rows "
-            "and keys, by more than chance explains, so keys of many rows are not in it or too many of them; allow to "
-            "read more"
+    if few:
+        reason = (
+            "the number of rows or keys in the sample deviates from the log by more than chance explains, so it lacks "
+            "heavy keys or has too many; allow to read more"
+            if any(interval.deviates for interval in intervals)
+            else f"fewer than {MIN_KEYS} sampled keys, one of them with more than {MAX_SHARE:.0%} of the variance, "
+            "or no bound at all"
         )
-    elif few:
+        notes.append(f"{few} of {len(reliable)} group(s) are not reliable: {reason}")
+    if rows_total is not None and rows_read > rows_total:
+        cure = "; min_group_rows= leaves out small groups, which need all rows" if question.by else ""
         notes.append(
-            f"{few} of {len(reliable)} group(s) are not reliable: fewer than {LEAST_KEYS} sampled keys, one of them "
-            f"with more than {MOST_SHARE:.0%} of the variance, or no bound at all"
+            f"{rows_read:,} rows were read of {rows_total:,}: samples first, then everything, because the samples "
+            f"were not near enough{cure}"
         )
-    return notes
-
-
-def _notes_of_cost(asked: Question, facts: Facts) -> list[str]:
-    if facts.rows_total is None or facts.rows_read <= facts.rows_total:
-        return []
-    cure = "; min_group_rows= leaves out groups of few rows, which ask for everything" if asked.by else ""
-    rows = f"{facts.rows_read:,} rows were read of {facts.rows_total:,}"
-    return [f"{rows}: samples first, then everything, since they were not near enough{cure}"]
+    return tuple(notes)

@@ -1,4 +1,4 @@
-"""Rounds of an estimate: a pilot, then what the variance asks for, then a look whether it was enough."""
+"""Rounds of an estimate: a pilot, then the fraction that its variance requires, then a check of the result."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.estimate.aggregates import TOTAL, Smooth
-from qbeast_core.estimate.intervals import Interval, factor_of, quantile_interval, smooth_interval
-from qbeast_core.estimate.rules import WIDENED, Target, is_met, next_fraction
-from qbeast_core.estimate.sample import Sample
-from qbeast_core.estimate.sums import Sums
 from qbeast_core.query.fractions import fractions_of, sample_to_weights
+from qbeast_core.sampling.aggregates import TOTAL, Smooth
+from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction
+from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.sums import Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.reading import Reading, Window
-from qbeast_core.table.estimate.result import Estimate, Facts, estimate_of
+from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
-# Rows that the first round reads, about.
+# Rows of the first round, about. The variance of an answer is not known before rows are read: the pilot estimates it.
+# Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
 _PILOT_ROWS: Final = 20_000
 
-# How much more a round of a progressive estimate reads at most than those before it together.
+# Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0
 
-# A round that costs this share of reading everything is not worth its error.
+# A round that reads this share of the bytes of everything is not worth its error: everything is read.
 _WORTH: Final = 0.8
 
-# Of the sums by key, while new ones are put together with those before, and looked at.
+# Copies of the sums by key in memory while new ones are joined to them and evaluated.
 _COPIES: Final = 4
 
-# How often a round is cut until it keeps to the bytes allowed.
+# Maximum number of cuts of a round until it keeps to `max_bytes`.
 _FEWER_BYTES: Final = 8
 
 
 def rounds(
     reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
-    """Yield better and better estimates, until they are near enough or nothing more may be read."""
+    """Yield better estimates until one is near enough or nothing more may be read."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
     if state.is_known():
         yield state.known()
@@ -65,7 +66,7 @@ def rounds(
 
 @dataclass(eq=False)
 class _State:
-    """What was read so far."""
+    """The rows read so far, and what they give."""
 
     reading: Reading
     progressive: bool
@@ -74,7 +75,7 @@ class _State:
     whole: list[Sums] = field(default_factory=list[Sums])
     sampled: list[Sums] = field(default_factory=list[Sums])
     apart: list[Sums] | None = None
-    seen: Sample = field(init=False)
+    seen: KeySample = field(init=False)
     intervals: list[Interval] = field(default_factory=list[Interval])
     sizes: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     is_met: bool = False
@@ -86,32 +87,34 @@ class _State:
 
     @property
     def is_counted(self) -> bool:
-        """Whether all that is asked for is known by counting."""
-        asked = self.question
-        return asked.has_target and asked.counts_rows and self.reading.counted is not None
+        """Whether counting gives the answer."""
+        question = self.question
+        return question.has_target and question.counts_rows and self.reading.counted is not None
 
     def is_known(self) -> bool:
-        """Tell whether the log alone answers: nothing but rows is counted, all of them."""
-        asked = self.question
-        return asked.counts_rows and not asked.conditions and known_rows(self.reading.reader) is not None
+        """Return whether the log gives the answer: the number of all rows."""
+        question = self.question
+        return (
+            question.counts_rows and not question.conditions and known_rows(self.reading.reader) is not None
+        )
 
     def known(self) -> Estimate:
-        """Answer by the log alone."""
+        """Return the answer of the log."""
         self.take_count(known_rows(self.reading.reader) or 0)
         self.look(probability=1.0)
         return self.estimate()
 
     def take_count(self, rows: int) -> None:
-        """Add rows that are known by their number alone to what is known; nothing is left to be sampled."""
+        """Add a number of rows to what is known; nothing is left to sample."""
         nothing, name = self.reading.nothing(), f"{TOTAL}0"
         known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
         self.sampled, self.apart = [nothing], None
 
     def first_end(self) -> float:
-        """Return where the first round ends, and read what has no index."""
+        """Read the files without index, and return where the first round ends."""
         limits, reading = self.question.limits, self.reading
-        self.whole += reading.read(reading.without_index(), most_bytes=limits.memory_bytes)
+        self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
         if limits.sample is not None:
             self.start, end = fractions_of(limits.sample)
             self.fraction = self.start
@@ -122,16 +125,16 @@ class _State:
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
-        """Count the rows that count if that costs no more than a round; tell whether that is all that is asked for."""
+        """Count the matching rows if that costs no more than a round; return whether that is the whole answer."""
         most, window = self.question.limits.max_bytes, self.window(end)
         left = math.inf if most is None else most - self.reading.bytes_opened
         cost = 0 if window is None else window.plan.bytes_opened
         return self.reading.count(min(cost, left)) and self.question.counts_rows
 
     def worth(self, end: float) -> float:
-        """Return where a round is to end: at 1.0 where everything costs hardly more than what was asked for.
+        """Return where a round ends: at 1.0 where reading everything costs hardly more.
 
-        Samples read the indexed columns besides, from pages that are smaller shares of what is fetched.
+        Samples also read the indexed columns, and fetch smaller shares of the same pages.
         """
         if end == 1.0:
             return end
@@ -141,7 +144,7 @@ class _State:
         return 1.0 if window.plan.bytes_opened >= _WORTH * everything.plan.bytes_opened else end
 
     def everything(self) -> Window | None:
-        """Return the cheaper way to know all: to read what is left, or all anew, without a look at weights."""
+        """Return the cheaper way to read all rows: the rest, or everything again without weights."""
         anew = self.reading.between(0.0, 1.0, by_key=False)
         if not self.sampled:
             return anew
@@ -151,7 +154,7 @@ class _State:
         return rest if rest.plan.bytes_opened < anew.plan.bytes_opened else anew
 
     def read_to(self, end: float) -> None:
-        """Read the rows between the fraction read so far and another, fewer if bytes are short."""
+        """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""
         if self.is_counted:
             self.take_count(self.reading.counted or 0)
             self.fraction = 1.0
@@ -162,17 +165,17 @@ class _State:
             return
         window = self.window(end)
         if window is not None and window.plan.sample is None:
-            self.sampled, self.apart = [], None  # they come again
+            self.sampled, self.apart = [], None  # everything is read again
         limits, is_all = self.question.limits, self.is_all(end)
         if not is_all and self.apart is None:
-            self.apart = self.reading.read_apart(most_bytes=limits.memory_bytes)
-        # How much the rounds of a target take is foreseen, see `fits`.
+            self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
+        # The memory of the rounds of a target is estimated before they are read, see `fits`.
         most = limits.memory_bytes if is_all or limits.sample is not None else None
-        (self.whole if is_all else self.sampled).extend(self.reading.read(window, most_bytes=most))
+        (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=most))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:
-        """Tell whether all rows are known when everything up to this fraction is read."""
+        """Return whether a round up to this fraction leaves no row unread."""
         return self.start == 0.0 and end == 1.0
 
     def window(self, end: float) -> Window | None:
@@ -182,7 +185,7 @@ class _State:
         )
 
     def fits(self, end: float) -> bool:
-        """Tell whether the sums of all keys up to a fraction fit in memory; of everything, groups alone are held."""
+        """Return whether the sums of all keys up to a fraction fit in memory; at 1.0 only groups are in memory."""
         read = self.fraction - self.start
         if self.is_all(end) or not read:
             return True
@@ -190,7 +193,7 @@ class _State:
         return _COPIES * held <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
-        """Return how far a round may read."""
+        """Return the fraction up to which a round keeps to `max_bytes`."""
         most = self.question.limits.max_bytes
         if most is None:
             return end
@@ -200,23 +203,23 @@ class _State:
         for _ in range(_FEWER_BYTES if left > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
-                break  # nothing lies in what is left of the round
+                break  # the rest of the round has no rows
             if window is None or window.plan.bytes_opened <= left:
                 return end
             self.is_stopped = True
             end = self.fraction + (end - self.fraction) * min(0.8 * left / window.plan.bytes_opened, 0.9)
         if self.fraction == self.start:
             msg = (
-                f"max_bytes={most:,} is too little for any sample: files without index are read whole, and of the "
-                f"others a few pages; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
+                f"max_bytes={most:,} is too small for any sample: it needs the files without index, and a few pages of "
+                f"the others; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
             )
             raise InvalidInputError(msg, argument="max_bytes")
         self.is_stopped = True
         return self.fraction
 
     def look(self, probability: float | None = None) -> None:
-        """Find intervals from what is known now."""
-        asked, reading = self.question, self.reading
+        """Compute the intervals of all rows read so far."""
+        question, reading = self.question, self.reading
         if probability is None:
             read = (self.start, self.fraction)
             probability = sample_to_weights(read).probability if self.fraction > self.start else 0.0
@@ -224,62 +227,67 @@ class _State:
                 probability = 1.0  # no file with an index holds a row that counts
         sample = self.seen = self.sample(probability)
         factor = factor_of(
-            asked.confidence,
-            answers=max(len(sample.whole), 1) * len(asked.aggregates.answers) if asked.simultaneous else 1,
+            question.confidence,
+            answers=max(len(sample.whole), 1) * len(question.aggregates.answers)
+            if question.simultaneous
+            else 1,
         )
-        factor *= WIDENED if asked.has_target else 1.0
-        self.intervals = list(_intervals(sample, asked, factor))
+        factor *= WIDENED if question.has_target else 1.0
+        self.intervals = list(_intervals(sample, question, factor))
         rows = sample.totals[:, 0]
-        self.sizes = rows >= asked.min_group_rows
+        self.sizes = rows >= question.min_group_rows
         met = [is_met(found, target) for found, target in self.answers()]
-        # No group at all was seen, but there may be some.
+        # No sampled row has a group, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
         self.is_met = not unseen and all(bool((one | ~self.sizes).all()) for one in met)
 
     def estimate(self) -> Estimate:
-        """Return what was found at the last look."""
-        asked, reading = self.question, self.reading
-        return estimate_of(
-            asked,
-            self.seen,
-            self.intervals,
-            Facts(
-                uri=reading.reader.snapshot.uri,
-                version=reading.reader.snapshot.version,
-                fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
-                rows_read=reading.rows_read,
-                rows_total=known_rows(reading.reader),
-                bytes_opened=reading.bytes_opened,
-                bytes_total=int(reading.reader.snapshot.files["size_bytes"].sum()),
-                met=self.is_met if asked.has_target else None,
-                design_effect=reading.design_effect,
+        """Return the estimate of the last intervals."""
+        question, reading = self.question, self.reading
+        snapshot = reading.reader.snapshot
+        return Estimate(
+            frame=frame_of(question, self.seen, self.intervals),
+            uri=snapshot.uri,
+            version=snapshot.version,
+            fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
+            rows_read=reading.rows_read,
+            bytes_opened=reading.bytes_opened,
+            bytes_total=int(snapshot.files["size_bytes"].sum()),
+            confidence=question.confidence,
+            simultaneous=question.simultaneous,
+            met=self.is_met if question.has_target else None,
+            complete=not question.by or self.seen.probability == 1.0,
+            design_effect=reading.design_effect,
+            names=tuple(answer.name for answer in question.aggregates.answers),
+            notes=notes_of(
+                question, self.intervals, rows_read=reading.rows_read, rows_total=known_rows(reading.reader)
             ),
         )
 
     def answers(self) -> Iterator[tuple[Interval, Target]]:
-        """Give each interval with what it has to reach."""
+        """Yield each interval with its target."""
         for found, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
             yield found, self.question.targets[answer.name]
 
-    def sample(self, probability: float) -> Sample:
-        """Return what was read as one sample."""
-        asked, reading = self.question, self.reading
+    def sample(self, probability: float) -> KeySample:
+        """Return all rows read so far as one sample."""
+        question, reading = self.question, self.reading
         whole = [*self.whole, *(self.apart or ())]
         if not whole and not self.sampled:
             whole = [reading.nothing()]
         known, sampled = (
-            Sums.together(some or [others[0].without_rows(asked.by)], asked.by)
+            Sums.together(some or [others[0].without_rows(question.by)], question.by)
             for some, others in ((whole, self.sampled), (self.sampled, whole))
         )
         self.sampled = [sampled]
-        return Sample.of(
-            asked.aggregates,
-            asked.by,
+        return KeySample.of(
+            question.aggregates,
+            question.by,
             sampled,
             known,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
-            filtered=bool(asked.conditions),
+            filtered=bool(question.conditions),
             counted=reading.counted is not None,
             bounds=reading.bounds,
             squares=reading.squares,
@@ -288,12 +296,12 @@ class _State:
         )
 
     def next_end(self) -> float | None:
-        """Return where the next round ends; None: it is enough, or there is no more."""
+        """Return where the next round ends; None: the answer is near enough, or nothing more may be read."""
         limits = self.question.limits
         done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
         if limits.sample is not None or done:
             return None
-        growth = {"most_growth": _STEP} if self.progressive else {}
+        growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
             next_fraction(self.fraction, found, target, self.sizes, **growth)
             for found, target in self.answers()
@@ -310,9 +318,9 @@ class _State:
         return 1.0 if self.question.counts_rows and self.counts(end) else end
 
 
-def _intervals(sample: Sample, asked: Question, factor: float) -> Iterator[Interval]:
+def _intervals(sample: KeySample, question: Question, factor: float) -> Iterator[Interval]:
     number = 0
-    for answer in asked.aggregates.answers:
+    for answer in question.aggregates.answers:
         if isinstance(answer, Smooth):
             yield smooth_interval(sample, answer, factor)
         else:

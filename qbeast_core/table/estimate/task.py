@@ -1,4 +1,4 @@
-"""A part of a read as sums for each key, wherever it is read: it pickles, and opens no log."""
+"""The sums by key of a part of a read, in any process: it pickles and opens no log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import Sums
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
 
@@ -17,15 +17,14 @@ _UNANSWERED: Final = "no answer was made"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskSums:
-    """What is called with each task of a read, see `Engine.map`."""
+    """The function that `Engine.map` calls with each task of a read."""
 
-    # What is done with its rows.
     row_sums: RowSums
-    # Whether the rows of each key are counted, those included that do not count.
+    # Whether all rows of each key are counted, also those that do not match.
     sizes: bool
 
     def __call__(self, task: ScanTask) -> tuple[int, Sums]:
-        """Read a task; return how many rows that were, and what they come to."""
+        """Read a task; return the number of its rows, and their sums."""
         rows, found = 0, list[Sums]()
         for frame in task.read():
             rows += frame.height
@@ -34,7 +33,7 @@ class TaskSums:
 
 
 def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
-    """Sum up a batch, see `RowSums.of`; where a value cannot be computed, say of which expression."""
+    """Return the sums of a batch, see `RowSums.of`; an error names the expression that fails."""
     try:
         return row_sums.of(frame, sizes=sizes)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.read.reader import Reader
 from tests.helpers.scattering import PartsEngine
@@ -80,7 +80,7 @@ def test_the_count_is_that_of_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
     for one in (table, deleted):
-        asked = question_of(Asked(aggregates={"n": pl.len()}, where=where, error=0.1), one.schema)
+        asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), one.schema)
         for reader in (one.reader, Reader(one.reader.snapshot)):
             reading = Reading(reader, asked, engine=engine)
             unplaced = 0

@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.table.estimate.question import Asked, question_of
+from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.rounds import rounds as rounds_of
 from tests.helpers.scattering import PartsEngine
 
@@ -236,11 +236,11 @@ def test_what_is_asked_for_and_does_not_fit_in_memory_is_refused(table: qbeast.T
     asked: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
     assert table.estimate(asked, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
     for much, cure in (
-        ({"aggregates": asked, "sample": 0.9}, "of keys takes .* ask for an error, or for a smaller sample$"),
-        ({"aggregates": asked, "sample": 1.0, "by": ["id", "cents"]}, "of groups takes .* fewer groups$"),
+        ({"aggregates": asked, "sample": 0.9}, " keys take .* ask for an error, or for a smaller sample$"),
+        ({"aggregates": asked, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
         (
             {"aggregates": asked, "by": ["id", "cents"], "error": 1e-6},
-            "of groups takes .* or ask for fewer groups$",
+            " groups take .* or ask for fewer groups$",
         ),
         (
             {"aggregates": {f"q{q}": pl.col("x").quantile(q / 9) for q in range(8)}, "error": 1e-6},
@@ -355,7 +355,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "fraction": ({"error": 0.1, "max_fraction": 2}, "`max_fraction` must be"),
     "bytes": ({"error": 0.1, "max_bytes": 0}, "`max_bytes` must be"),
-    "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too little"),
+    "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too small"),
     "memory": ({"error": 0.1, "memory_bytes": 1}, "`memory_bytes` must be a whole number of bytes"),
     "sample": ({"sample": 1.5}, "`sample` must be a fraction"),
     "no sample": ({"sample": 0.0}, "`sample` must hold something"),
@@ -378,7 +378,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no aggregates": ({"error": 0.1, "aggregates": {}}, "one aggregate at least"),
     "column": ({"error": 0.1, "aggregates": {"m": pl.col("z").sum()}}, "names no such column"),
     "name": ({"error": 0.1, "aggregates": {"m": pl.len(), "m_low": pl.len()}}, "cannot name an answer"),
-    "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max is decided by single rows"),
+    "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max depends on single rows"),
     "nested": (
         {"error": 0.1, "aggregates": {"m": pl.col("x").sum().sum()}},
         "must say one thing of each row",
@@ -441,7 +441,7 @@ def test_an_answer_shows_itself(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
-    asked = Asked(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    asked = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     question = question_of(asked, table.schema)
     found = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
@@ -458,7 +458,9 @@ def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
     qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=200)
     table = qbeast.open_table(tmp_path / "t")
     few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
-    asked = Asked(aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0)
+    asked = EstimateRequest(
+        aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0
+    )
     found = list(rounds_of(table.reader, question_of(asked, table.schema), engine=engine))[-1]
     expected = far.join(few, on="id")["x"].var()
     assert found.frame["v"].item() == pytest.approx(expected, rel=1e-9)
@@ -497,7 +499,7 @@ def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path:
 
 def test_a_condition_of_many_parts_is_understood(table: qbeast.Table) -> None:
     many = functools.reduce(operator.and_, [pl.col("id") != -one for one in range(1, 1201)])
-    asked = question_of(Asked(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
+    asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
     assert asked.conditions[0].meta.eq(many)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from qbeast_core.estimate.aggregates import RefusedAggregate, recognise
-from tests.estimate.answers import exact
+from qbeast_core.sampling.aggregates import RefusedAggregate, recognise
+from tests.sampling.answers import exact
 
 ROWS = pl.DataFrame(
     {
@@ -63,12 +63,12 @@ def test_a_variance_far_from_zero_keeps_its_digits() -> None:
 
 
 REFUSED = {
-    "Max": (pl.col("a").max(), "Max is decided by single rows"),
-    "Min": (pl.col("a").min() + 1, "Min is decided by single rows"),
-    "NUnique": (pl.col("a").n_unique(), "NUnique is decided by values that are rare"),
+    "Max": (pl.col("a").max(), "Max depends on single rows"),
+    "Min": (pl.col("a").min() + 1, "Min depends on single rows"),
+    "NUnique": (pl.col("a").n_unique(), "NUnique depends on rare values"),
     "First": (pl.col("a").first(), "First picks single rows"),
-    "Over": (pl.col("a").sum().over("g"), r"Over looks at other rows \(a window\)"),
-    "Column": (pl.col("a"), "Column is no aggregate"),
+    "Over": (pl.col("a").sum().over("g"), r"Over uses other rows \(a window\)"),
+    "Column": (pl.col("a"), "Column is not an aggregate"),
     "Product": (pl.col("a").product(), "Product cannot be bounded"),
     "text": (pl.col("g").sum(), "a sum needs numbers, and .* is String"),
     "rounded": (pl.col("a").sum() // 2, "the operator FloorDivide is not smooth"),
@@ -77,10 +77,10 @@ REFUSED = {
     "integers": (pl.col("a").mean().cast(pl.Int64), "Cast cannot be bounded"),
     "python": (pl.col("a").sum().map_elements(abs), "cannot be bounded|function of Python"),
     "filter": (pl.col("a").filter(pl.col("b")).sum(), "a filter needs a condition, and .* is Int64"),
-    "list beside": (pl.len() * pl.lit(pl.Series([1, 2])), "is no number"),
-    "text beside": (pl.len() * pl.lit("12"), "is no number"),
-    "null beside": (pl.len() * pl.lit(None), "is no number"),
-    "several": (pl.col("a", "b").sum() + pl.lit("x"), "is no number"),
+    "list beside": (pl.len() * pl.lit(pl.Series([1, 2])), "is not a number"),
+    "text beside": (pl.len() * pl.lit("12"), "is not a number"),
+    "null beside": (pl.len() * pl.lit(None), "is not a number"),
+    "several": (pl.col("a", "b").sum() + pl.lit("x"), "is not a number"),
 }
 
 

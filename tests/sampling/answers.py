@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import Aggregates, Smooth, recognise
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.intervals import Interval, quantile_interval, smooth_interval
-from qbeast_core.estimate.sample import Sample
-from qbeast_core.estimate.sums import WEIGHT
 from qbeast_core.query.fractions import sample_to_weights
+from qbeast_core.sampling.aggregates import Aggregates, Smooth, recognise
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.intervals import Interval, quantile_interval, smooth_interval
+from qbeast_core.sampling.sample import KeySample
+from qbeast_core.sampling.sums import WEIGHT
 
 
 def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
@@ -37,7 +37,7 @@ def sample_of(
     whole: pl.DataFrame | None = None,
     part: bool = False,
     summed: bool = False,
-) -> Sample:
+) -> KeySample:
     """A sample of keys: rows of one weight are in it together, and it holds each weight with this probability.
 
     With `part`, some of the keys may stand for all, as in `estimate`; `summed`: rows are added up by key as they are
@@ -51,7 +51,7 @@ def sample_of(
     drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
     rest = (rows.clear() if whole is None else whole).with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))
     sampled = sums.of(drawn, sizes=known)
-    return Sample.of(
+    return KeySample.of(
         aggregates,
         by,
         sampled.by_key(by) if summed else sampled,

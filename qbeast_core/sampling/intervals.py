@@ -1,4 +1,10 @@
-"""Estimates and intervals of a sample of keys: linearised residuals, summed key by key."""
+"""Estimates and their intervals from a sample of keys.
+
+The sample is a Poisson sample: each key is in it with the same probability f, with all of its rows. The residual of a
+key is the change of the answer if the key counted once more: derivatives times its totals. The variance of the answer
+is (1 - f) / f**2 times the sum of the squared residuals. The rows of one key come together, so squares are summed by
+key: by row the variance would be too small wherever keys repeat.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +16,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import Quantile, Smooth
-from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sample import Calibration, Keys, Part, Sample
-from qbeast_core.estimate.sums import GROUP, WEIGHT
+from qbeast_core.sampling.aggregates import Quantile, Smooth
+from qbeast_core.sampling.dual import Dual
+from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
+from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
 
-# Relative variance of a sum of squares, at most, that is told by some keys for all: it is then off by 5 %
-# (one standard error).
+# Maximum relative variance of a sum of squares that is estimated from a part of the keys: one standard error is 5 %.
 _LIGHT: Final = 1 / 400
 
-# Keys like the heaviest one that a sample may lack: where 4.7 are expected, 5 % of samples hold one or none.
+# The heaviest key counts 4.7 times, once by itself and 3.7 times more. A sample that holds one such key may come from
+# a table with several: where 4.7 are expected in a sample, 5 % of all samples hold one or none (Poisson). Without it,
+# intervals of heavy-tailed values were too narrow in simulations, see docs/sampling.md.
 UNSEEN: Final = 3.7
 
 
@@ -34,14 +41,13 @@ class Interval:
     low: F64Array
     high: F64Array
     keys: I64Array
-    # Of the variance, what comes from one key, in [0, 1].
+    # Share of the variance that comes from one key, in [0, 1].
     largest_share: F64Array
     # Whether the value has no error.
     exact: BoolArray
     # False where rows hold NaN or infinities, which no bound holds for.
     finite: BoolArray
-    # By which share standard errors are wider for it, 0 and more; it falls as the root of the sampled keys
-    # grows.
+    # Standard errors are wider by this share, 0 or more; it falls with the root of the number of sampled keys.
     skewness: F64Array
     # Whether the sample differs from what is known of all rows by more than chance explains.
     deviates: bool = False
@@ -53,7 +59,10 @@ class Interval:
 
 
 def factor_of(confidence: float, *, answers: int = 1) -> float:
-    """Return how many standard errors an interval reaches to either side.
+    """Return how many standard errors an interval reaches to either side; of several answers at once by Bonferroni.
+
+    The normal distribution needs no degrees of freedom: an interval is reliable from 100 keys on, where Student's t
+    differs by 1 %, and the skewness and the heaviest key widen it by more.
 
     >>> round(factor_of(0.95), 2), round(factor_of(0.95, answers=10), 2)
     (1.96, 2.81)
@@ -61,17 +70,17 @@ def factor_of(confidence: float, *, answers: int = 1) -> float:
     return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * answers))
 
 
-def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
+def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interval:
     """Return a function of totals with its interval.
 
-    The residual of a key is what the function would change by if the key counted once more: its totals times the
-    slopes, and, where totals are calibrated to a known number of rows, less the mean over its rows.
+    Where totals are calibrated to a known number of rows, the residual of a key is less by its rows times the mean: a
+    key whose rows are all average does not move the answer.
 
     >>> import polars as pl
-    >>> from qbeast_core.estimate.aggregates import recognise
-    >>> from qbeast_core.estimate.sample import Keys
+    >>> from qbeast_core.sampling.aggregates import recognise
+    >>> from qbeast_core.sampling.sample import Keys
     >>> asked = recognise({"n": pl.len()}, lambda expr: pl.Int64())
-    >>> keys = Sample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
+    >>> keys = KeySample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
     ...     sampled=np.array([[900.0]]), calibration=None, values=(),
     ...     every=lambda: Keys(np.zeros(900, np.int64), np.ones((900, 1)), np.zeros(900), 1))
     >>> found = smooth_interval(keys, asked.answers[0], 2.0)
@@ -85,8 +94,9 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         of = answer.formula(Dual.inputs(sample.totals))
         if sample.probability == 1.0 or is_counted:
             return _known(of.value, finite)
-        found = _told(sample, of, answer.totals)
-        moments = found.moments
+        moments, keys = _key_moments(sample, of, answer.totals)
+        # The log knows of a row farther from zero than any sampled one: count it as if it were in the sample. A few
+        # rows that hold much of a sum are in no small sample, and the other rows do not show them.
         for number in np.flatnonzero(sample.unseen).tolist():
             moments = moments.with_one_more(of.slopes[:, number] * sample.unseen[number] * sample.scale)
         error = factor * moments.error(sample.probability)
@@ -94,7 +104,7 @@ def smooth_interval(sample: Sample, answer: Smooth, factor: float) -> Interval:
         value=of.value,
         low=np.where(finite, of.value - error, np.nan),
         high=np.where(finite, of.value + error, np.nan),
-        keys=found.keys,
+        keys=keys,
         largest_share=moments.largest_share,
         exact=np.zeros(groups, np.bool_),
         finite=finite,
@@ -109,31 +119,25 @@ def _known(value: F64Array, finite: BoolArray) -> Interval:
     return Interval(value, bound, bound, zeros.astype(np.int64), zeros, finite, finite, zeros)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Told:
-    """What sampled keys tell of an answer: its moments, and how many of them add something, shape (groups,)."""
-
-    moments: _Moments
-    keys: I64Array
-
-
-def _told(sample: Sample, of: Dual, totals: Sequence[int]) -> _Told:
-    """Look at some keys where these tell enough, else at all."""
+def _key_moments(sample: KeySample, of: Dual, totals: Sequence[int]) -> tuple[_Moments, I64Array]:
+    """Return the moments of the residuals, and the number of keys that add something, shape (groups,)."""
     residuals = _Residuals.of(sample, of, totals)
     part = sample.part
     if part is not None:
         moments = residuals.moments(part.keys, part.share)
+        # A part of the keys suffices unless heavy keys hide among the others. The fourth powers of all residuals decide
+        # how far off the sum of squares can be; both bounds below, times the squares, are at least their sum.
         of_row = residuals.farthest(part) ** 2
         heaviest = float(part.most_rows) ** 2 * of_row
-        # Times their squares, all residuals' fourth powers add up to no more than either bound.
         by_row = of_row * (1 + of_row * part.fourth_powers / moments.squares)
         drawn = part.share < 1.0
         if (np.fmin(heaviest, by_row) <= _LIGHT * moments.squares * part.share)[drawn].all():
             largest = np.where(drawn, heaviest, moments.largest)
             seen = _adding(part.keys, totals) / part.share
-            return _Told(replace(moments, largest=largest), seen.astype(np.int64))
+            return replace(moments, largest=largest), seen.astype(np.int64)
     keys = sample.keys
-    return _Told(residuals.moments(keys, np.ones(keys.groups)), _adding(keys, totals).astype(np.int64))
+    moments = residuals.moments(keys, np.ones(keys.groups))
+    return moments, _adding(keys, totals).astype(np.int64)
 
 
 def _adding(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
@@ -186,12 +190,9 @@ class _Moments:
         )
 
     def error(self, probability: float) -> F64Array:
-        """Return standard errors, wider where the residuals are skewed.
-
-        Of skewed values a sample holds the heavy ones rarely: where it lacks them, the error seems small too. The
-        skewness of the estimate itself, which falls as more keys are sampled, says by how much. There may be more keys
-        like the heaviest than the sample holds: they count with the most that chance explains.
-        """
+        """Return standard errors."""
+        # Few samples of skewed values hold a heavy one. Those without it have a small estimate and a small error, so
+        # that a plain interval misses more often than it should: it widens by the skewness of the estimate.
         squares = self.squares + UNSEEN * self.largest
         return np.sqrt((1 - probability) * squares) * (1 + self.skewness)
 
@@ -219,7 +220,7 @@ class _Residuals:
     known: Calibration | None
 
     @staticmethod
-    def of(sample: Sample, of: Dual, totals: Sequence[int]) -> _Residuals:
+    def of(sample: KeySample, of: Dual, totals: Sequence[int]) -> _Residuals:
         known, mean = sample.calibration, np.zeros(len(sample.whole))
         if known is not None and known.sampled > 0:
             mean = sample.scale * np.einsum("gt,gt->g", of.slopes, sample.sampled) / known.sampled
@@ -242,7 +243,8 @@ class _Residuals:
         own = _Moments(own.squares / share, own.cubes / share, own.largest)
         if known is None:
             return own
-        # Keys that have no row in a group have a residual too: their rows times the mean.
+        # The calibration compares all rows: keys without a row in the group have a residual too, their rows times the
+        # mean.
         squares, cubes = (
             np.maximum(0.0, all_ - here / share)
             for all_, here in zip((known.squares, known.cubes), keys.powers, strict=True)
@@ -264,8 +266,12 @@ class _Residuals:
         return found
 
 
-def quantile_interval(sample: Sample, number: int, answer: Quantile, factor: float) -> Interval:
-    """Return a quantile with the interval between the quantiles that its share may really be (Woodruff)."""
+def quantile_interval(sample: KeySample, number: int, answer: Quantile, factor: float) -> Interval:
+    """Return a quantile with its interval.
+
+    The share of rows below the estimate is a smooth answer with a standard error; the quantiles at both ends of its
+    interval bound the quantile (Woodruff). This needs no density at the quantile.
+    """
     groups, rows = len(sample.whole), sample.values[number]
     if sample.probability == 1.0:
         return _known_quantile(rows, answer, groups)

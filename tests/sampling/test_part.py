@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.estimate.intervals import smooth_interval
-from tests.estimate.answers import asked as recognised
-from tests.estimate.answers import intervals, sample_of
+from qbeast_core.sampling.intervals import smooth_interval
+from tests.sampling.answers import asked as recognised
+from tests.sampling.answers import intervals, sample_of
 
 ROWS = 300_000
 FRACTION = 0.8

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
-# Probability below which a difference is not taken for chance.
-LEAST_CHANCE: Final = 0.001
+# A difference that chance explains less often than this is a deviation.
+MIN_CHANCE: Final = 0.001
 
-# Share of the standard error of the row count that an unseen key may hold without shifting an answer.
+# An unseen key with fewer rows than this share of the standard error of the row count does not shift an answer.
 _MATTERS: Final = 0.25
 
-_FARTHEST: Final = NormalDist().inv_cdf(1 - LEAST_CHANCE / 2)
+_FARTHEST: Final = NormalDist().inv_cdf(1 - MIN_CHANCE / 2)
 
 
 @dataclass(frozen=True, slots=True)

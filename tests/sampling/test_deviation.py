@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.estimate.deviation import LEAST_CHANCE, SeenRows
-from qbeast_core.estimate.rules import Target, is_met, is_reliable, next_fraction
-from tests.estimate.answers import intervals
+from qbeast_core.sampling.deviation import MIN_CHANCE, SeenRows
+from qbeast_core.sampling.rules import Target, is_met, is_reliable, next_fraction
+from tests.sampling.answers import intervals
 
 KEYS = 20_000
 N = {"n": pl.col("x").sum(), "q": pl.col("x").quantile(0.4)}
@@ -22,7 +22,7 @@ def test_chance_alone_rarely_deviates(rows_of_key: int) -> None:
     drawn = random.binomial(KEYS, 0.1, trials) * float(rows_of_key)
     seen = [SeenRows(rows, rows * rows_of_key, 0.1) for rows in drawn.tolist()]
     alarms = sum(one.deviates(KEYS * rows_of_key) for one in seen)
-    assert alarms <= LEAST_CHANCE * trials + 4 * (LEAST_CHANCE * trials) ** 0.5
+    assert alarms <= MIN_CHANCE * trials + 4 * (MIN_CHANCE * trials) ** 0.5
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1), st.integers(0, 10**6), st.integers(0, 10**6))

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from benchmarks.trials import Kept, Population, trials
-from qbeast_core.estimate import sample as estimate_sample
+from qbeast_core.sampling import sample as estimate_sample
 
 KEYS = 40_000
 

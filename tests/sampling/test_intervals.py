@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.estimate.dual import Dual
-from qbeast_core.estimate.intervals import Interval, factor_of
-from qbeast_core.estimate.rules import LEAST_KEYS, Target, is_met, is_reliable, next_fraction
-from tests.estimate.answers import intervals, sample_of
+from qbeast_core.sampling.dual import Dual
+from qbeast_core.sampling.intervals import Interval, factor_of
+from qbeast_core.sampling.rules import MIN_KEYS, Target, is_met, is_reliable, next_fraction
+from tests.sampling.answers import intervals, sample_of
 
 MEAN, SUM, ROWS = pl.col("x").mean(), pl.col("x").sum(), pl.len()
 KEYS = 6_000
@@ -159,10 +159,10 @@ def test_intervals_cover() -> None:
 def test_few_keys_are_not_believed_and_asked_for() -> None:
     rows, key = clustered(keys=900)
     found = intervals({"s": SUM}, rows, draw(key, 1), 0.05)["s"]
-    assert found.keys[0] < LEAST_KEYS
+    assert found.keys[0] < MIN_KEYS
     assert not is_reliable(found).any()
     wanted = next_fraction(0.05, found, Target(relative=9.0), np.ones(1, np.bool_))
-    assert 0.05 * LEAST_KEYS / found.keys[0] < wanted < 0.25
+    assert 0.05 * MIN_KEYS / found.keys[0] < wanted < 0.25
 
 
 def test_one_key_with_most_of_the_variance_is_not_believed() -> None:
@@ -197,7 +197,7 @@ def test_skewness_is_taken_to_fall_as_more_is_read(skewness: float, enough: floa
     one, no, read = np.ones(1), np.zeros(1, np.bool_), 1e-3
     width = np.array([10.0])
     found = Interval(100 * one, 100 - width, 100 + width, 500 * one, 0 * one, no, ~no, skewness * one)
-    fraction = next_fraction(read, found, Target(absolute=10 * enough), ~no, most_growth=1e6) / 1.1
+    fraction = next_fraction(read, found, Target(absolute=10 * enough), ~no, max_growth=1e6) / 1.1
     falls = (1 + skewness * np.sqrt(read / fraction)) / (1 + skewness)
     assert np.sqrt((1 / fraction - 1) / (1 / read - 1)) * falls == pytest.approx(enough, rel=2e-3)
 

@@ -1,4 +1,4 @@
-"""When an interval is believed, when an answer is near enough, and how much more to read."""
+"""When an interval is reliable, when an answer is near enough, and how much more to read."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.estimate.intervals import UNSEEN, Interval
+from qbeast_core.sampling.intervals import UNSEEN, Interval
 from qbeast_core.space.arrays import BoolArray, F64Array
 
-# Sampled keys of a group from which on its interval is believed.
-LEAST_KEYS: Final = 100
+# Minimum number of sampled keys of a reliable interval: with fewer, the variance itself is too uncertain.
+MIN_KEYS: Final = 100
 
-# Of a variance may come from one key: of more, the sample may lack the keys that matter.
-MOST_SHARE: Final = 0.3
+# Maximum share of the variance from one key: above it, keys that matter may be missing from the sample.
+MAX_SHARE: Final = 0.3
 
-# How much wider intervals are where the sample grew until they were narrow enough.
+# Rounds stop at the first interval that is narrow enough, so they prefer samples whose error seems small.
+# Intervals are wider by this factor to keep the promise all the same.
 WIDENED: Final = 1.1
 
-# A fraction from which on everything is read: the answer is exact then, for at most twice the bytes.
+# Above this fraction everything is read: the answer is then exact, for at most twice the bytes.
 _ALL: Final = 0.5
 
-# A fraction from which on reading as far as `_ALL` tells little.
+# Above this fraction, one more round up to `_ALL` adds little.
 _NEARLY_ALL: Final = 0.4
 
-# What a fraction is read beyond the one that the variance asks for, since that is estimated too.
+# The required fraction comes from an estimated variance, so a little more is read.
 _MARGIN: Final = 1.1
 
-# By which that fraction is found to a thousandth, between the one that was read and everything.
+# Steps of the bisection between the fraction read and 1.0: enough for a thousandth.
 _HALVINGS: Final = 16
 
-_LEAST_GROWTH, _MOST_GROWTH = 1.25, 200.0
+_MIN_GROWTH, _MAX_GROWTH = 1.25, 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +53,23 @@ class Target:
 
 
 def is_reliable(found: Interval) -> BoolArray:
-    """Tell of each group whether its interval is believed: exact, or of enough keys of which none rules the rest.
+    """Return for each group whether its interval is exact, or rests on enough keys of which none dominates.
 
-    Of a sample that deviates from what is known of all rows none is believed: it lacks keys that matter.
+    No interval of a sample that deviates from the log is reliable: it lacks keys that matter.
     """
     bounded = np.isfinite(found.low) & np.isfinite(found.high)
-    enough = (found.keys >= LEAST_KEYS) & (found.largest_share <= MOST_SHARE)
+    enough = (found.keys >= MIN_KEYS) & (found.largest_share <= MAX_SHARE)
     return found.exact | (bounded & enough & (not found.deviates))
 
 
 def is_met(found: Interval, target: Target) -> BoolArray:
-    """Tell of each group whether its answer is believed and near enough."""
+    """Return for each group whether its answer is reliable and near enough."""
     with np.errstate(invalid="ignore"):
         return is_reliable(found) & (found.exact | (found.half_width <= target.width(found.value)))
 
 
 def next_fraction(
-    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, most_growth: float = _MOST_GROWTH
+    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, max_growth: float = _MAX_GROWTH
 ) -> float:
     """Return how much to read for an answer to be near enough in some groups; 1.0: everything.
 
@@ -80,22 +81,22 @@ def next_fraction(
     short = wanted & found.finite & ~is_met(found, target)
     if not short.any():
         return fraction
-    if found.deviates:  # where the keys lie that it lacks is not known
-        return min(max(1.0, fraction), most_growth * fraction)
+    if found.deviates:  # nothing tells where the missing keys are: read everything
+        return min(max(1.0, fraction), max_growth * fraction)
     by_width = _MARGIN * _fraction_of_width(fraction, found, target, short)
     with np.errstate(divide="ignore"):
-        by_keys = fraction * _MARGIN * LEAST_KEYS / np.maximum(found.keys[short], 1)
-    # How heavy a tail is, nobody knows: as much again is read, and looked at; at last before everything is.
+        by_keys = fraction * _MARGIN * MIN_KEYS / np.maximum(found.keys[short], 1)
+    # Nobody knows how heavy the tail is: read as much again, and `_ALL` once before everything.
     again = _ALL if fraction <= _NEARLY_ALL < 2 * fraction else 2 * fraction
-    by_share = np.where(found.largest_share[short] > MOST_SHARE, again, 0.0)
-    by_keys = np.where(found.keys[short] < LEAST_KEYS, by_keys, 0.0)
+    by_share = np.where(found.largest_share[short] > MAX_SHARE, again, 0.0)
+    by_keys = np.where(found.keys[short] < MIN_KEYS, by_keys, 0.0)
     needed = float(np.max([by_width, by_keys, by_share]))
-    grown = min(max(needed, _LEAST_GROWTH * fraction), most_growth * fraction)
+    grown = min(max(needed, _MIN_GROWTH * fraction), max_growth * fraction)
     return grown if grown <= _ALL else 1.0
 
 
 def _fraction_of_width(fraction: float, found: Interval, target: Target, short: BoolArray) -> F64Array:
-    """Return the fractions at which widths are enough: they fall as more is read, and what widens them falls too."""
+    """Return the fractions at which intervals are narrow enough: errors, skewness and unseen keys fall together."""
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN, of an unknown width, asks for nothing
         wanted = (target.width(found.value) / found.half_width)[short]
     skewness, unseen = found.skewness[short], UNSEEN * found.largest_share[short]

@@ -1,4 +1,4 @@
-"""What rows come to: exact sums of each group, and sums of each key, by which answers vary."""
+"""Per-group totals, which are exact, and per-key sums, the units of variance."""
 
 from __future__ import annotations
 
@@ -9,41 +9,39 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.runs import run_starts
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 
-# The column that tells keys apart: rows with one weight are in a sample together, whatever their keys.
+# The column that identifies keys: rows of equal weight are in a sample together, whatever their keys.
 WEIGHT: Final = own_column("key_weight")
 
-# What the columns of values are called that quantiles are of, with a number after it.
+# Prefix of the columns of values for quantiles.
 VALUE: Final = own_column("value")
 
 # The column with the number of a group.
 GROUP: Final = own_column("group")
 
-_LEAST: Final = own_column("least")
-# What the columns of the least and the largest value of a row are called, with the number of the total after
-# it.
-_MOST: Final = own_column("most")
+# Prefixes of the columns of the least and the largest value that a row adds to a total.
+_MIN: Final = own_column("least")
+_MAX: Final = own_column("most")
 
 _ROW: Final = own_column("row")
 
-# Of a query: one over a thousand takes half a second, one over five thousand 17.
-_MOST_PARTS: Final = 64
+# Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
+_MAX_PARTS: Final = 64
 
-# Of several parts, from which on they are added up as they come: in each part there may be all of them.
+# From this many groups on, parts are added up as they arrive: each of them may have all groups.
 _MANY_GROUPS: Final = 1 << 16
 
-# Rows of a key, on average, up to which keys are repeated and sorted: finding an order takes three times as
-# long.
+# Up to this many rows per key on average, keys are repeated and sorted: `argsort` takes three times as long.
 _FEW_REPEAT: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
-    """Totals of the rows of each key, of each group by itself; the array of totals is its own."""
+    """Totals of each key in each group; no other object uses the array of totals."""
 
     weight: I32Array
     # Number of the group, ascending, shape (entries,).
@@ -60,7 +58,7 @@ class KeySums:
         floats = pl.col(names).cast(pl.Float64).fill_null(0.0)
         rows = entries.select(WEIGHT, *by, floats).collect()
         numbers = np.zeros(rows.height, np.int64)
-        if by:  # a list for each group: to look up the number of each row takes three times as long
+        if by:  # one list per group: to join the number to each row takes three times as long
             lists = rows.group_by(by).agg(pl.all()).sort(by, nulls_last=True)
             every = lists.height == groups.height  # and in the same order
             numbers = np.arange(groups.height) if every else numbers_of(lists, groups, by)
@@ -72,7 +70,7 @@ class KeySums:
         return KeySums(rows[WEIGHT].to_numpy(), numbers, sums).added_up()
 
     def added_up(self) -> KeySums:
-        """Return each key once in a group; most keys have one row, and stay where they are."""
+        """Return each key once per group. Most keys have one row and stay in place: a full sort takes longer."""
         again = _repeats(self.weight)
         if not len(again):
             return self
@@ -85,11 +83,11 @@ class KeySums:
         return self if first.all() else self._without(again[~first])
 
     def _without(self, left_out: I64Array) -> KeySums:
-        """Return all entries but some, in their order."""
+        """Return the other entries, in their order."""
         mask = np.ones(len(self.weight), np.bool_)
         mask[left_out] = False
         stays = np.flatnonzero(mask)
-        totals = self.totals[: len(stays)]  # in place: memory that is new costs more
+        totals = self.totals[: len(stays)]  # in place: new memory costs more
         for at in range(totals.shape[1]):
             totals[:, at] = self.totals[stays, at]
         return KeySums(self.weight[stays], self.group[stays], totals)
@@ -97,16 +95,16 @@ class KeySums:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySizes:
-    """Rows of each key, those included that a filter leaves out."""
+    """Rows of each key, including those that a filter leaves out."""
 
     # Shape (entries,); ascending in each part.
     weight: I32Array
-    # That each stands for, shape (entries,); None: one each.
+    # Number of rows of each entry; None: one each.
     rows: I64Array | None = None
 
     @staticmethod
     def together(parts: Sequence[KeySizes]) -> KeySizes:
-        """Put parts together, as they are; a key may be in several."""
+        """Concatenate parts; a key may be in several."""
         weights = np.concatenate([one.weight for one in parts])
         if all(one.rows is None for one in parts):
             return KeySizes(weights)
@@ -115,7 +113,7 @@ class KeySizes:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that they take."""
+        """Memory in bytes."""
         return self.weight.nbytes + (0 if self.rows is None else self.rows.nbytes)
 
     def by_key(self) -> KeySizes:
@@ -139,9 +137,9 @@ class KeySizes:
             more = counts > 1
             return CountedKeys(keys[more], counts[more], int((~more).sum()))
         weights = self.weight if rows is None else np.repeat(self.weight, rows)
-        repeated = _repeated(np.sort(weights, kind="stable"))  # which puts sorted parts together
+        repeated = _repeated(np.sort(weights, kind="stable"))  # a stable sort merges sorted parts
         starts = run_starts(repeated)
-        counts = np.diff(starts, append=len(repeated)) + 1  # the first row of a key repeats none
+        counts = np.diff(starts, append=len(repeated)) + 1  # the first row of a key is not a repeat
         return CountedKeys(repeated[starts], counts, len(weights) - int(counts.sum()))
 
 
@@ -156,7 +154,7 @@ class CountedKeys:
 
     @property
     def largest(self) -> int:
-        """Rows that a key has at most; 0 without keys."""
+        """Rows of the heaviest key; 0 without keys."""
         return int(self.rows.max(initial=min(self.singles, 1)))
 
     def power(self, exponent: int) -> float:
@@ -173,15 +171,15 @@ class CountedKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """What some rows come to; it pickles."""
+    """The sums of some rows; it pickles."""
 
     # One row a group: its columns, exact totals in units of `scales`, and the least and the largest that one
     # row adds to each. Without columns of groups, one row.
     groups: pl.DataFrame
     # Units of the totals: decimals are summed as integers.
     scales: tuple[float, ...]
-    # `WEIGHT`, the columns of groups and exact totals, of rows or of keys; none where keys are not told
-    # apart. A query over rows in memory: those of some keys cost little.
+    # `WEIGHT`, the columns of groups and exact totals, of rows or of keys; empty if keys do not matter. A query over
+    # rows in memory: selecting some keys costs little.
     entries: pl.LazyFrame
     # Memory that all of them take, about; the rows in memory take no more.
     entries_bytes: int
@@ -192,7 +190,7 @@ class Sums:
 
     @staticmethod
     def together(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
-        """Put sums together; a key may be in several."""
+        """Join sums; a key may be in several."""
         if len(parts) == 1:
             return parts[0]
         return Sums(
@@ -205,7 +203,7 @@ class Sums:
         )
 
     def without_rows(self, by: Sequence[str]) -> Sums:
-        """Return what no rows come to, of the same question."""
+        """Return the sums of no rows, with the same columns."""
         return Sums(
             groups=self.groups.clear(0 if by else 1),  # without columns all rows are a group, even none
             scales=self.scales,
@@ -229,7 +227,7 @@ class Sums:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that what is held for each key takes."""
+        """Memory of the sums of keys."""
         return self.entries_bytes + int(self.rows.estimated_size()) + self.sizes.size_bytes
 
     def totals(self) -> F64Array:
@@ -238,10 +236,10 @@ class Sums:
 
     def extremes(self) -> tuple[F64Array, F64Array]:
         """Return the least and the largest that a row adds to each total, shape (groups, totals)."""
-        return self._floats(_LEAST), self._floats(_MOST)
+        return self._floats(_MIN), self._floats(_MAX)
 
     def _floats(self, kind: str) -> F64Array:
-        """Return columns of groups, 0.0 for nulls; one by one, as a query takes longer than a few groups."""
+        """Return columns of groups, 0.0 for nulls; one by one, since a query takes longer for a few groups."""
         found = np.empty((self.groups.height, len(self.scales)))
         for at, scale in enumerate(self.scales):
             one = self.groups[f"{kind}{at}"]
@@ -252,7 +250,7 @@ class Sums:
 
 
 class Parts:
-    """Sums of batches as they come: the groups of all of them take about twice what they take once."""
+    """Sums of batches as they arrive: their groups take about twice the memory of all groups."""
 
     def __init__(self, by: Sequence[str]) -> None:
         self.sums: list[Sums] = []
@@ -262,11 +260,11 @@ class Parts:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that they take."""
+        """Memory in bytes."""
         return self._groups_bytes + self._keys_bytes
 
     def add(self, sums: Sums) -> None:
-        """Take the sums of one more batch."""
+        """Add the sums of a batch."""
         self.sums.append(sums)
         self._groups += sums.groups.height
         self._groups_bytes += int(sums.groups.estimated_size())
@@ -289,21 +287,21 @@ def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> p
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0", f"{TOTAL}1"]).rows()
     [('a', 2, 7, 1, 1, 3, 4)]
     """
-    found = [pl.col(summed).sum(), pl.lit(1).alias(f"{_LEAST}0"), pl.lit(1).alias(f"{_MOST}0")]
+    found = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{_MAX}0")]
     for at, name in enumerate(summed[1:], start=1):
         added = pl.col(name).fill_null(0)
-        found += [added.min().alias(f"{_LEAST}{at}"), added.max().alias(f"{_MOST}{at}")]
+        found += [added.min().alias(f"{_MIN}{at}"), added.max().alias(f"{_MAX}{at}")]
     return (rows.group_by(by).agg(found) if by else rows.select(found)).collect()
 
 
 def _one_query(parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Return one query over the rows of many, which are made where there are so many that a query takes long."""
-    return pl.concat(parts) if len(parts) <= _MOST_PARTS else pl.concat(pl.collect_all(parts)).lazy()
+    """Return one query over all parts; many parts are collected first, since a query over them is slow."""
+    return pl.concat(parts) if len(parts) <= _MAX_PARTS else pl.concat(pl.collect_all(parts)).lazy()
 
 
 def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Add up totals of parts."""
-    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_LEAST}.*$").min(), pl.col(f"^{_MOST}.*$").max()]
+    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{_MAX}.*$").max()]
     return (groups.group_by(by).agg(found) if by else groups.select(found)).select(groups.columns)
 
 
@@ -325,7 +323,7 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
     """Return all groups in order, and for each part the numbers of its groups among them."""
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
-    # Frames, no query: one takes longer than a few groups.
+    # Frames instead of a query, which takes longer for a few groups.
     found = pl.concat([one.groups.select(by) for one in parts]).with_row_index(_ROW)
     ordered = found.sort(by, nulls_last=True).with_columns(pl.struct(by).rle_id().alias(GROUP))
     number = ordered[GROUP].to_numpy().astype(np.int64)
@@ -336,13 +334,13 @@ def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFram
 
 
 def _repeats(weight: I32Array) -> I64Array:
-    """Return the entries of keys of which there is more than one."""
+    """Return the entries of keys that occur more than once."""
     repeated = _repeated(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy's
     return _among(weight, repeated[run_starts(repeated)])[0]
 
 
 def _repeated(ordered: I32Array) -> I32Array:
-    """Return, ascending, what of some sorted keys is there once more, as often as it is."""
+    """Return each value of a sorted array as often as it repeats."""
     again: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
     return again
 

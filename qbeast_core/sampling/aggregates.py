@@ -9,35 +9,41 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 import polars as pl
 
-from qbeast_core.estimate.dual import Dual
+from qbeast_core.sampling.dual import Dual
 from qbeast_core.spec.own_column import own_column
 
-# What the columns of sums are called, with a number after it.
+# Prefix of the columns of totals.
 TOTAL: Final = own_column("total")
 
-# What a number that values are measured from is called, with a number after it.
+# Prefix of the columns of centres, from which distances are measured.
 CENTRE: Final = own_column("centre")
 
 _Formula: TypeAlias = Callable[[Sequence[Dual]], Dual]
 
+_ARITHMETIC: Final[Mapping[str, Callable[[Dual, Dual], Dual]]] = {
+    "Plus": Dual.__add__,
+    "Minus": Dual.__sub__,
+    "Multiply": Dual.__mul__,
+    "TrueDivide": Dual.__truediv__,
+}
 _ONE: Final = pl.lit(1, pl.Int32)
 _REASONS: Final = (
     (
         {"Min", "Max"},
-        "is decided by single rows, which a sample may lack: read it with scan_table, or ask for a quantile",
+        "depends on single rows, which a sample may lack: read it with scan_table, or use a quantile",
     ),
     (
         {"NUnique", "ApproxNUnique", "UniqueCounts", "ValueCounts", "Mode"},
-        "is decided by values that are rare, which a sample may lack: read it with scan_table",
+        "depends on rare values, which a sample may lack: read it with scan_table",
     ),
     (
         {"First", "Last", "Item", "Implode", "ArgMin", "ArgMax"},
         "picks single rows, which a sample may lack: read it with scan_table",
     ),
-    ({"Over", "Rolling"}, "looks at other rows (a window): aggregate with by= instead"),
+    ({"Over", "Rolling"}, "uses other rows (a window): aggregate with by= instead"),
     (
         {"Column", "Filter", "Ternary", "Selector"},
-        "is no aggregate: it has a value for every row; sum it, or take its mean",
+        "is not an aggregate: it has a value for every row; use its sum or mean",
     ),
 )
 _KINDS: Final = (
@@ -47,7 +53,7 @@ _KINDS: Final = (
 
 
 class RefusedAggregate(Exception):  # noqa: N818 - it never leaves the library
-    """Why an aggregate has no bound; callers turn it into an error of the public tree."""
+    """The reason why an aggregate has no bound; callers turn it into a public error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +61,8 @@ class Smooth:
     """A smooth function of totals over rows: counts, sums, means, ratios, variances."""
 
     name: str
-    # Numbers of the totals that it is made of.
+    # Numbers of the totals that it uses.
     totals: tuple[int, ...]
-    # From the Duals of all totals to its own.
     formula: _Formula
 
 
@@ -75,41 +80,41 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregates:
-    """What is asked for, as totals over rows and what is made of them."""
+    """Requested aggregates as totals over rows, and functions of totals."""
 
     answers: tuple[Smooth | Quantile, ...]
-    # What is summed over rows; the first counts rows. They name columns of the table and `centres`.
+    # Summed over rows; the first counts rows. They use columns of the table and of `centres`.
     totals: tuple[pl.Expr, ...]
-    # Numbers near the mean of what is squared, so that squares lose no digits: each is to be found once, over
-    # any rows, and given to `totals` as a column.
+    # Numbers near the means of squared values, so that squares lose no digits. The caller computes each once, over any
+    # rows, and passes it to `totals` as a column.
     centres: dict[str, pl.Expr]
 
     @property
     def smooth(self) -> list[Smooth]:
-        """Those that are functions of totals."""
+        """The answers that are functions of totals."""
         return [one for one in self.answers if isinstance(one, Smooth)]
 
     @property
     def quantiles(self) -> list[Quantile]:
-        """The others."""
+        """The answers that are quantiles."""
         return [one for one in self.answers if isinstance(one, Quantile)]
 
     @property
     def plain(self) -> dict[int, str]:
-        """Numbers of totals that are sums of a column as it is, and the columns' names."""
+        """Names of columns by the numbers of the totals that are their plain sums."""
         trees = {at: _tree(one) for at, one in enumerate(self.totals)}
         return {at: str(_body(tree)) for at, tree in trees.items() if _kind(tree) == "Column"}
 
     @property
     def columns(self) -> list[str]:
-        """Names of the table's columns that they look at."""
+        """Names of the table's columns that they use."""
         looked_at = [*self.totals, *(one.values for one in self.quantiles), *self.centres.values()]
         names = [name for expr in looked_at for name in expr.meta.root_names()]
         return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
 
 
 def recognise(asked: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
-    """Understand aggregates by the structure of their expressions.
+    """Recognise aggregates by the structure of their expressions.
 
     >>> found = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
     >>> [str(total) for total in found.totals], found.answers[0].totals
@@ -128,7 +133,7 @@ def recognise(asked: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataTy
 
 @dataclass(slots=True)
 class _Recogniser:
-    """Walks through expressions and collects what has to be summed."""
+    """Walks through expressions and collects their totals."""
 
     check: Callable[[pl.Expr], pl.DataType]
     totals: list[pl.Expr] = field(default_factory=lambda: [_ONE])
@@ -170,22 +175,13 @@ class _Recogniser:
                 _refuse(tree)
         return found
 
-    def arithmetic(self, operator: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
+    def arithmetic(self, sign: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
         """Return a sum, difference, product or ratio of aggregates."""
-        if operator not in ("Plus", "Minus", "Multiply", "TrueDivide"):
-            _refuse(
-                tree, f"the operator {operator} is not smooth: only +, -, * and / of aggregates are bounded"
-            )
-        left, right = (self.formula(one, _tree(one)) for one in operands)
-        match operator:
-            case "Plus":
-                return lambda totals: left(totals) + right(totals)
-            case "Minus":
-                return lambda totals: left(totals) - right(totals)
-            case "Multiply":
-                return lambda totals: left(totals) * right(totals)
-            case _:
-                return lambda totals: left(totals) / right(totals)
+        combine = _ARITHMETIC.get(sign)
+        if combine is None:
+            _refuse(tree, f"the operator {sign} is not smooth: only +, -, * and / of aggregates have a bound")
+        left, right = (self.formula(operand, _tree(operand)) for operand in operands)
+        return lambda totals: combine(left(totals), right(totals))
 
     def function(self, function: Any, inner: pl.Expr, tree: Any) -> _Formula:
         """Return a function of an aggregate, or an aggregate that Polars calls a function."""
@@ -236,7 +232,7 @@ class _Recogniser:
         return of
 
     def total(self, expr: pl.Expr) -> _Formula:
-        """Return the total of a value over rows, of which there is one for each different value."""
+        """Return the total of a value over rows; equal values share one."""
         known = [at for at, one in enumerate(self.totals) if one.meta.eq(expr)]
         if not known:
             self.totals.append(expr)
@@ -266,7 +262,7 @@ class _Recogniser:
 
 
 def _filtered(values: pl.Expr, rows: Callable[[pl.Expr], pl.Expr] | None = None) -> pl.Expr:
-    """Return values, null where a filter within leaves them out; or which rows count, by a test of the values."""
+    """Return values, null where an inner filter leaves them out; with a test, whether rows pass both."""
     if _kind(_tree(values)) != "Filter":
         return values if rows is None else rows(values)
     kept, by = values.meta.pop()[::-1]
@@ -285,7 +281,7 @@ def _always(values: pl.Expr) -> pl.Expr:
 
 
 def _quantile_of(tree: Any) -> tuple[float, Any] | None:
-    """Return level and interpolation of a quantile; None if it is none."""
+    """Return level and interpolation of a quantile; None for other aggregates."""
     if _kind(tree) == "Agg" and _kind(tree["Agg"]) == "Median":
         return 0.5, "linear"
     function = tree["Function"]["function"] if _kind(tree) == "Function" else None
@@ -305,7 +301,7 @@ def _quantile_of(tree: Any) -> tuple[float, Any] | None:
 
 
 def _refuse(tree: Any, why: str | None = None) -> NoReturn:
-    """Say why something has no bound."""
+    """Raise `RefusedAggregate` with the reason."""
     name = _name(tree)
     reason = why or next(
         (text for names, text in _REASONS if name in names), "cannot be bounded from a sample"
@@ -315,7 +311,7 @@ def _refuse(tree: Any, why: str | None = None) -> NoReturn:
 
 
 def _name(tree: Any) -> str:
-    """Return what the engine calls an expression."""
+    """Return the name that Polars gives an expression."""
     kind, body = _kind(tree), _body(tree)
     if kind == "Agg":
         return _kind(body)
@@ -326,7 +322,7 @@ def _name(tree: Any) -> str:
 
 
 def _tree(expr: pl.Expr) -> Any:
-    """Return the engine's own serialisation, decoded; of what cannot be serialised, nothing is known."""
+    """Return Polars' own serialisation of an expression, decoded."""
     try:
         return orjson.loads(expr.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):
@@ -352,6 +348,6 @@ def _number(expr: pl.Expr) -> float:
         or values.null_count()
         or not (values.dtype.is_numeric() or values.dtype == pl.Boolean)
     ):
-        msg = f"{expr} beside aggregates is no number"
+        msg = f"{expr} beside aggregates is not a number"
         raise RefusedAggregate(msg)
     return float(values.item())

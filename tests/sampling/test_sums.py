@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.estimate import sums as estimate_sums
-from qbeast_core.estimate.aggregates import TOTAL
-from qbeast_core.estimate.batch import RowSums
-from qbeast_core.estimate.sums import _MOST_PARTS, WEIGHT, KeySizes, KeySums, Parts, Sums, common_groups
+from qbeast_core.sampling import sums as estimate_sums
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import _MAX_PARTS, WEIGHT, KeySizes, KeySums, Parts, Sums, common_groups
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
 
@@ -75,7 +75,7 @@ def test_many_parts_are_what_they_are_together() -> None:
     batches = [rows(seed) for seed in range(100)]
     parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
     many = Sums.together(parts, ["kind"])
-    assert len(parts) > _MOST_PARTS
+    assert len(parts) > _MAX_PARTS
     assert_frame_equal(many.entries.collect(), one.entries.collect())
     assert_frame_equal(many.groups, one.groups, check_row_order=False)
     assert many.size_bytes == pytest.approx(one.size_bytes, rel=0.5)

@@ -1,4 +1,4 @@
-"""What is known of groups: totals of the sample and of what was read whole, and sums of each sampled key."""
+"""A sample of keys: totals of its groups, totals of rows that were read whole, and sums of each sampled key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.estimate.aggregates import TOTAL, Aggregates, Quantile
-from qbeast_core.estimate.deviation import SeenRows
-from qbeast_core.estimate.runs import Runs
-from qbeast_core.estimate.sums import (
+from qbeast_core.query.weights import WeightRange
+from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
+from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.runs import Runs
+from qbeast_core.sampling.sums import (
     GROUP,
     VALUE,
     WEIGHT,
@@ -24,27 +25,26 @@ from qbeast_core.estimate.sums import (
     common_groups,
     numbers_of,
 )
-from qbeast_core.query.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 
-# Sampled rows whose keys tell a variance well enough where none of them is heavy.
+# Sampled rows whose keys give a good enough variance if none of them is heavy.
 _PART_ROWS: Final = 1 << 16
 
-# How many times that many rows there are at least where a part is looked at.
+# A part is used from this many times as many sampled rows on.
 _WORTH_PART: Final = 2
 
-# Of groups with fewer rows in the part, all keys are looked at.
+# Groups with fewer rows in the part use all of their keys.
 _SMALL_ROWS: Final = 2_000
 
-# Groups of which that is done, at most: of more, the part is not much less than all.
-_MOST_SMALL: Final = 8
+# Maximum number of such groups: with more, the part is not much smaller than the sample.
+_MAX_SMALL_GROUPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """How many rows there are, which is known, against how many were sampled."""
+    """The known number of rows, and that of the sample."""
 
-    # In all that was sampled from.
+    # Of the population.
     rows: int
     sampled: float
     # Sums of the squares and of the cubes of the rows of each sampled key.
@@ -66,7 +66,7 @@ class Keys:
 
     @cached_property
     def entries(self) -> I64Array:
-        """How many keys each group has, shape (groups,)."""
+        """Number of keys of each group, shape (groups,)."""
         return np.bincount(self.group, minlength=self.groups).astype(np.int64)
 
     @cached_property
@@ -80,23 +80,23 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of the sampled keys, drawn by their weights, and what is known of the others."""
+    """Some of the sampled keys, drawn by their weights, and bounds of the others."""
 
     # Some, or all, of each group.
     keys: Keys
-    # How probable it was for a key of the sample to be among them, in (0, 1], shape (groups,).
+    # Probability of a sampled key to be in the part, in (0, 1], shape (groups,).
     share: F64Array
-    # What one sampled row adds to each total, shape (groups, totals).
+    # Bounds of what one sampled row adds to each total, shape (groups, totals).
     least: F64Array
     most: F64Array
     most_rows: int
-    # Of the rows of each sampled key that has several, added up.
+    # Sum of the fourth powers of the row counts of keys with several rows.
     fourth_powers: float
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
-class Sample:
-    """What is known of groups: a sample of keys, and totals of the rest that was read whole."""
+class KeySample:
+    """A sample of keys by group, with totals of the rows that were read whole."""
 
     # Of each key to be in the sample, in (0, 1].
     probability: float
@@ -106,25 +106,24 @@ class Sample:
     whole: F64Array
     # Totals of sampled rows, shape (groups, totals).
     sampled: F64Array
-    # Gives all sampled keys; asked where a part of them does not tell enough.
+    # Returns all sampled keys; called only if a part of them is not enough.
     every: Callable[[], Keys]
-    # None: how many rows there are is not known, or not compared.
+    # None: the number of rows is not known, or not used.
     calibration: Calibration | None
     # For each quantile the rows that count: `GROUP`, `WEIGHT` (null: read whole), `value`.
     values: tuple[pl.DataFrame, ...]
-    # None: all keys are looked at.
+    # None: all keys are used.
     part: Part | None = None
-    # Whether the rows that are calibrated to are one group, so that it has so many.
+    # Whether the only group has all rows of `calibration`.
     ungrouped: bool = False
-    # For each total the value of a row that is there and not in the sample, shape (totals,); 0.0: none is
-    # known of.
+    # For each total the value of a known row that is not in the sample, shape (totals,); 0.0: none is known.
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
-    # Whether it differs from what is known of all rows by more than chance explains.
+    # Whether the sample differs from the counts of the log by more than chance explains.
     deviates: bool = False
 
     @property
     def scale(self) -> float:
-        """How many rows a sampled row stands for."""
+        """Number of rows that a sampled row represents."""
         known = self.calibration
         if known is None or known.sampled == 0 or self.probability == 1.0:
             return 1.0 / self.probability
@@ -158,17 +157,22 @@ class Sample:
         squares: float | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
-    ) -> Sample:
-        """Return columns as arrays, with numbers for groups."""
+    ) -> KeySample:
+        """Return the sample of some sums.
+
+        `known_rows` is the number of rows that were sampled from (None: not compared), of those that match if
+        `counted`; `bounds` are the least and the most where it is not known. `squares` is the sum over all keys of
+        their squared row counts (infinite: unknown heavy keys), `farthest` the largest magnitude of each total.
+        """
         groups, (of_sampled, of_whole) = common_groups([sampled, whole], by)
         everything = not by and not filtered
         rows = _placed(sampled.totals(), of_sampled, groups.height)
         least, most = (_placed(one, of_sampled, groups.height) for one in sampled.extremes())
         sizes = sampled.sizes.counted()
-        looked_at = _Looked(sampled, groups, tuple(by), sizes, known_rows is not None)
+        looked_at = _KeyLookup(sampled, groups, tuple(by), sizes, known_rows is not None)
         part = None if weights is None else looked_at.part(rows[:, 0], weights, least, most)
         compared = bounds if known_rows is None else (known_rows, known_rows)
-        return Sample(
+        return KeySample(
             probability=probability,
             groups=groups,
             whole=_placed(whole.totals(), of_whole, groups.height),
@@ -186,8 +190,8 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
-class _Looked:
-    """Looks at sampled rows key by key."""
+class _KeyLookup:
+    """Sums sampled rows key by key."""
 
     sampled: Sums
     groups: pl.DataFrame
@@ -202,13 +206,13 @@ class _Looked:
         return Keys(found.group, found.totals, rows, self.groups.height)
 
     def part(self, rows: F64Array, weights: WeightRange, least: F64Array, most: F64Array) -> Part | None:
-        """Look at the keys of the first weights, and at all of small groups; None: that would be most of them."""
+        """Return the keys of the lowest weights, and all keys of small groups; None if that is most of them."""
         if rows.sum() < _WORTH_PART * _PART_ROWS or weights.is_empty:
             return None
         width = max(round((weights.to - weights.from_) * _PART_ROWS / rows.sum()), 1)
         share = width / (weights.to - weights.from_)
         small = rows * share < _SMALL_ROWS
-        if small.sum() > _MOST_SMALL:
+        if small.sum() > _MAX_SMALL_GROUPS:
             return None
         first = pl.col(WEIGHT) < weights.from_ + width
         keys = self.keys(self.sampled.entries.filter(pl.any_horizontal(first, *self._all_of(small))))
@@ -231,7 +235,7 @@ class _Looked:
     ) -> bool:
         """Return whether the sample differs from the known counts by more than chance explains."""
         if compared is not None and not self.calibrated:
-            # Each key has a row at least: where that explains how many there are, no key has to be looked at.
+            # Each key has at least one row: if that explains the number of rows, keys need no count.
             compared = compared if SeenRows(kept, kept, probability).deviates(*compared) else None
         if compared is None and not squares:
             return False
@@ -241,7 +245,7 @@ class _Looked:
 
     @cached_property
     def rows_of_keys(self) -> CountedKeys:
-        """Return the rows of each key, those that do not count included where they are known."""
+        """The rows of each key, including those that do not match where they are known."""
         if self.calibrated:
             return self.sizes
         # An entry may be a row, or all rows of a key in a group.
@@ -250,14 +254,14 @@ class _Looked:
 
 
 def _value(one: pl.Series) -> pl.Expr:
-    """Return the only value of a column; Polars filters before it computes where that is a plain literal."""
+    """Return the only value of a column, as a literal where possible: Polars then filters before it computes."""
     if one.dtype.is_numeric() or isinstance(one.dtype, (pl.String, pl.Boolean, pl.Date)):
         return pl.lit(one.item(), dtype=one.dtype)
     return pl.lit(one).first()  # Python would round others, or does not know them
 
 
 def _placed(totals: F64Array, numbers: I64Array, groups: int) -> F64Array:
-    """Return totals in the order of all groups; zeros where there are none."""
+    """Return totals in the order of all groups; 0.0 for groups without rows."""
     found = np.zeros((groups, totals.shape[1]))
     found[numbers] = totals
     return found
@@ -274,7 +278,7 @@ def _calibration(known_rows: int, sizes: CountedKeys) -> Calibration:
 
 
 def _unseen(seen: F64Array, farthest: Mapping[int, float]) -> F64Array:
-    """Return what lies farther from zero than any sampled row is known to."""
+    """Return the known magnitudes that exceed those of all sampled rows; else 0.0."""
     found = np.zeros(seen.shape[1])
     for number, far in farthest.items():
         found[number] = far if seen[:, number].max(initial=0.0) < far * (1 - 1e-9) else 0.0
@@ -284,7 +288,7 @@ def _unseen(seen: F64Array, farthest: Mapping[int, float]) -> F64Array:
 def _values(
     quantiles: Sequence[Quantile], by: Sequence[str], groups: pl.DataFrame, *parts: pl.DataFrame
 ) -> tuple[pl.DataFrame, ...]:
-    """Return the rows that count for each quantile: sampled ones, and those that were read whole."""
+    """Return the matching rows for each quantile: sampled ones, and those that were read whole."""
     if not quantiles:
         return ()
     sampled, whole = (
