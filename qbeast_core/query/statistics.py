@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
@@ -104,6 +105,15 @@ class Statistics:
         """Types of the fields of statistics: Polars makes the types of a frame anew whenever they are asked for."""
         structs = {name: kind for name, kind in self.files.schema.items() if isinstance(kind, pl.Struct)}
         return {(name, field.name): field.dtype for name, kind in structs.items() for field in kind.fields}
+
+
+def trusted_counts(files: pl.DataFrame) -> I64Array:
+    """Return the rows of each file, -1 where unknown.
+
+    A count of 0 is not trusted: opening such a file costs nothing, and skipping it could lose rows.
+    """
+    counts = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy()
+    return np.where(counts < 1, -1, counts)
 
 
 def known_text_high(high: pl.Expr) -> pl.Expr:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MOST_ROWS, parse_blocks
+from qbeast_core.spec.block import MOST_ROWS, Block, parse_blocks
 from qbeast_core.tree.columns import text_column
 
 # One row a block; `file` counts the files of a snapshot from 0.
@@ -42,7 +43,17 @@ _COPIES = ("REPLICATED", "ANNOUNCED")
 _LEAST_KEYS = 4  # of a block; the fifth is `replicated`
 
 
-def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedTags:
+    """The index tags of a snapshot's files, whether they can be true or not."""
+
+    # `BLOCK_SCHEMA`, and `legacy`: whether the tag has the layout before 0.6.0.
+    blocks: pl.DataFrame
+    # Files whose tag cannot be read.
+    unreadable: list[int]
+
+
+def decode_tags(files: pl.DataFrame) -> DecodedTags:
     """Decode the index tags of a snapshot's files, whatever their layout."""
     numbered = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -52,9 +63,19 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     tagged, corrupt = _decode_blocks(numbered.select("file", "blocks").drop_nulls())
     tagged = tagged.with_columns(legacy=pl.lit(value=False))
     if numbered["cube"].null_count() == numbered.height:
-        return tagged, corrupt
+        return DecodedTags(tagged, corrupt)
     flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
-    return pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt
+    return DecodedTags(pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt)
+
+
+def tags_of_blocks(files: Sequence[Sequence[Block]], *, first_file: int) -> pl.DataFrame:
+    """Return blocks of files that are numbered from `first_file` on, as `DecodedTags.blocks` has them."""
+    rows = [
+        (file, *_block_row(block), False)
+        for file, blocks in enumerate(files, start=first_file)
+        for block in blocks
+    ]
+    return pl.DataFrame(rows, schema={**BLOCK_SCHEMA, "legacy": pl.Boolean}, orient="row")
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +218,7 @@ def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
 
 
 def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    rows: list[tuple[int, str, int, int, int, bool]] = []
+    rows: list[tuple[int | str, ...]] = []
     corrupt: list[int] = []
     for file, text in texts.rows():
         try:
@@ -205,5 +226,9 @@ def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
         except InvalidMetadataError:
             corrupt.append(file)
             continue
-        rows += [(file, b.cube, b.min_weight, b.max_weight, b.element_count, b.replicated) for b in blocks]
+        rows += [(file, *_block_row(block)) for block in blocks]
     return pl.DataFrame(rows, schema=BLOCK_SCHEMA, orient="row"), corrupt
+
+
+def _block_row(block: Block) -> tuple[int | str, ...]:
+    return block.cube, block.min_weight, block.max_weight, block.element_count, block.replicated

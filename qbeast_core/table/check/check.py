@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.store import Store
-from qbeast_core.query.live_blocks import LiveBlocks
+from qbeast_core.query.index_table import IndexTable
 from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
@@ -50,7 +50,7 @@ def check_table(
         version=snapshot.version,
         data=data,
         files=snapshot.files.height,
-        blocks=found.blocks.height,
+        blocks=found.binding.height,
         rows=rows,
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
@@ -66,12 +66,12 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     return faults.sort(place, "code", "row", maintain_order=True)
 
 
-def _rows(snapshot: Snapshot, found: LiveBlocks) -> int:
+def _rows(snapshot: Snapshot, found: IndexTable) -> int:
     """Count rows as the log tells them, by statistics or else by blocks."""
     silent = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
     ).filter(pl.col("num_records").is_null())
-    blocks = found.blocks.filter(pl.col("file").is_in(silent["file"].implode()))
+    blocks = found.binding.filter(pl.col("file").is_in(silent["file"].implode()))
     return int(snapshot.files["num_records"].fill_null(0).sum()) + int(blocks["rows"].sum())
 
 
@@ -107,7 +107,7 @@ def _refusal(store: Store, path: str) -> str | None:
 
 def _contents(
     snapshot: Snapshot,
-    found: LiveBlocks,
+    found: IndexTable,
     rows: int,
     progress: ProgressCallback | None,
     engine: Engine | None,
@@ -132,11 +132,11 @@ def _contents(
     return faults
 
 
-def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
+def _jobs(snapshot: Snapshot, found: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
-    blocks = found.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    blocks = found.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
@@ -164,12 +164,12 @@ def _jobs(snapshot: Snapshot, found: LiveBlocks) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, found: LiveBlocks) -> list[Fault]:
-    if not revisions_with_copies(found.blocks):
+def _copies(snapshot: Snapshot, found: IndexTable) -> list[Fault]:
+    if not revisions_with_copies(found.binding):
         return []
     paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
     numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
-    blocks = found.blocks.join(numbered, on="file", how="left", maintain_order="left")
+    blocks = found.binding.join(numbered, on="file", how="left", maintain_order="left")
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
     readable = blocks.filter(~pl.col("path").is_in(refused))

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from qbeast_core.errors import refuse
 from qbeast_core.html import html_of
 from qbeast_core.plain_text import in_lines
-from qbeast_core.query.live_blocks import characters_per_level
+from qbeast_core.query.build import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
@@ -262,7 +262,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     """Count what every revision holds; see `Table.metrics`."""
-    snapshot, blocks = state.snapshot, state.live.blocks
+    snapshot, blocks = state.snapshot, state.table.binding
     known = snapshot.config.revisions
     counting = blocks.group_by("file").agg(pl.col("revision").first())
     files = (

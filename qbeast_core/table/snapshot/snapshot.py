@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.forked import refuse_forked
 from qbeast_core.hints import Message, call, refusal
+from qbeast_core.io.location import resolve_location
 from qbeast_core.io.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.intent import WriteIntent
@@ -28,24 +30,29 @@ from qbeast_core.log.live_files import LiveFiles
 from qbeast_core.log.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.logs import LOG
+from qbeast_core.query.build import build_index_table
+from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.tags import DecodedTags
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.data.foreign_schema import visible_columns
+from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
-from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
+from qbeast_core.table.snapshot.lru_cache import LruCache
 
 # Address, whether absolute paths are read, and storage options.
 _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
 
-_KEPT_TABLES: Final = 8
+_CACHED_TABLES: Final = 8
 
 _TIMES_THE_FILES: Final = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, kw_only=True)  # no slots: what is derived is cached
 class Snapshot:
-    """One version of a table, immutable."""
+    """One version of a table, immutable. All reads of it share what was derived from it."""
 
     # The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
     uri: str
@@ -68,13 +75,32 @@ class Snapshot:
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
+    # The decoded tags of the files, where an append of ours knew them.
+    tags: DecodedTags | None = field(default=None, repr=False)
 
     @property
     def size_bytes(self) -> int:
-        """What the version takes in memory, about: its files, what `deltalake` holds of them, and placed blocks."""
-        return int(self.files.estimated_size()) * _TIMES_THE_FILES
+        """Approximate memory of the version: its files, as `deltalake` holds them too, its index and file tails."""
+        index = self.__dict__.get("index")
+        of_index = index.size_bytes if isinstance(index, IndexTable) else 0
+        return int(self.files.estimated_size()) * _TIMES_THE_FILES + of_index + self.source.pages.size_bytes
+
+    @cached_property
+    def index(self) -> IndexTable:
+        """The blocks of all live files."""
+        return build_index_table(self.files, self.config.revisions, self.schema, self.tags)
 
     @property
+    def decoded_tags(self) -> DecodedTags | None:
+        """The decoded tags of the files; None if they are not decoded yet."""
+        return self.index.tags if "index" in self.__dict__ else self.tags
+
+    @cached_property
+    def deleted_rows(self) -> dict[int, I64Array]:
+        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        return deleted_rows(self)
+
+    @cached_property
     def data_paths(self) -> list[str]:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
@@ -96,8 +122,8 @@ class Snapshot:
         return self.source.transaction_version(app_id, version=self.version)
 
 
-# The newest versions seen of the last few local tables.
-_NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES, lambda snapshot: snapshot.size_bytes)
+# The newest versions seen of the local tables used last, with all that reads derived from them.
+_NEWEST: Final = LruCache[_Place, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
 
 
 def load_snapshot(
@@ -150,16 +176,16 @@ def newest_snapshot(
 ) -> Snapshot:
     """Return the newest version of a table, from memory as far as it is there.
 
-    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`). Their logs are looked
-    at every time, so a new version, or another table in the same place, is seen at once. Tables in object stores are
-    loaded anew: nothing cheap tells whether one was replaced.
+    The local tables used last stay in memory, as far as they take little of it (`CACHE_SHARE`): log, blocks and
+    the tails of files that were read. The log is checked every time, so a new version, or another table in the same
+    place, is seen at once. Tables in object stores are always loaded: no cheap request shows that one was replaced.
     """
     refuse_forked(str(uri))
     options = checked_options(storage_options)
-    kept = _NEWEST.get((str(uri), allow_absolute_paths, tuple(sorted(options.items()))))
-    if kept is not None:
+    cached = _NEWEST.get((resolve_location(uri), allow_absolute_paths, tuple(sorted(options.items()))))
+    if cached is not None:
         with suppress(QbeastError, OSError):  # it is gone or damaged: loading says what is wrong
-            return refresh(kept)
+            return refresh(cached)
     return load_snapshot(uri, storage_options=options, allow_absolute_paths=allow_absolute_paths)
 
 
