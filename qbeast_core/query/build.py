@@ -8,12 +8,15 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.index_table import NO_REVISION, IndexTable
+from qbeast_core.query.index_table import NO_REVISION, IndexTable, RevisionSpace
 from qbeast_core.query.tags import DecodedTags, contradicted_files, decode_tags, misnamed_cubes
-from qbeast_core.space.arrays import BoolArray
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.columns import text_column
 
 # Why a file that names an index is read as if it had none.
 UnusableReason: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]
@@ -54,26 +57,24 @@ def build_index_table(
     filled = _marked(tags.blocks["file"].unique().to_list(), files.height)
     unreadable = _marked(tags.unreadable, files.height)
     unusable = _unusable_files(named, unreadable, filled, revisions, list(fitting))
-    misnamed = _misnamed_files(blocks, unusable, fitting)
-    unusable = pl.concat([unusable, misnamed]).sort("file")
-    contradicted = _marked(contradicted_files(files, tags.blocks).to_list(), files.height)
-    corrupt = (
-        contradicted | unreadable | (tagged & ~filled) | _marked(misnamed["file"].to_list(), files.height)
-    )
     binding = (
         blocks["cube"].is_not_null().to_numpy() & ~_marked(unusable["file"].to_list(), files.height)[file]
     )
+    cubes, misnamed = _decoded_cubes(blocks, binding, fitting)
+    unusable = pl.concat([unusable, misnamed]).sort("file")
+    is_misnamed = _marked(misnamed["file"].to_list(), files.height)
+    contradicted = _marked(contradicted_files(files, tags.blocks).to_list(), files.height)
+    binding &= ~is_misnamed[file]
+    usable = binding & ~contradicted[file]
     return IndexTable(
         files=files,
-        revisions=fitting,
         blocks=blocks.with_columns(
-            _depth(blocks, revisions),
-            pl.Series("binding", binding),
-            pl.Series("usable", binding & ~contradicted[file]),
+            _depth(blocks, revisions), pl.Series("binding", binding), pl.Series("usable", usable)
         ),
+        spaces=_spaces(cubes, fitting, usable, foreign=~ours[file]),
         unusable=unusable,
         contradicted=contradicted,
-        corrupt_files=corrupt,
+        corrupt_files=contradicted | unreadable | (tagged & ~filled) | is_misnamed,
         ours=ours,
     )
 
@@ -134,16 +135,48 @@ def _unusable_files(
     return pl.DataFrame({"file": numbers, "reason": reasons.tolist()}, schema=_UNUSABLE)
 
 
-def _misnamed_files(
-    blocks: pl.DataFrame, unusable: pl.DataFrame, revisions: Mapping[int, Revision]
-) -> pl.DataFrame:
-    """Return the files that are usable but for a text that does not name a cube."""
-    parts = [pl.DataFrame(schema=_UNUSABLE)]
-    for number, revision in revisions.items():
-        of_revision = blocks.filter((pl.col("revision") == number) & pl.col("cube").is_not_null())
-        wrong = misnamed_cubes(of_revision["cube"], dimensions=len(revision.columns))
-        if len(wrong):
-            faulty = of_revision.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
-            faulty = faulty.filter(~faulty.is_in(unusable["file"].implode()))
-            parts.append(faulty.to_frame().with_columns(reason=pl.lit("no cube")))
-    return pl.concat(parts)
+def _decoded_cubes(
+    blocks: pl.DataFrame, binding: BoolArray, revisions: Mapping[int, Revision]
+) -> tuple[dict[int, tuple[I64Array, Cubes]], pl.DataFrame]:
+    """Return by revision the positions of its blocks and their cubes, and the files with a text that is not a cube."""
+    cubes: dict[int, tuple[I64Array, Cubes]] = {}
+    misnamed = [pl.DataFrame(schema=_UNUSABLE)]
+    number = blocks["revision"].to_numpy()
+    for revision_id, revision in revisions.items():
+        members, dimensions = np.flatnonzero(binding & (number == revision_id)), len(revision.columns)
+        try:
+            cubes[revision_id] = members, _decoded(blocks, members, dimensions)
+        except InvalidMetadataError:
+            mine = blocks.select("file", "cube")[members]
+            wrong = misnamed_cubes(mine["cube"], dimensions=dimensions)
+            files = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
+            misnamed.append(files.to_frame().with_columns(reason=pl.lit("no cube")))
+            members = members[~mine["file"].is_in(files.implode()).to_numpy()]
+            cubes[revision_id] = members, _decoded(blocks, members, dimensions)
+    return cubes, pl.concat(misnamed)
+
+
+def _decoded(blocks: pl.DataFrame, members: I64Array, dimensions: int) -> Cubes:
+    texts = blocks["cube"] if len(members) == blocks.height else blocks["cube"][members]
+    return decode_cubes(text_column(texts), dimensions=dimensions)
+
+
+def _spaces(
+    cubes: Mapping[int, tuple[I64Array, Cubes]],
+    revisions: Mapping[int, Revision],
+    usable: BoolArray,
+    *,
+    foreign: BoolArray,
+) -> tuple[RevisionSpace, ...]:
+    """Return the boxes of usable blocks, by revision and kind of writer."""
+    spaces: list[RevisionSpace] = []
+    for revision_id, (members, of_members) in cubes.items():
+        lower, upper = cube_boxes(of_members)
+        upper[upper >= 1.0] = np.inf
+        for kind in (False, True):
+            chosen = usable[members] & (foreign[members] == kind)
+            if chosen.any():
+                bounds = (side if chosen.all() else side[chosen] for side in (lower, upper))
+                low, high = (tuple(np.ascontiguousarray(side.T)) for side in bounds)
+                spaces.append(RevisionSpace(revisions[revision_id], members[chosen], kind, low, high))
+    return tuple(spaces)

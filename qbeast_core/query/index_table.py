@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,10 +13,8 @@ from qbeast_core.query.pages import BlockRows, PageTable, build_page_table
 from qbeast_core.query.statistics import Statistics, trusted_counts
 from qbeast_core.query.tags import BLOCK_SCHEMA, DecodedTags
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.columns import text_column
 
 # In `IndexTable.blocks`, the revision of a file that names none.
 NO_REVISION: Final = -1
@@ -47,13 +44,13 @@ class IndexTable:
 
     # The snapshot's files; file i is row i.
     files: pl.DataFrame
-    # The revisions that have a space for the table's columns, by id.
-    revisions: Mapping[int, Revision]
     # `file` (ascending), `revision` (of the file), `cube` (null: not from a tag), `depth`, `min_weight`,
     # `max_weight` (as in the tag), `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0), `ours` (the
     # exact rules), and the masks `binding` (in the space of a revision: appends keep to these) and `usable`
     # (binding, and not contradicted by the log: reads and rewrites rely on these).
     blocks: pl.DataFrame
+    # The boxes of usable blocks, by which cubes prune.
+    spaces: tuple[RevisionSpace, ...]
     # `file` and `reason` (`build.UnusableReason`) of files that name an index which cannot be used.
     unusable: pl.DataFrame
     # Files whose blocks contradict their statistics, shape (files,).
@@ -71,7 +68,7 @@ class IndexTable:
     def size_bytes(self) -> int:
         """Memory of the blocks and of all that was derived from them so far, without `files`."""
         arrays = [value for value in self.__dict__.values() if isinstance(value, np.ndarray)]
-        for space in self.__dict__.get("spaces", ()):
+        for space in self.spaces:
             arrays += [space.blocks, *space.lower, *space.upper]
         frames = [self.blocks, *(self.__dict__[name] for name in _VIEWS if name in self.__dict__)]
         views = {id(frame): int(frame.estimated_size()) for frame in frames}  # a view may be `blocks` itself
@@ -146,29 +143,6 @@ class IndexTable:
     def num_records(self) -> I64Array:
         """Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself."""
         return np.where(self.corrupt_files, -1, trusted_counts(self.files))
-
-    @cached_property
-    def spaces(self) -> tuple[RevisionSpace, ...]:
-        """The blocks that cubes can prune."""
-        number, foreign = self.blocks["revision"].to_numpy(), ~self.ours[self.file]
-        return tuple(
-            self._space(members, revision, foreign=kind)
-            for revision_id, revision in self.revisions.items()
-            for kind in (False, True)
-            if len(members := np.flatnonzero(self.in_space & (number == revision_id) & (foreign == kind)))
-        )
-
-    def _space(self, members: I64Array, revision: Revision, *, foreign: bool) -> RevisionSpace:
-        texts = self.blocks["cube"] if len(members) == len(self) else self.blocks["cube"][members]
-        lower, upper = cube_boxes(decode_cubes(text_column(texts), dimensions=len(revision.columns)))
-        upper[upper >= 1.0] = np.inf
-        return RevisionSpace(
-            revision=revision,
-            blocks=members,
-            foreign=foreign,
-            lower=tuple(np.ascontiguousarray(lower.T)),
-            upper=tuple(np.ascontiguousarray(upper.T)),
-        )
 
     @cached_property
     def first_block(self) -> I64Array:
