@@ -1,4 +1,4 @@
-"""How many rows a filter keeps: known of cubes that lie wholly inside, to be counted where it is not decided."""
+"""Count the rows that a filter keeps: from the log for cubes wholly inside, else from the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RowCount:
 
     # Rows that it keeps, outside of what is read.
     known: int
-    # What is read: pages and files with rows of which only a look tells whether the filter keeps them.
+    # Pages and files that must be read to decide which of their rows the filter keeps.
     undecided: Selection
     # Rows in these, without deleted ones.
     rows_read: int
@@ -33,7 +33,7 @@ def count_rows(
     files: BoolArray,
     deleted: Mapping[int, I64Array],
 ) -> RowCount | None:
-    """Tell how many rows a filter keeps, and what is to be read to know all of them."""
+    """Return how many rows a filter keeps, and what is to be read to know all of them."""
     here = files[table.file]
     inside = keeps & ~leaves & here
     whole = _read_whole(table, keeps & here, inside, deleted)
@@ -53,7 +53,7 @@ def count_rows(
 def _read_whole(
     table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
 ) -> BoolArray:
-    """Tell which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
+    """Return which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
     hides = np.zeros(table.files.height, np.bool_)
     hides[list(deleted)] = True
     counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records

@@ -27,7 +27,7 @@ SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "stat
 _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Selection:
     """What a read opens."""
 
@@ -72,13 +72,13 @@ class Selection:
         return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
 
     def pages(self, file: int) -> I64Array | None:
-        """Give the pages to read of an opened file, ascending; None: read it whole."""
+        """Return the pages to read of an opened file, ascending; None: read it whole."""
         if self.pages_opened[file] == self.pages_total[file]:  # all of them, or none known
             return None
         return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
 
     def frame(self) -> pl.DataFrame:
-        """Give one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
+        """Return one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
         return self.table.files.select("path").with_columns(
             pl.Series("opened", self.opened),
             pl.Series("rows_opened", self.rows_opened),
@@ -118,7 +118,7 @@ def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
 
 
 def match(table: IndexTable, node: Node) -> MatchingBlocks:
-    """Tell what may match a filter, whatever the sample: asked once where several samples are chosen."""
+    """Return what may match a filter, whatever the sample: asked once where several samples are chosen."""
     by_file: dict[Atom, BoolArray] = {}
     return MatchingBlocks(
         table=table,
@@ -184,7 +184,7 @@ def _of_files(table: IndexTable, atom: Atom, known: dict[Atom, BoolArray]) -> Bo
 
 
 def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
-    """Tell for every block whether its box, if it has one, holds a point where the atom can be true."""
+    """Return for every block whether its box, if it has one, holds a point where the atom can be true."""
     mask = np.ones(len(table), np.bool_)
     column = column_of(atom)
     for space in table.spaces:

@@ -1,4 +1,4 @@
-"""How often index keys repeat in live files, counted once: what one version knows is carried along to the next."""
+"""Count how often index keys repeat in live files; files counted for an older version are not counted again."""
 
 from __future__ import annotations
 

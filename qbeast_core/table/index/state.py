@@ -45,7 +45,7 @@ class Disorder:
         return self.is_stuck or bool(len(self.files))
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class IndexState:
     """A snapshot's files by revision, and their blocks; pure once the snapshot is there."""
 

@@ -110,7 +110,7 @@ class Health(_Value):
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say yes or no, and why."""
+        """Return yes or no, and why."""
         why = ", ".join(self.reasons)
         return f"yes, because {why}" if self.needs_optimize else f"no{f': {why}' if why else ''}"
 

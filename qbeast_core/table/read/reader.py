@@ -1,4 +1,4 @@
-"""One snapshot and all that reads of it share: blocks, page tails, deletion vectors."""
+"""Plan reads of a snapshot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ScanPlan:
 
 
 class Reader:
-    """Plans and keeps what plans need; safe to share between threads."""
+    """Plans reads of a snapshot; safe to share between threads."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         if not snapshot.config.is_indexed:
@@ -186,7 +186,7 @@ class Reader:
         return self.planner(predicate)(sample)
 
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
-        """Return what plans reads of one filter: it is understood once, however many samples are planned."""
+        """Return a function that plans reads of one filter; the filter is parsed once for all samples."""
         refuse_forked(self.snapshot.uri)
         understood: list[tuple[MatchingBlocks, bool]] = []
 
@@ -210,7 +210,7 @@ class Reader:
         return known if columns is None else different_names(columns, known)
 
     def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
-        """Return what a read keeps of the rows it meets, in a form that needs no reader."""
+        """Return the row filter of a read, which works without a reader."""
         return RowFilter(
             columns=tuple(columns),
             schema=self.snapshot.schema,

@@ -1,4 +1,4 @@
-"""Parts of a filter that keep nothing closed: which, why, and what to write instead."""
+"""Find the parts of a filter that prune nothing, with the reason and an alternative."""
 
 from __future__ import annotations
 

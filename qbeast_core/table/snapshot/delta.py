@@ -1,4 +1,4 @@
-"""What `deltalake` knows of a table, and what is wrong with one in this library's errors."""
+"""A table as `deltalake` reads it, and its errors as errors of this library."""
 
 from __future__ import annotations
 

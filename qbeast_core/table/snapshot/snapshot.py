@@ -50,7 +50,7 @@ _CACHED_TABLES: Final = 8
 _TIMES_THE_FILES: Final = 4
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)  # no slots: what is derived is cached
+@dataclass(frozen=True, eq=False, kw_only=True)  # no slots: derived values are cached
 class Snapshot:
     """One version of a table, immutable. All reads of it share what was derived from it."""
 
@@ -230,12 +230,12 @@ def _known_since(snapshot: Snapshot) -> Snapshot | None:
 
 
 def _stands(snapshot: Snapshot) -> bool:
-    """Tell whether it is this table still that has the version, as far as files of a folder tell."""
+    """Return whether this table still has the version, as far as files of a folder show."""
     return fingerprint(snapshot.source.store, snapshot.version) == snapshot.fingerprint
 
 
 def _is_newest(snapshot: Snapshot) -> bool:
-    """Tell of a table in a folder whether the next version is not there; where that is not sure, it is none."""
+    """Return whether a table in a folder has no next version yet; False where that is not certain."""
     root = snapshot.source.store.local_root
     if root is None or snapshot.fingerprint is None:
         return False
@@ -248,7 +248,7 @@ def _place(snapshot: Snapshot) -> _Place:
 
 
 def keep(snapshot: Snapshot) -> None:
-    """Remember the newest version of a table in a folder for whoever asks for it next."""
+    """Cache the newest version of a table in a folder."""
     if snapshot.source.store.local_root is not None:
         _NEWEST.put(_place(snapshot), snapshot)
 
@@ -317,14 +317,14 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 
 def has_old_layout(snapshot: Snapshot) -> bool:
-    """Tell whether a table carries marks of the layout before 0.6.0 (format 11)."""
+    """Return whether a table carries marks of the layout before 0.6.0 (format 11)."""
     return (
         bool(snapshot.config.replicated_sets) or snapshot.files["state"].null_count() < snapshot.files.height
     )
 
 
 def travel(version: object) -> tuple[int | None, datetime | None]:
-    """Tell a version number from a time; a time without zone is UTC.
+    """Return a version number or a time; a time without zone is UTC.
 
     >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
