@@ -183,7 +183,7 @@ class Metrics(_Value):
         return html_of(f"Index metrics of version {self.version}", facts, revisions, levels)
 
 
-def _frame(rows: list[dict[str, object]], model: type[RevisionMetrics | LevelMetrics]) -> pl.DataFrame:
+def _frame(rows: list[dict[str, Any]], model: type[RevisionMetrics | LevelMetrics]) -> pl.DataFrame:
     """Return values as rows, the parts of distributions as columns `rows_per_cube_median` and the like."""
     types: dict[str, Any] = {"columns": pl.List(pl.String), "kind": pl.String, "fan_out": pl.Float64}
     names = ["revision_id", *(name for name in model.model_fields if name not in {"revision_id", "levels"})]
@@ -333,7 +333,7 @@ def _revision(number: int, revision: Revision | None, counts: _Counts) -> Revisi
         fan_out=(mine["nodes"] - 1) / inner if inner else None,
         max_fan_out=1 << len(columns),
         levels=tuple(LevelMetrics.model_validate(level) for level in counts.levels.get(number, ())),
-        **{name: mine.get(name) or 0 for name in sums},
+        **{name: int(mine.get(name) or 0) for name in sums},
         **{name: mine.get(name) for name in _SPREADS},
     )
 

@@ -13,7 +13,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 # Share of the memory of the machine, or of its cgroup, that a cache may take.
-CACHE_SHARE: Final = 1 / 32
+CACHE_SHARE: Final = 1 / 16
 
 
 class LruCache(Generic[KeyT, ValueT]):
