@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.fitting import fits_schema
 from qbeast_core.query.index_table import NO_REVISION, IndexTable, RevisionSpace
-from qbeast_core.query.tags import DecodedTags, contradicted_files, decode_tags, misnamed_cubes
+from qbeast_core.query.tags import contradicted_files, decode_tags, misnamed_cubes
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
@@ -29,7 +29,6 @@ def build_index_table(
     files: pl.DataFrame,
     revisions: Mapping[int, Revision],
     schema: pl.Schema,
-    tags: DecodedTags | None = None,
 ) -> IndexTable:
     """Build the index table of a snapshot's files.
 
@@ -40,7 +39,7 @@ def build_index_table(
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
     """
-    tags = decode_tags(files) if tags is None else tags
+    tags = decode_tags(files)
     fitting = {number: revision for number, revision in revisions.items() if fits_schema(revision, schema)}
     named = files.select(
         pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION),

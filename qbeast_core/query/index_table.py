@@ -11,7 +11,6 @@ import polars as pl
 
 from qbeast_core.query.pages import BlockRows, PageTable, build_page_table
 from qbeast_core.query.statistics import Statistics, trusted_counts
-from qbeast_core.query.tags import BLOCK_SCHEMA, DecodedTags
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
@@ -95,11 +94,24 @@ class IndexTable:
     def _where(self, mask: pl.Series) -> pl.DataFrame:
         return self.blocks if mask.all() else self.blocks.filter(mask)
 
-    @property
-    def tags(self) -> DecodedTags:
-        """The tags that the table was built from."""
-        unreadable = self.unusable.filter(pl.col("reason") == "unreadable")["file"].to_list()
-        return DecodedTags(self.readable.select(*BLOCK_SCHEMA, "legacy"), unreadable)
+    def with_files(self, files: pl.DataFrame, new: IndexTable) -> IndexTable:
+        """Return the table of more files: `files` are all of them, `new` is the table of those at the end."""
+        shift = pl.col("file") + self.files.height
+        blocks = self.blocks.vstack(new.blocks.with_columns(shift))
+        spaces = {(space.revision.revision_id, space.foreign): space for space in self.spaces}
+        for space in new.spaces:
+            key = space.revision.revision_id, space.foreign
+            spaces[key] = _extended(spaces.get(key), space, shift=len(self))
+        return IndexTable(
+            files=files,
+            # A large frame is not copied for every few blocks.
+            blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),
+            spaces=tuple(spaces.values()),
+            unusable=pl.concat([self.unusable, new.unusable.with_columns(shift)]),
+            contradicted=np.append(self.contradicted, new.contradicted),
+            corrupt_files=np.append(self.corrupt_files, new.corrupt_files),
+            ours=np.append(self.ours, new.ours),
+        )
 
     @property
     def corrupt(self) -> tuple[str, ...]:
@@ -184,4 +196,16 @@ class IndexTable:
         return np.bincount(self.file[blocks], minlength=self.files.height) > 0
 
 
+def _extended(space: RevisionSpace | None, new: RevisionSpace, *, shift: int) -> RevisionSpace:
+    blocks = new.blocks + shift
+    if space is None:
+        return RevisionSpace(new.revision, blocks, new.foreign, new.lower, new.upper)
+    lower, upper = (
+        tuple(np.append(old, more) for old, more in zip(*sides, strict=True))
+        for sides in ((space.lower, new.lower), (space.upper, new.upper))
+    )
+    return RevisionSpace(space.revision, np.append(space.blocks, blocks), space.foreign, lower, upper)
+
+
+_MAX_CHUNKS: Final = 32
 _VIEWS: Final = ("readable", "binding", "usable")

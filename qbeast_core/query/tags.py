@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
-from qbeast_core.spec.block import MOST_ROWS, Block, parse_blocks
+from qbeast_core.spec.block import MOST_ROWS, parse_blocks
 from qbeast_core.tree.columns import text_column
 
 # One row a block; `file` counts the files of a snapshot from 0.
@@ -66,16 +66,6 @@ def decode_tags(files: pl.DataFrame) -> DecodedTags:
         return DecodedTags(tagged, corrupt)
     flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
     return DecodedTags(pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt)
-
-
-def tags_of_blocks(files: Sequence[Sequence[Block]], *, first_file: int) -> pl.DataFrame:
-    """Return blocks of files that are numbered from `first_file` on, as `DecodedTags.blocks` has them."""
-    rows = [
-        (file, *_block_row(block), False)
-        for file, blocks in enumerate(files, start=first_file)
-        for block in blocks
-    ]
-    return pl.DataFrame(rows, schema={**BLOCK_SCHEMA, "legacy": pl.Boolean}, orient="row")
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
@@ -218,7 +208,7 @@ def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
 
 
 def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    rows: list[tuple[int | str, ...]] = []
+    rows: list[tuple[int, str, int, int, int, bool]] = []
     corrupt: list[int] = []
     for file, text in texts.rows():
         try:
@@ -226,9 +216,5 @@ def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
         except InvalidMetadataError:
             corrupt.append(file)
             continue
-        rows += [(file, *_block_row(block)) for block in blocks]
+        rows += [(file, b.cube, b.min_weight, b.max_weight, b.element_count, b.replicated) for b in blocks]
     return pl.DataFrame(rows, schema=BLOCK_SCHEMA, orient="row"), corrupt
-
-
-def _block_row(block: Block) -> tuple[int | str, ...]:
-    return block.cube, block.min_weight, block.max_weight, block.element_count, block.replicated

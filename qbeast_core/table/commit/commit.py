@@ -195,7 +195,7 @@ def _newest(
     """Return the newest version, of which at an append everything is known already."""
     if head is None:
         return load_snapshot(store.uri, storage_options=options)
-    return after_append(head, rebased.actions, info, rebased.adds) or refresh(head)
+    return after_append(head, rebased.actions, info) or refresh(head)
 
 
 def _caught_up(

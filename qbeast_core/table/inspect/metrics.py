@@ -319,6 +319,7 @@ def _revision(number: int, revision: Revision | None, counts: _Counts) -> Revisi
     columns = () if revision is None else revision.columns
     size = 1 if revision is None else revision.desired_cube_size
     depth, inner = mine.get("depth"), mine.get("inner")
+    spreads: dict[str, Any] = {name: mine.get(name) for name in _SPREADS}
     sums = ("cubes", "blocks", "files", "bytes", "replicated_blocks", "replicated_rows")
     return RevisionMetrics(
         revision_id=number,
@@ -334,7 +335,7 @@ def _revision(number: int, revision: Revision | None, counts: _Counts) -> Revisi
         max_fan_out=1 << len(columns),
         levels=tuple(LevelMetrics.model_validate(level) for level in counts.levels.get(number, ())),
         **{name: int(mine.get(name) or 0) for name in sums},
-        **{name: mine.get(name) for name in _SPREADS},
+        **spreads,
     )
 
 

@@ -141,7 +141,7 @@ class Reader:
         """
         is_first, self._is_planned = not self._is_planned, True
         snapshot, files = self.snapshot, self.snapshot.files
-        if is_first and files.height >= _MANY_FILES and snapshot.decoded_tags is None:
+        if is_first and files.height >= _MANY_FILES and snapshot.decoded_index is None:
             needed = files_that_may_match(files, node)
             if needed.sum() <= _MAX_NEEDED * files.height:
                 tag = pl.when(pl.Series(needed))

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
+
 from qbeast_core.log.actions import Action, AddFile, CommitInfo, Txn
-from qbeast_core.log.grown_files import joined, with_adds
+from qbeast_core.log.grown_files import with_adds
 from qbeast_core.logs import LOG
-from qbeast_core.query.tags import DecodedTags, tags_of_blocks
+from qbeast_core.query.build import build_index_table
+from qbeast_core.query.index_table import IndexTable
 from qbeast_core.table.snapshot.log_files import fingerprint
 from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
 
-def after_append(
-    head: Snapshot, actions: Sequence[Action], info: CommitInfo, adds: Sequence[AddFile]
-) -> Snapshot | None:
-    """Return the version after `head` if our commit only adds files; None: it must be loaded.
-
-    `adds` are the same files as in the actions, with their blocks as values.
-    """
+def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
+    """Return the version after `head` if our commit only adds files; None: it must be loaded."""
     if any(not isinstance(action, AddFile | Txn) for action in actions):
         return None
     files = with_adds(head.files, [action for action in actions if isinstance(action, AddFile)])
@@ -33,17 +31,16 @@ def after_append(
         timestamp_ms=timestamp_of(info),
         files=files,
         fingerprint=fingerprint(head.source.store, version),
-        tags=_tags(head, adds),
+        known_index=_index(head, files),
     )
     keep(newest)
     return newest
 
 
-def _tags(head: Snapshot, adds: Sequence[AddFile]) -> DecodedTags | None:
-    """Return the tags of the new version; None: they have to be decoded."""
-    tags = head.decoded_tags
-    added = [add.blocks for add in adds if add.blocks]
-    if tags is None or len(added) < len(adds):
+def _index(head: Snapshot, files: pl.DataFrame) -> IndexTable | None:
+    """Return the index of the new version; None: that of `head` is not known yet."""
+    index = head.decoded_index
+    if index is None:
         return None
-    new = tags_of_blocks(added, first_file=head.files.height)
-    return DecodedTags(joined(tags.blocks, new), tags.unreadable)
+    new = build_index_table(files[head.files.height :], head.config.revisions, head.schema)
+    return index.with_files(files, new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -32,7 +32,6 @@ from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.logs import LOG
 from qbeast_core.query.build import build_index_table
 from qbeast_core.query.index_table import IndexTable
-from qbeast_core.query.tags import DecodedTags
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
@@ -75,25 +74,29 @@ class Snapshot:
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
-    # The decoded tags of the files, where an append of ours knew them.
-    tags: DecodedTags | None = field(default=None, repr=False)
+    # The index, where an append of ours extended the index of the version before. `replace` does not copy it.
+    known_index: InitVar[IndexTable | None] = None
+
+    def __post_init__(self, known_index: IndexTable | None) -> None:
+        """Cache an index that is known already."""
+        if known_index is not None:
+            self.__dict__["index"] = known_index
 
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the version: its files, as `deltalake` holds them too, its index and file tails."""
-        index = self.__dict__.get("index")
-        of_index = index.size_bytes if isinstance(index, IndexTable) else 0
+        of_index = 0 if self.decoded_index is None else self.decoded_index.size_bytes
         return int(self.files.estimated_size()) * _TIMES_THE_FILES + of_index + self.source.pages.size_bytes
 
     @cached_property
     def index(self) -> IndexTable:
         """The blocks of all live files."""
-        return build_index_table(self.files, self.config.revisions, self.schema, self.tags)
+        return build_index_table(self.files, self.config.revisions, self.schema)
 
     @property
-    def decoded_tags(self) -> DecodedTags | None:
-        """The decoded tags of the files; None if they are not decoded yet."""
-        return self.index.tags if "index" in self.__dict__ else self.tags
+    def decoded_index(self) -> IndexTable | None:
+        """The index; None if the tags are not decoded yet."""
+        return self.index if "index" in self.__dict__ else None
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
