@@ -54,12 +54,12 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
             return None  # files are told more of than is known here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
         is_known = files["path"].is_in(new["path"].implode()).any()  # told anew, as when tags are mended
-        return None if is_known else joined(files, new)
+        return None if is_known else _joined(files, new)
     except _FAULTS:
         return None
 
 
-def joined(known: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def _joined(known: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return rows and a few more at the end; a large frame is not copied each time for them."""
     grown = known.vstack(new)
     is_small = grown.estimated_size() < _SMALL_BYTES
