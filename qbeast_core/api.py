@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.asked_columns import IndexColumns
+    from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
     from qbeast_core.table.write.options import ColumnStats

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbeast_core.io.location import resolve_location
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.index.asked_columns import IndexColumns
+from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine

@@ -1,4 +1,4 @@
-"""Building atoms that never claim too little: types checked, rounding of literals allowed for."""
+"""Build atoms that never exclude a matching row: types are checked, rounding of literals is allowed for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLAT_ZONES = (None, "UTC")
 
 
 def negate_op(op: Op) -> Op:
-    """Give the comparison that is true where `op` is false; both are null on null.
+    """Return the comparison that is true where `op` is false; both are null on null.
 
     >>> negate_op("<")
     '>='
@@ -22,7 +22,7 @@ def negate_op(op: Op) -> Op:
 
 
 def mirror_op(op: Op) -> Op:
-    """Give the comparison that means the same with its sides exchanged.
+    """Return the comparison that means the same with its sides exchanged.
 
     >>> mirror_op("<")
     '>'
@@ -31,7 +31,7 @@ def mirror_op(op: Op) -> Op:
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
-    """Tell whether a cast never swaps two values: it may map several to one, or some to null.
+    """Return whether a cast never swaps two values: it may map several to one, or some to null.
 
     >>> keeps_order(pl.Int32(), pl.Int64()), keeps_order(pl.Int64(), pl.Int32())
     (True, False)
@@ -83,7 +83,7 @@ def is_in(operand: Operand, values: pl.Series, *, nulls_equal: bool) -> Node:
 
 
 def _comparable(left: pl.DataType, right: pl.DataType) -> bool:
-    """Tell whether the engine compares the two by value, in an order we know."""
+    """Return whether the engine compares the two by value, in an order we know."""
     if left.is_numeric():
         return right.is_numeric()
     if isinstance(left, (pl.Date, pl.Datetime)):

@@ -10,7 +10,7 @@ from typing import Final
 from qbeast_core.spec.transformation import Transformation
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_CHARACTERS: Final = 14
+_MAX_CHARACTERS: Final = 14
 _MANY: Final = 1e5
 _MS_PER_DAY: Final = 86_400_000
 
@@ -53,7 +53,7 @@ def _between(quantiles: Sequence[float], place: float) -> float:
 
 def _short(text: str) -> str:
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
-    return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 1]}…"
+    return shown if len(shown) <= _MAX_CHARACTERS else f"{shown[: _MAX_CHARACTERS - 1]}…"
 
 
 def _number(number: float, *, whole: bool) -> str:

@@ -1,4 +1,4 @@
-"""How many rows a filter keeps: known of cubes that lie wholly inside, to be counted where it is not decided."""
+"""Count the rows that a filter keeps: from the log for cubes wholly inside, else from the data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.select import Matches, Selection
+from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.select import MatchingBlocks, Selection
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 
@@ -19,28 +19,28 @@ class RowCount:
 
     # Rows that it keeps, outside of what is read.
     known: int
-    # What is read: pages and files with rows of which only a look tells whether the filter keeps them.
+    # Pages and files that must be read to decide which of their rows the filter keeps.
     undecided: Selection
     # Rows in these, without deleted ones.
     rows_read: int
 
 
 def count_rows(
-    table: BlockTable,
+    table: IndexTable,
     keeps: BoolArray,
     leaves: BoolArray,
     *,
     files: BoolArray,
     deleted: Mapping[int, I64Array],
 ) -> RowCount | None:
-    """Tell how many rows a filter keeps, and what is to be read to know all of them."""
+    """Return how many rows a filter keeps, and what is to be read to know all of them."""
     here = files[table.file]
     inside = keeps & ~leaves & here
     whole = _read_whole(table, keeps & here, inside, deleted)
     if table.replicated.any() or (table.num_records[whole] < 0).any():
         return None
     chosen = (keeps & leaves & here) | whole[table.file]
-    selection = Matches(table, files, chosen).within(ALL_WEIGHTS)
+    selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
     gone = sum(len(rows) for number, rows in deleted.items() if selection.opened[number])
     closed = {number: rows for number, rows in deleted.items() if not selection.opened[number]}
     return RowCount(
@@ -51,9 +51,9 @@ def count_rows(
 
 
 def _read_whole(
-    table: BlockTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
+    table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
 ) -> BoolArray:
-    """Tell which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
+    """Return which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
     hides = np.zeros(table.files.height, np.bool_)
     hides[list(deleted)] = True
     counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
@@ -65,7 +65,7 @@ def _read_whole(
     return whole
 
 
-def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) -> int:
+def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) -> int:
     """Return the rows of blocks that lie inside, but for those in pages and files that are read."""
     pages = table.pages
     has_pages = np.diff(pages.first_page) > 0
@@ -81,7 +81,7 @@ def _rows_elsewhere(table: BlockTable, inside: BoolArray, selection: Selection) 
     return int(table.rows[plain].sum() + shared.sum())
 
 
-def _deleted_inside(table: BlockTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
+def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
     """Return how many deleted rows of files that are not read lie in blocks inside."""
     found = 0
     for number, rows in deleted.items():

@@ -1,4 +1,4 @@
-"""What may match a filter, put together from what may match its atoms: of files, blocks or pages of any table."""
+"""Evaluate a filter from masks of its atoms: which files, blocks or pages may match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbeast_core.space.arrays import BoolArray
 
 
 def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
-    """Tell what may match a filter, by what of it may match each atom."""
+    """Return what may match a filter, by what of it may match each atom."""
     if isinstance(node, Unknown):
         return np.ones(size, np.bool_)
     if isinstance(node, Nothing):

@@ -1,4 +1,4 @@
-"""Whether the space of a revision still stands for the columns of a table."""
+"""Whether the space of a revision still fits the columns of a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbeast_core.tree.columns import data_type_of
 
 
 def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
-    """Tell whether there is a space, and the columns have the types they were hashed and placed with (format 3).
+    """Return whether there is a space, and the columns have the types they were hashed and placed with (format 3).
 
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)

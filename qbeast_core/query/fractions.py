@@ -1,4 +1,4 @@
-"""Fractions of the rows: numbers, pairs of them, and texts such as ``"1%"``, by one parser for all who ask."""
+"""Parse fractions of rows: numbers, pairs, and texts such as ``"1%"``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Share: TypeAlias = float | str
 Sample: TypeAlias = float | str | tuple[float, float]
 
 _HALF_A_WEIGHT: Final = 2.0**-33
-_MOST_PERCENT: Final = 100
+_MAX_PERCENT: Final = 100
 _UNREAD: Final = "nothing was read"
 
 
@@ -87,7 +87,7 @@ def _number(given: object) -> float | None:
     if isinstance(given, str):
         percent = given.strip().endswith("%")
         try:
-            return float(Decimal(given.strip().removesuffix("%")) / (_MOST_PERCENT if percent else 1))
+            return float(Decimal(given.strip().removesuffix("%")) / (_MAX_PERCENT if percent else 1))
         except InvalidOperation:
             return None
     return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
@@ -96,7 +96,7 @@ def _number(given: object) -> float | None:
 def _percent(name: str, given: Sequence[object]) -> str:
     """Return the cure where numbers without a sign look like percent."""
     numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
-    shares = [one for one in numbers if one is not None and 0.0 <= one < _MOST_PERCENT]
+    shares = [one for one in numbers if one is not None and 0.0 <= one < _MAX_PERCENT]
     if not shares or len(shares) < len(given) or max(shares) <= 1.0:
         return ""
     shown = [f"{one:.15g}" for one in shares]

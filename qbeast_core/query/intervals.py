@@ -60,7 +60,7 @@ class Intervals:
     upper: F64Array
 
     def meet(self, box_lower: F64Array, box_upper: F64Array) -> BoolArray:
-        """Tell which half-open boxes ``[box_lower, box_upper)`` hold a point of any interval.
+        """Return which half-open boxes ``[box_lower, box_upper)`` hold a point of any interval.
 
         >>> points = Intervals(np.array([0.1, 0.6]), np.array([0.1, 0.6]))
         >>> points.meet(np.array([0.0, 0.25, 0.5]), np.array([0.25, 0.5, np.inf]))
@@ -183,7 +183,7 @@ def _of_hashes(
 
 
 def _as_column_values(values: pl.Series, operand: Operand) -> pl.Series | None:
-    """Give literals in the column's own type: the only values of it that equal them; None when unsure."""
+    """Return literals in the column's own type: the only values of it that equal them; None when unsure."""
     dtype = operand.dtype
     types = (dtype, operand.result, values.dtype)
     if not all(one.is_numeric() or isinstance(one, pl.String) for one in types):
@@ -215,7 +215,7 @@ def _ends(
 
 
 def _enclose(transformation: Transformation, lower: F64Array, upper: F64Array) -> tuple[F64Array, F64Array]:
-    """Give the least coordinate of the lower bounds of numbers, and the greatest of the upper ones."""
+    """Return the least coordinate of the lower bounds of numbers, and the greatest of the upper ones."""
     return coordinates_of_numbers(transformation, lower, first=True), coordinates_of_numbers(
         transformation, upper
     )
@@ -233,12 +233,12 @@ def _text_ends(
 
 
 def _sorts_unlike(transformation: TextTransformation) -> bool:
-    """Tell whether UTF-8 bytes and the JVM's UTF-16 units may order the quantiles differently."""
+    """Return whether UTF-8 bytes and the JVM's UTF-16 units may order the quantiles differently."""
     return bool(pl.Series(transformation.knots, dtype=pl.String).str.contains(_BEYOND_UTF16).any())
 
 
 def _after(prefix: str) -> str | None:
-    """Give a string above all that start with `prefix`, and below nothing else that is above them."""
+    """Return a string above all that start with `prefix`, and below nothing else that is above them."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None

@@ -57,7 +57,7 @@ class PageTable:
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     def select(self, blocks: BoolArray, weights: WeightRange) -> I64Array:
-        """Give the pages that hold a row of a chosen block with such a weight, ascending."""
+        """Return the pages that hold a row of a chosen block with such a weight, ascending."""
         if weights.is_empty:
             return np.empty(0, np.int64)
         chosen = np.flatnonzero(blocks[self.stretch_block])
@@ -129,7 +129,7 @@ def _stretches(page: I64Array, block: I64Array) -> _Cut:
 def _decode_layouts(
     layouts: pl.Series, usable: BoolArray, num_records: I64Array
 ) -> tuple[I64Array, I64Array, I64Array, I64Array]:
-    """Give per file rows a page, bytes of the tail and number of pages; and the high bits of all pages."""
+    """Return per file rows a page, bytes of the tail and number of pages; and the high bits of all pages."""
     page_rows, tail_bytes, counts = (np.zeros(len(layouts), np.int64) for _ in range(3))
     chosen = np.flatnonzero(usable & layouts.is_not_null().to_numpy())
     fields = _decode_json(layouts.gather(chosen))

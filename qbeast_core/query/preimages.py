@@ -1,4 +1,4 @@
-"""Comparisons of arithmetic, years and truncated times, as comparisons of the column that they are of."""
+"""Turn comparisons of arithmetic, years and truncated times into comparisons of their column."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _Together: TypeAlias = list[tuple[Op, pl.Series]]
 # What a function is of, and alternatives, each comparisons that hold for it together.
 Preimage: TypeAlias = tuple[Term, list[_Together]]
 
-_MOST_OF: Final[dict[type[pl.DataType], int]] = {
+_MAX_OF: Final[dict[type[pl.DataType], int]] = {
     dtype: (1 << bits - 1) - 1
     for dtype, bits in ((pl.Int8, 8), (pl.Int16, 16), (pl.Int32, 32), (pl.Int64, 64), (pl.Int128, 128))
 }
-_INTEGERS, _FLOATS = tuple(_MOST_OF), (pl.Float32, pl.Float64)
+_INTEGERS, _FLOATS = tuple(_MAX_OF), (pl.Float32, pl.Float64)
 _NAN: Final = pl.Series([math.nan])
 # Of floats: numbers within which nothing overflows, binary digits that rounding leaves right, digits of the
 # least.
@@ -37,7 +37,7 @@ _FLAT_ZONES: Final = (None, "UTC")
 
 
 def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
-    """Ask of the column what is asked of a function of it.
+    """Return comparisons of the column that a comparison of a function of it implies.
 
     >>> import orjson
     >>> asked = pl.col("x") * 2.0
@@ -62,7 +62,7 @@ def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
 
 
 def _is_flat(dtype: pl.DataType | None) -> TypeGuard[pl.Date | pl.Datetime]:
-    """Tell whether a type is of days or times whose calendar is that of UTC."""
+    """Return whether a type is of days or times whose calendar is that of UTC."""
     return isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_zone in _FLAT_ZONES)
 
 
@@ -191,7 +191,7 @@ def _rounding(result: pl.DataType, line: _Line, asked: Fraction) -> Fraction | N
 
 def _wrapped(result: pl.DataType, line: _Line) -> list[_Together]:
     """Return where arithmetic on integers goes beyond their type and comes back at the other end."""
-    most, source = _MOST_OF[type(result)], line.inner.dtype
+    most, source = _MAX_OF[type(result)], line.inner.dtype
     ends = line.solve(Fraction(most)), line.solve(Fraction(-most - 1))
     above, below = math.floor(max(ends)), math.ceil(min(ends))
     found: list[_Together] = []
@@ -216,7 +216,7 @@ def _integer(value: int, source: pl.DataType | None) -> pl.Series:
     """Return a bound of a column, of 64 bits, and of 128 where the column has these and the bound needs them."""
     wide = isinstance(source, pl.Int128) and not -(2**63) <= value < 2**63
     dtype = pl.Int128 if wide else pl.Int64
-    most = _MOST_OF[dtype]
+    most = _MAX_OF[dtype]
     return pl.Series([min(max(value, -most - 1), most)], dtype=dtype)
 
 

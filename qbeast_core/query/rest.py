@@ -62,7 +62,7 @@ def _nulls(term: Term) -> Node:
 
 
 def _is_null_with_parts(term: Term, children: Sequence[Term]) -> bool:
-    """Tell whether something is null just where one of its parts is, or less often."""
+    """Return whether something is null just where one of its parts is, or less often."""
     if term.kind == "BinaryExpr":
         op = str(term.body["op"])
         exact = op in _ARITHMETIC and not isinstance(term.dtype, pl.Decimal)
@@ -85,7 +85,7 @@ def _nulls_of_function(term: Term, children: Sequence[Term]) -> Node:
 
 
 def _keeps_values(source: pl.DataType | None, target: pl.DataType | None) -> bool:
-    """Tell whether a cast makes no nulls."""
+    """Return whether a cast makes no nulls."""
     if source is None or target is None:
         return False
     if source == target:

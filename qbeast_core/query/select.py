@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.blocks import BlockTable
 from qbeast_core.query.evaluate import evaluate
+from qbeast_core.query.index_table import IndexTable
 from qbeast_core.query.intervals import coordinate_intervals
 from qbeast_core.query.nodes import Atom, Node, column_of
+from qbeast_core.query.statistics import Statistics, trusted_counts
 from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import BoolArray, I64Array
 
@@ -26,18 +27,18 @@ SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "stat
 _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Selection:
     """What a read opens."""
 
     # What was chosen from; file i is row i of its `files`.
-    table: BlockTable
+    table: IndexTable
     # Files to read, shape (files,). No other holds a row that is wanted.
     opened: BoolArray
     # Blocks that may hold a wanted row, shape (blocks,).
     blocks: BoolArray
     # Opened files that also hold copies, which must not be returned, shape (files,): read them whole and drop
-    # the rows of their replicated blocks (known by `BlockTable.first_row` in our files only).
+    # the rows of their replicated blocks (known by `IndexTable.first_row` in our files only).
     mixed: BoolArray
     # Chosen pages of all opened files that can be read by pages, in the order of files, each numbered from 0
     # in its file.
@@ -63,21 +64,21 @@ class Selection:
     def rows_opened(self) -> I64Array:
         """Rows of the pages and whole files to read, of each file, shape (files,); 0 where unknown."""
         table, pages = self.table, self.table.pages
-        counted = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
-        whole = np.where(table.num_records < 0, counted, table.num_records)
+        counted = pl.Series(np.bincount(table.file, table.rows, table.files.height).astype(np.int64))
+        whole = table.files["num_records"].cast(pl.Int64).fill_null(counted).to_numpy()
         first = np.repeat(pages.first_page[:-1], self.pages_opened)
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(pages.rows[first + self.page_numbers])])
         chosen = np.diff(running[self.page_offsets])
         return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
 
     def pages(self, file: int) -> I64Array | None:
-        """Give the pages to read of an opened file, ascending; None: read it whole."""
+        """Return the pages to read of an opened file, ascending; None: read it whole."""
         if self.pages_opened[file] == self.pages_total[file]:  # all of them, or none known
             return None
         return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
 
     def frame(self) -> pl.DataFrame:
-        """Give one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
+        """Return one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
         return self.table.files.select("path").with_columns(
             pl.Series("opened", self.opened),
             pl.Series("rows_opened", self.rows_opened),
@@ -88,10 +89,10 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matches:
-    """What may match a filter."""
+class MatchingBlocks:
+    """The files and blocks that may match a filter."""
 
-    table: BlockTable
+    table: IndexTable
     # Files whose statistics do not rule a match out, shape (files,).
     files: BoolArray
     # Blocks of which neither that nor their boxes do, shape (blocks,).
@@ -102,24 +103,24 @@ class Matches:
         return _chosen(self, weights)
 
 
-def select(table: BlockTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
+def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
     """Choose what to read.
 
-    >>> from qbeast_core.query.build import build_block_table
+    >>> from qbeast_core.query.build import build_index_table
     >>> from qbeast_core.query.nodes import Unknown
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
     ...     "max_weight": [None], "element_count": [None]})
-    >>> select(build_block_table(files, {}, pl.Schema()), Unknown()).frame().rows()
+    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).frame().rows()
     [('a', True, 3, 0, 0, 'matches')]
     """
     return match(table, node).within(weights)
 
 
-def match(table: BlockTable, node: Node) -> Matches:
-    """Tell what may match a filter, whatever the sample: asked once where several samples are chosen."""
+def match(table: IndexTable, node: Node) -> MatchingBlocks:
+    """Return what may match a filter, whatever the sample: asked once where several samples are chosen."""
     by_file: dict[Atom, BoolArray] = {}
-    return Matches(
+    return MatchingBlocks(
         table=table,
         files=evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file)),
         blocks=evaluate(
@@ -130,7 +131,22 @@ def match(table: BlockTable, node: Node) -> Matches:
     )
 
 
-def _chosen(matches: Matches, weights: WeightRange) -> Selection:
+def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
+    """Return which files can hold a row that a filter keeps, by their statistics alone: no tag is decoded.
+
+    >>> files = pl.DataFrame({"path": ["a", "b"], "num_records": [3, 3], "rules": ["1", "1"],
+    ...     "min": [{"x": 1}, {"x": 5}], "max": [{"x": 4}, {"x": 9}], "null_count": [{"x": 0}, {"x": 0}]})
+    >>> from qbeast_core.query.predicate import parse_predicate
+    >>> files_that_may_match(files, parse_predicate(pl.col("x") > 4, pl.Schema({"x": pl.Int64}))).tolist()
+    [False, True]
+    """
+    doubtful = pl.repeat(value=False, n=files.height, eager=True)
+    foreign = files.get_column("rules").cast(pl.String).ne_missing("1")
+    statistics = Statistics(files, foreign, trusted_counts(files), doubtful)
+    return evaluate(node, files.height, statistics.may_match)
+
+
+def _chosen(matches: MatchingBlocks, weights: WeightRange) -> Selection:
     table, statistics = matches.table, matches.files
     in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
     if weights.is_empty:
@@ -161,14 +177,14 @@ def _chosen(matches: Matches, weights: WeightRange) -> Selection:
     )
 
 
-def _of_files(table: BlockTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:
+def _of_files(table: IndexTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:
     if atom not in known:
         known[atom] = table.statistics.may_match(atom)
     return known[atom]
 
 
-def _of_boxes(table: BlockTable, atom: Atom) -> BoolArray:
-    """Tell for every block whether its box, if it has one, holds a point where the atom can be true."""
+def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
+    """Return for every block whether its box, if it has one, holds a point where the atom can be true."""
     mask = np.ones(len(table), np.bool_)
     column = column_of(atom)
     for space in table.spaces:

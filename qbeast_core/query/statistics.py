@@ -1,4 +1,4 @@
-"""What the statistics of whole files say about atoms, whatever their index says."""
+"""Which files can match an atom, by their statistics alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.query.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
@@ -39,7 +40,7 @@ _COUNTS = (
 )
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Statistics:
     """Typed statistics of files."""
 
@@ -57,7 +58,7 @@ class Statistics:
     )
 
     def may_match(self, atom: Atom) -> BoolArray:
-        """Tell for every file whether a row of it can match; True where nothing is known, shape (files,)."""
+        """Return for every file whether a row of it can match; True where nothing is known, shape (files,)."""
         if isinstance(atom, (IsNull, IsNotNull)):
             frame = self._counted(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
             rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
@@ -68,7 +69,7 @@ class Statistics:
         return (may | self.doubtful).to_numpy()
 
     def _bounds(self, operand: Operand) -> pl.DataFrame:
-        """Give bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
+        """Return bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
         found = self._known.get(operand)
         if found is None:
             found = self._made(operand)
@@ -87,7 +88,7 @@ class Statistics:
         return counted.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
 
     def _counted(self, **fields: pl.Expr) -> pl.DataFrame:
-        """Give what the log says: these fields of the statistics, the rows, and whose the files are."""
+        """Return what the log says: these fields of the statistics, the rows, and whose the files are."""
         rows, foreign = pl.Series("rows", self.rows), self.foreign.alias("foreign")
         return self.files.select(**fields).hstack([rows, foreign])
 
@@ -104,6 +105,15 @@ class Statistics:
         """Types of the fields of statistics: Polars makes the types of a frame anew whenever they are asked for."""
         structs = {name: kind for name, kind in self.files.schema.items() if isinstance(kind, pl.Struct)}
         return {(name, field.name): field.dtype for name, kind in structs.items() for field in kind.fields}
+
+
+def trusted_counts(files: pl.DataFrame) -> I64Array:
+    """Return the rows of each file, -1 where unknown.
+
+    A count of 0 is not trusted: opening such a file costs nothing, and skipping it could lose rows.
+    """
+    counts = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy()
+    return np.where(counts < 1, -1, counts)
 
 
 def known_text_high(high: pl.Expr) -> pl.Expr:

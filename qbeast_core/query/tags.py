@@ -1,8 +1,9 @@
-"""Block tags of many files as columns, decoded at once; only unreadable ones are looked at one by one."""
+"""Decode the block tags of many files at once; only faulty ones are parsed one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -39,10 +40,20 @@ _JSON = pl.List(
 )
 _SLICE_FILES = 2_500  # slices are decoded side by side
 _COPIES = ("REPLICATED", "ANNOUNCED")
-_LEAST_KEYS = 4  # of a block; the fifth is `replicated`
+_MIN_KEYS = 4  # of a block; the fifth is `replicated`
 
 
-def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedTags:
+    """The index tags of a snapshot's files, whether they can be true or not."""
+
+    # `BLOCK_SCHEMA`, and `legacy`: whether the tag has the layout before 0.6.0.
+    blocks: pl.DataFrame
+    # Files whose tag cannot be read.
+    unreadable: list[int]
+
+
+def decode_tags(files: pl.DataFrame) -> DecodedTags:
     """Decode the index tags of a snapshot's files, whatever their layout."""
     numbered = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -52,9 +63,9 @@ def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     tagged, corrupt = _decode_blocks(numbered.select("file", "blocks").drop_nulls())
     tagged = tagged.with_columns(legacy=pl.lit(value=False))
     if numbered["cube"].null_count() == numbered.height:
-        return tagged, corrupt
+        return DecodedTags(tagged, corrupt)
     flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
-    return pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt
+    return DecodedTags(pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt)
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +108,7 @@ def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
 
 
 def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
-    """Return the numbers of files whose blocks cannot be true: nothing that the log says of them is relied on.
+    """Return the numbers of files whose blocks contradict their statistics; neither is relied on.
 
     >>> files = pl.DataFrame({"num_records": [2, 2, None]})
     >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
@@ -121,7 +132,7 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 
 
 def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
-    """Return the texts that name no cube, each once.
+    """Return the texts that are not cubes, each once.
 
     >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
     ['#']
@@ -150,7 +161,7 @@ def _slices(texts: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _decode_slices(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    """Decode slices side by side, a row a block; give also the files of those that hold text which is no JSON."""
+    """Decode slices in parallel, one row a block; return also the files of slices with invalid JSON."""
     nothing = pl.DataFrame(schema=BLOCK_SCHEMA)
     plans = [_as_rows(part.lazy()) for part in _slices(texts)]
     try:
@@ -185,13 +196,13 @@ def _as_rows(texts: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
-    """Give the files with other keys than blocks have, or with one of them twice: each is looked at alone.
+    """Return the files with unknown or repeated keys, which are parsed one by one.
 
     No value of a block holds a colon, so there are as many as keys.
     """
     files = texts["file"].to_numpy()
     place = np.searchsorted(files, rows["file"].to_numpy())
-    keys = np.bincount(place, _LEAST_KEYS + rows["replicated"].is_not_null().to_numpy(), len(files))
+    keys = np.bincount(place, _MIN_KEYS + rows["replicated"].is_not_null().to_numpy(), len(files))
     colons = texts["blocks"].str.count_matches(":", literal=True).to_numpy()
     return [int(one) for one in files[(keys > 0) & (keys != colons)]]
 

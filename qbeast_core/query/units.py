@@ -1,4 +1,4 @@
-"""Literals in the numbers that coordinates are made of, rounded outwards where inexact (format 4)."""
+"""Convert literals to the numbers of coordinates, rounded outwards where inexact (format 4)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.forked import FORKED, is_forked, refuse_forked
 from qbeast_core.html import html_of
-from qbeast_core.io.pages import PageReader
 from qbeast_core.optional import require
 from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
@@ -28,7 +27,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.arrow_stream import arrow_stream
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
@@ -61,9 +60,9 @@ class Table:
     (0, ('id', 'price'), 11)
     """
 
-    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         _refuse_all_but_snapshots(snapshot)
-        self._reader = Reader(snapshot, pages=pages)
+        self._reader = Reader(snapshot)
 
     @property
     def _snapshot(self) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.build import build_block_table
+from qbeast_core.query.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
@@ -70,7 +70,7 @@ def test_blocks_sum_to_the_rows_of_their_file(golden: Golden):
 @each()
 def test_planning_places_every_block_and_finds_no_tag_corrupt(golden: Golden):
     snapshot = load_snapshot(golden.path)
-    table = build_block_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
+    table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
     assert table.corrupt == ()
     placed = sum(len(space.blocks) for space in table.spaces)
     assert placed == open_golden(golden).blocks().height

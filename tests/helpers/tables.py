@@ -41,7 +41,7 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def first_plans_by_statistics() -> Iterator[None]:
     """Decode for the first filter of a table the tags of files alone that may match, as where there are thousands."""
-    with mock.patch.multiple(reader, _MANY_FILES=0, _MOST_NEEDED=1.0):
+    with mock.patch.multiple(reader, _MANY_FILES=0, _MAX_NEEDED=1.0):
         yield
 
 

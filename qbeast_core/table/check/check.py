@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.store import Store
-from qbeast_core.query.live_blocks import LiveBlocks
+from qbeast_core.query.index_table import IndexTable
 from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
@@ -37,12 +37,12 @@ def check_table(
 ) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
-    live, frames, notes = check_log(reader.index_state)
-    faults, rows = _presence(snapshot), _rows(snapshot, live)
+    index, frames, notes = check_log(reader.index_state)
+    faults, rows = _presence(snapshot), _rows(snapshot, index)
     if data:
         faults += [
-            *_contents(snapshot, live, rows, progress, engine),
-            *_copies(snapshot, live),
+            *_contents(snapshot, index, rows, progress, engine),
+            *_copies(snapshot, index),
             *_vectors(reader),
         ]
     else:
@@ -52,7 +52,7 @@ def check_table(
         version=snapshot.version,
         data=data,
         files=snapshot.files.height,
-        blocks=live.blocks.height,
+        blocks=index.binding.height,
         rows=rows,
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
@@ -68,12 +68,12 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     return faults.sort(place, "code", "row", maintain_order=True)
 
 
-def _rows(snapshot: Snapshot, live: LiveBlocks) -> int:
-    """Count rows by the statistics in the log, or else by blocks."""
+def _rows(snapshot: Snapshot, index: IndexTable) -> int:
+    """Count rows as the log tells them, by statistics or else by blocks."""
     silent = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
     ).filter(pl.col("num_records").is_null())
-    blocks = live.blocks.filter(pl.col("file").is_in(silent["file"].implode()))
+    blocks = index.binding.filter(pl.col("file").is_in(silent["file"].implode()))
     return int(snapshot.files["num_records"].fill_null(0).sum()) + int(blocks["rows"].sum())
 
 
@@ -107,14 +107,14 @@ def _refusal(store: Store, path: str) -> str | None:
 
 def _contents(
     snapshot: Snapshot,
-    live: LiveBlocks,
+    index: IndexTable,
     rows: int,
     progress: ProgressCallback | None,
     engine: Engine | None,
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs, faults = _jobs(snapshot, live), list[Fault]()
+    jobs, faults = _jobs(snapshot, index), list[Fault]()
     if engine is not None:
         call = CheckFiles(store.uri, options, store.allow_absolute_paths)
         faults = [fault for some in engine.map(call, jobs, at_once=1) for fault in some]
@@ -132,11 +132,11 @@ def _contents(
     return faults
 
 
-def _jobs(snapshot: Snapshot, live: LiveBlocks) -> list[FileCheck]:
+def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
-    blocks = live.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
@@ -164,12 +164,12 @@ def _jobs(snapshot: Snapshot, live: LiveBlocks) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, live: LiveBlocks) -> list[Fault]:
-    if not revisions_with_copies(live.blocks):
+def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
+    if not revisions_with_copies(index.binding):
         return []
     paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
     numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
-    blocks = live.blocks.join(numbered, on="file", how="left", maintain_order="left")
+    blocks = index.binding.join(numbered, on="file", how="left", maintain_order="left")
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
     readable = blocks.filter(~pl.col("path").is_in(refused))

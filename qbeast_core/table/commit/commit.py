@@ -29,9 +29,8 @@ from qbeast_core.logs import LOG
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.carried import carry_blocks
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
-from qbeast_core.table.snapshot.grown import grown
+from qbeast_core.table.snapshot.after_append import after_append
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
 
@@ -196,11 +195,7 @@ def _newest(
     """Return the newest version, of which at an append everything is known already."""
     if head is None:
         return load_snapshot(store.uri, storage_options=options)
-    known = grown(head, rebased.actions, info)
-    if known is None:
-        return refresh(head)
-    carry_blocks(head, known, rebased.adds)
-    return known
+    return after_append(head, rebased.actions, info) or refresh(head)
 
 
 def _caught_up(

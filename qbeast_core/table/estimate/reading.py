@@ -26,7 +26,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts

@@ -22,7 +22,7 @@ from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.index.asked_columns import IndexColumns, column_texts
+from qbeast_core.table.index.column_texts import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
@@ -77,7 +77,7 @@ def choose_revision(
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
-    """Return what a table asks of the index of its own rows."""
+    """Return the index options of a table, for a rewrite of its own rows."""
     snapshot = state.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)
     keeps = state.newest is not None and not redraw
@@ -168,7 +168,7 @@ def _bounded_columns(files: pl.DataFrame) -> set[str]:
 
 
 def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Give rows, lowest and highest value of the files that tell."""
+    """Return rows, lowest and highest value of the files that tell."""
     told = files.lazy().select(
         pl.col("num_records").fill_null(0).alias("rows"),
         pl.col("min").struct.field(name).alias("low"),
@@ -178,7 +178,7 @@ def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Give the share of each file outside, all of it or nothing: a range of texts has no length."""
+    """Return the share of each file outside, all of it or nothing: a range of texts has no length."""
     first, last = str(space.quantiles[0]), str(space.quantiles[-1])
     low, high = files["low"], files["high"]
     beyond = (low.str.head(KNOT_CHARACTERS) > last) | (high < first)
@@ -187,7 +187,7 @@ def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64A
 
 
 def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Give the share of each file's range outside; a single point counts whole."""
+    """Return the share of each file's range outside; a single point counts whole."""
     lowest, highest = _numbers(files["low"]), _numbers(files["high"])
     first, last = float(space.quantiles[0]), float(space.quantiles[-1])
     low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow

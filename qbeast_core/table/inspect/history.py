@@ -1,4 +1,4 @@
-"""The history as a frame: when, what, with which metrics, and what the writer wanted to be remembered."""
+"""The history of a table as a frame: time, operation, metrics and metadata of each commit."""
 
 from __future__ import annotations
 

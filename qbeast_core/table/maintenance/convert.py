@@ -33,7 +33,7 @@ from qbeast_core.table.data.column_names import refuse_names
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.asked_columns import column_texts
+from qbeast_core.table.index.column_texts import column_texts
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
 from qbeast_core.table.read.scan_task import open_files

@@ -17,8 +17,8 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
-from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot.with_schema import with_schema
 
 _BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4, pl.Int64(): 8}
 _FLOATS: Final[Mapping[pl.DataType, int]] = {pl.Float32(): 4, pl.Float64(): 8}

@@ -1,4 +1,4 @@
-"""What a read opens, named to the byte, and why the rest stays closed."""
+"""The plan of a read: every byte it reads, and why the other files stay closed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from qbeast_core.tree.design_effect import CLUSTERED
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
 class Plan:
     """A read, planned; no row is read.
 

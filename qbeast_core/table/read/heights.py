@@ -1,4 +1,4 @@
-"""How many rows a read returns: by the log as far as it tells, the rest by the columns of the filter alone."""
+"""Count the rows that a read returns: from the log where possible, else from the columns of the filter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def known_rows(reader: Reader) -> int | None:
 
 
 def most_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
-    """Return a number that no more rows match than, by the log alone; None where that does not count them."""
+    """Return the maximum number of matching rows, by the log alone; None if the log does not count rows."""
     found = _known(reader, reader.plan(predicate, None))
     return None if found is None else found.known + found.rows_read
 

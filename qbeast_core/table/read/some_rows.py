@@ -24,7 +24,7 @@ LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
 
 _UNREAD: Final = "nothing was read"
 _MARGIN: Final = 4.0  # standard deviations that a first look holds beyond the rows that are wanted
-_LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
+_MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
 _NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
 
 
@@ -82,7 +82,7 @@ def fraction_of_matches(rows: int, most: int | None, lowest: LowestWeights) -> f
         if fraction == 1.0:
             return 1.0
         growth = wanted / max(int(found["rows"].sum()), 1)
-        fraction = min(fraction * min(max(growth, _LEAST_GROWTH), _MOST_GROWTH), 1.0)
+        fraction = min(fraction * min(max(growth, _MIN_GROWTH), _MAX_GROWTH), 1.0)
 
 
 def refuse_rows(rows: object, sample: Sample | None) -> None:

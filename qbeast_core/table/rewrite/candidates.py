@@ -68,6 +68,10 @@ class Scope:
         return not self.every and self.paths is None and self.fraction is None
 
 
+# What an optimize without options looks at.
+DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """Files to rewrite."""

@@ -20,7 +20,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
@@ -103,7 +103,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     if options.redraw:
         return [Scope(newest=True, every=True, older=True)]
     if options.revision is None:
-        return [Scope(newest=True, beyond=True, older=options.fold, **shared)]
+        return [replace(DEFAULT_SCOPE, older=options.fold, **shared)]
     known = reader.snapshot.config.revisions
     if options.revision not in {*known, STAGING_REVISION_ID}:
         what = f"must be one of the table's, {sorted(known)}"

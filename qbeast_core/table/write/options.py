@@ -27,7 +27,7 @@ from qbeast_core.tree.columns import to_index_column
 from qbeast_core.tree.fit import ColumnBounds
 
 if TYPE_CHECKING:
-    from qbeast_core.table.index.asked_columns import IndexColumns
+    from qbeast_core.table.index.column_texts import IndexColumns
 
 _MAX_CHARACTERS: Final = 1 << 20
 

@@ -24,16 +24,15 @@ from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.index.carried import carry_counts, counts_of
 from qbeast_core.table.index.design_effect import (
     keys_of_write,
     warn_if_clustered,
     with_write,
 )
-from qbeast_core.table.index.key_counts import KeyCounts, count_keys
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.creation import MAX_CREATIONS, goes_on, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
@@ -127,8 +126,6 @@ def _others(stays: Snapshot | None, outcome: CommitOutcome, adds: Sequence[AddFi
     """Return how often keys repeat in the other files of the table; None: there are none."""
     newest = outcome.snapshot
     if stays is not None and (newest is None or newest.version == stays.version + 1):
-        if newest is not None:
-            carry_counts(stays, newest, adds)
         return counts_of(stays)
     if newest is None:
         return None

@@ -1,4 +1,4 @@
-"""Columns to index as users give them, as the texts that the rest understands."""
+"""Convert the index columns that a user passes to texts."""
 
 from __future__ import annotations
 

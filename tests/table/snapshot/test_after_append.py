@@ -12,8 +12,9 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.query.tags import decode_tags
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.delta import DeltaSource
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files
@@ -34,7 +35,7 @@ def table(tmp_path: Path) -> Path:
 def placed(snapshot: Snapshot) -> pl.DataFrame:
     """What is known of each block, by the path of its file instead of its number."""
     named = snapshot.files.select("path").with_row_index("file").cast({"file": pl.Int64})
-    return IndexState(snapshot).live.blocks.join(named, on="file").drop("file").sort("path", "cube")
+    return IndexState(snapshot).table.binding.join(named, on="file").drop("file").sort("path", "cube")
 
 
 def assert_as_loaded(known: Snapshot) -> None:
@@ -61,12 +62,12 @@ def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> Non
     qbeast.write_table(ROWS, table, mode="append")
     with (
         mock.patch.object(DeltaSource, "newer_than") as asked,
-        mock.patch("qbeast_core.table.index.carried.live_blocks") as decoded,
+        mock.patch("qbeast_core.query.build.decode_tags", wraps=decode_tags) as decoded,
     ):
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")
     assert not asked.called
-    assert not decoded.called
+    assert [len(call.args[0]) for call in decoded.call_args_list] == [1, 1, 1]  # the new files alone
     assert_as_loaded(newest_snapshot(str(table)))
 
 
