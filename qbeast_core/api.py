@@ -15,22 +15,20 @@ from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.fractions import Sample, Share
-from qbeast_core.renamed import renamed
+from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.read.reader import different_names
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.table import Table
 
 if TYPE_CHECKING:
-    from qbeast_core.table.engine.choice import EngineName
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.asked_columns import IndexColumns
     from qbeast_core.table.maintenance.convert import ConvertResult
+    from qbeast_core.table.maintenance.drop import DropResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
     from qbeast_core.table.write.options import ColumnStats
     from qbeast_core.table.write.target import Mode
@@ -38,10 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "convert_table",
+    "drop_table",
     "estimate",
     "open_table",
     "read_table",
     "scan_table",
+    "table_exists",
     "upgrade_table",
     "write_table",
 ]
@@ -63,7 +63,7 @@ def write_table(
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
-    engine: EngineName = "auto",
+    resources: Resources | None = None,
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> WriteResult:
@@ -115,18 +115,10 @@ def write_table(
     progress : callable or bool, optional
         Called with a `Progress` at every step; or True, for a bar in terminals (by rich, ``pip install rich``) and
         notebooks.
-    engine : {"auto", "memory", "spill"}, default "auto"
-        Hold the rows in memory, or sort them by temporary files; by default memory while the estimated need fits
-        `memory_bytes`. The tables are as good. Not for Spark.
-    memory_bytes : int, optional
-        What the call may add to the memory of the process, about, 4 MiB or more; by default the environment's
-        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of what the machine or its cgroup has. Rows are held
-        within it; what Python and its libraries need to work at all, some 100 MiB, and what a query takes that
-        gives the rows come on top.
-    spill_dir : path-like, optional
-        A folder for temporary files, twice the size of the rows at most; by default the environment's
-        ``QBEAST_SPILL_DIR``, or the system's. They are removed when the call ends, and those that a killed
-        process left when the next call spills.
+    resources : Resources, optional
+        Memory, folder for temporary files, and whether to use it, see `qbeast.Resources`; not for Spark.
+    memory_bytes, spill_dir : optional
+        Short for ``resources=qbeast.Resources(memory_bytes=..., spill_dir=...)``.
 
     Returns
     -------
@@ -169,7 +161,7 @@ def write_table(
     >>> result.version, result.rows, result.transformers
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
-    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.table.engine.choice import local_engine
     from qbeast_core.table.engine.stream import source_of
     from qbeast_core.table.write.options import WriteOptions, metadata_of
     from qbeast_core.table.write.write import write_rows
@@ -191,7 +183,7 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_frame(df, path, options)
         return written
-    with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
+    with local_engine(resources, memory_bytes, spill_dir) as local:
         options = replace(options, progress=local.telling(callback_of(progress)))
         return local.told(write_rows(source_of(df), path, options, engine=local))
 
@@ -210,8 +202,8 @@ def open_table(
     path : str or path-like
         Folder or address of the table.
     version : int, date, datetime or str, optional
-        A version number; or a time or a date, whose first moment counts (UTC where no zone is named): the newest
-        version of that time or before. Texts of these too, times in ISO 8601.
+        A version number; or a time, or a date, which means its first moment (in UTC if it has no zone): the newest
+        version of that time or before. Texts of these work too, times in ISO 8601.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
     allow_absolute_paths : bool, default False
@@ -238,7 +230,7 @@ def open_table(
     >>> import polars as pl, qbeast
     >>> for day in range(2):
     ...     _ = qbeast.write_table(pl.DataFrame({"day": [day]}), "days", columns=["day"], mode="append")
-    >>> qbeast.open_table("days", version=0).scan().collect()["day"].to_list()
+    >>> qbeast.open_table("days", version=0).read()["day"].to_list()
     [0]
     """
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
@@ -248,10 +240,11 @@ def scan_table(
     path: str | os.PathLike[str],
     *,
     where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.LazyFrame:
@@ -266,21 +259,23 @@ def scan_table(
     path : str or path-like
         Folder or address of the table.
     where : polars.Expr or str, optional
-        Rows to keep, as ``.filter`` of the frame does it. A text is SQL, as for `Table.delete`.
+        Rows to keep, as by ``.filter`` of the frame. A text is SQL, as for `Table.delete`.
+    columns : sequence of str, optional
+        Columns to return, in order; all by default. Filters can use other columns.
     sample : float, str or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions. Texts such as ``"1%"``,
         ``"0.01"`` and ``"10%:20%"`` mean the same.
-    rows : int, optional
-        An approximate number of random rows instead of a fraction; the log has the number of all rows. The result
-        varies as the count of any sample does, see `Table.design_effect`. With `where` at least this number of
-        matching rows: all if fewer match, more where the last ones share an index key. The call then reads the
-        weights of matching rows. A filter that comes later, ``.filter(...)``, takes from the rows of the sample.
-    expand : bool, default False
-        Add a column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to be
-        in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that, and
-        tells how far it may be off.
     version : int, date, datetime or str, optional
         See `open_table`.
+    rows : int, optional
+        An approximate number of random rows instead of a fraction. The result varies like the count of any sample, see
+        `Table.design_effect`. With `where` at least this number of matching rows: all if fewer match, more if the last
+        ones share an index key; the call then reads the weights of matching rows. A later ``.filter(...)`` takes from
+        the rows of the sample.
+    expand : bool, default False
+        Add a last column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to
+        be in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that,
+        with intervals.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
     allow_absolute_paths : bool, default False
@@ -294,15 +289,15 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions, `rows` is given beside it or no whole number, or `where` is
-        no condition on the rows.
+        The sample is not a fraction or pair of fractions, `rows` is given with it or is not a whole number, a column
+        is not in the table, or `where` is not a condition on the rows.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Warns
     -----
     EmptySampleWarning
-        If the sample holds no row where many were to be expected: the index keys are few.
+        The sample has no row although many were expected: there are few index keys.
 
     Examples
     --------
@@ -311,29 +306,27 @@ def scan_table(
     >>> _ = qbeast.write_table(rows, "items", columns=["id", "price"])
     >>> qbeast.scan_table("items").filter(pl.col("id") < 3).collect().sort("id")["price"].to_list()
     [0, 1, 2]
-    >>> qbeast.scan_table("items", where="id < 3").collect().height
-    3
+    >>> qbeast.scan_table("items", where="id < 3", columns=["price"]).collect().shape
+    (3, 1)
     >>> qbeast.scan_table("items", sample="10%").select("price").collect().height
     963
     >>> some = qbeast.scan_table("items", rows=500, expand=True).collect()
     >>> some.height, round(some["sampling_weight"].sum())
     (480, 9600)
     """
-    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).scan(
-        where=where, sample=sample, rows=rows, expand=expand
-    )
+    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return table.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
 
 
-@renamed(filter="where")
 def read_table(
     path: str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
     where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.DataFrame:
@@ -341,12 +334,8 @@ def read_table(
 
     Parameters
     ----------
-    path : str or path-like
-        Folder or address of the table.
-    columns : sequence of str, optional
-        Columns to read; all by default.
-    where, sample, rows, expand, version, storage_options, allow_absolute_paths
-        As for `scan_table`; with `columns`, ``sampling_weight`` comes last.
+    path, where, columns, sample, version, rows, expand, storage_options, allow_absolute_paths
+        See `scan_table`.
 
     Returns
     -------
@@ -355,7 +344,7 @@ def read_table(
 
     Raises
     ------
-    The same errors as `scan_table`.
+    The same errors as `scan_table`; InvalidInputError also if `where` cannot be evaluated for a row.
 
     Examples
     --------
@@ -366,20 +355,8 @@ def read_table(
     >>> qbeast.read_table("numbers", where="a > 1 AND a < 3")["a"].to_list()
     [2]
     """
-    lazy = scan_table(
-        path,
-        where=where,
-        sample=sample,
-        rows=rows,
-        expand=expand,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-    )
-    there = [name for name in lazy.collect_schema() if not expand or name != SAMPLING_WEIGHT]
-    wanted = None if columns is None else different_names(columns, there)
-    names = None if wanted is None else [*wanted, *([SAMPLING_WEIGHT] if expand else [])]
-    return (lazy if names is None else lazy.select(names)).collect()
+    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return table.read(where, columns=columns, sample=sample, rows=rows, expand=expand)
 
 
 def estimate(
@@ -402,7 +379,7 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Answer aggregates of a table to a promised error, from as small a sample as that takes.
+    """Estimate aggregates of a table to a promised error, from as small a sample as that needs.
 
     Parameters
     ----------
@@ -417,12 +394,12 @@ def estimate(
     Returns
     -------
     Estimate
-        Prints well; `.frame` holds answers and intervals, `.met` tells whether the error was reached.
+        Prints as a table; `.frame` holds answers and intervals, `.met` says whether the error was reached.
 
     Raises
     ------
     InvalidInputError
-        An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
+        An argument is invalid, such as an aggregate that a sample cannot estimate (``max``); nothing was read.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
@@ -462,6 +439,7 @@ def convert_table(
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    resources: Resources | None = None,
     memory_bytes: int | None = None,
 ) -> ConvertResult:
     """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
@@ -490,8 +468,8 @@ def convert_table(
         Kept in the history beside our own entries.
     dry_run : bool, default False
         Change nothing and say what would be done.
-    memory_bytes : int, optional
-        As for `write_table`: how many Parquet files are looked at at the same time.
+    resources, memory_bytes
+        See `write_table`: they bound how many Parquet files are read at the same time.
 
     Returns
     -------
@@ -522,7 +500,7 @@ def convert_table(
     >>> qbeast.read_table("plain", sample=0.1).height
     81
     """
-    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.table.engine.choice import local_engine
     from qbeast_core.table.maintenance.convert import convert
     from qbeast_core.table.write.options import WriteOptions, metadata_of
 
@@ -534,7 +512,7 @@ def convert_table(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    with EngineChoice(memory_bytes=memory_bytes).opened() as local:
+    with local_engine(resources, memory_bytes) as local:
         return convert(resolve_location(path), options, engine=local)
 
 
@@ -597,3 +575,74 @@ def upgrade_table(
     return upgrade(
         resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
     )
+
+
+def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> bool:
+    """Return whether there is a Delta table at a path, with or without Qbeast index.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them.
+
+    Raises
+    ------
+    InvalidInputError, StorageError
+        The path is not one, or the store cannot be read.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "there", columns=["a"])
+    >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
+    (True, False)
+    """
+    from qbeast_core.table.maintenance.drop import newest_version
+
+    return newest_version(path, storage_options) is not None
+
+
+def drop_table(
+    path: str | os.PathLike[str], *, confirm: bool, storage_options: Mapping[str, str] | None = None
+) -> DropResult:
+    """Delete a Delta table: its log and its data files, of all versions. This cannot be undone.
+
+    Only files below the folder are deleted, never what a link or an absolute path leads to: the log, Parquet files and
+    deletion vectors, but not those in folders that begin with ``_`` or ``.``, or that are tables of their own. Other
+    files stay. If a deletion fails, call it again: the log is deleted last.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of the table.
+    confirm : bool
+        Must be True.
+    storage_options : mapping of str to str, optional
+        For object stores, as `deltalake` takes them.
+
+    Returns
+    -------
+    DropResult
+        The files that were deleted, and their bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        `confirm` is not True; nothing was deleted.
+    TableNotFoundError
+        There is no Delta table; nothing was deleted.
+    StorageError
+        The store cannot be read, or a file cannot be deleted.
+
+    Examples
+    --------
+    >>> import polars as pl, qbeast
+    >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "old", columns=["a"])
+    >>> len(qbeast.drop_table("old", confirm=True).files), qbeast.table_exists("old")
+    (2, False)
+    """
+    from qbeast_core.table.maintenance.drop import drop
+
+    return drop(path, storage_options, confirm=confirm)

@@ -73,6 +73,22 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MetadataResult(Result):
+    """Outcome of `Table.set_properties`, `Table.add_columns` and `Table.widen_columns`.
+
+    Attributes
+    ----------
+    changed : tuple of str
+        Properties or columns that were set, added or widened; empty if the table had them.
+    rewritten_files : int
+        Data files written in a wider type, which replace as many or more.
+    """
+
+    changed: tuple[str, ...]
+    rewritten_files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FilesResult(Result):
     """Outcome of an operation that writes data files.
 

@@ -194,7 +194,7 @@ CHANGES = {
     "update column": Wrong(lambda t: t.it.update("price < 1", {"prce": "1"}), INPUT, ("Did you mean 'price'?",), argument="assignments"),
     "update type": Wrong(lambda t: t.it.update("price < 1", {"price": "'abc'"}), INPUT, ("'abc' is not a value of type DOUBLE",)),
     "update quotes": Wrong(lambda t: t.it.update("price < 1", {"brand": "other"}), INPUT, ("quote it singly: 'other'",)),
-    "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("comes before the values: update(where, values)",), argument="where"),
+    "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("comes before the values: update(where, set)",), argument="where"),
     "merge keys": Wrong(lambda t: t.it.merge(ROWS, on=[]), INPUT, ("one column or several",), argument="on"),
     "merge key": Wrong(lambda t: t.it.merge(ROWS, on="idd"), INPUT, ("Did you mean 'id'?",), argument="on"),
     "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ("'update', 'delete', 'ignore'",), argument="when_matched"),

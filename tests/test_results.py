@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.cli.as_json import to_json
+from qbeast_core.as_json import to_json
 from qbeast_core.results import Result
 
 OLDER = {

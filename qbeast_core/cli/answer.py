@@ -40,7 +40,7 @@ class Answer:
 def print_answer(answer: Answer, settings: Settings) -> None:
     """Print an answer to the standard output, the way it was asked for."""
     if settings.json:
-        from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+        from qbeast_core.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):

@@ -81,7 +81,7 @@ def reported(settings: Settings) -> Generator[None]:
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             if settings.json:
-                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+                from qbeast_core.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
                 facts = {"code": code, "message": message, "exit_code": exit_code, **_facts(error, settings)}
                 click.echo(to_json({"error": facts}))

@@ -30,7 +30,6 @@ _COMMANDS: Final[Mapping[str, str]] = {
 }
 # What parameters of commands are called where Python calls them otherwise.
 _PARAMETERS: Final[Mapping[str, str]] = {
-    "assignments": "set",
     "columns": "select",
     "df": "sources",
     "source": "sources",

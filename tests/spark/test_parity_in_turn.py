@@ -89,7 +89,7 @@ class Hand:
 
     def optimize(self, **options: Any) -> object:
         if self.engine == "spark":
-            bridge.optimize_table(self.spark, self.path, **options)
+            bridge.optimize(self.spark, self.path, **options)
         else:
             qbeast.open_table(self.path).optimize(**options, engine=self.engine)
         return None

@@ -49,8 +49,11 @@ optimize = command(
     "maintenance.optimize",
     "Rewrite what is out of shape: small appends, files of other writers, overfull cubes.",
     table_argument,
-    click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
-    click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
+    click.option(
+        "--revision",
+        metavar="N",
+        help="Look at this revision only, 0: at files without index; all: at every revision, one commit each.",
+    ),
     click.option(
         "--fraction", metavar="FRACTION", help="Only what samples up to this fraction read: 0.1 or 10%."
     ),
@@ -58,11 +61,10 @@ optimize = command(
         "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
     ),
     click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree."),
-    click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest."),
     click.option(
-        "--redraw",
-        is_flag=True,
-        help="Rewrite all files with quantiles and ranges of the rows there are now.",
+        "--into",
+        type=click.Choice(("newest", "new")),
+        help="newest: move rows of older revisions there; new: rewrite all rows with new quantiles and ranges.",
     ),
     commit_metadata_option,
     memory_option,

@@ -12,9 +12,9 @@ from qbeast_core.cli.jobs.write import readable
 from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, types_by_name
 from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.resources import Resources
 from qbeast_core.runtime import ProgressCallback
 from qbeast_core.table.dml.change import ChangeResult
-from qbeast_core.table.engine.choice import EngineChoice
 
 
 @on_table("deleting")
@@ -76,8 +76,8 @@ def _merge(
         null_values=null_values,
         storage_options=given,
     )
-    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
-    with standard_input(choice) as stdin:
+    resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    with standard_input(resources) as stdin:
         rows = read_sources(sources, reading, stdin)
         return _told(table.merge(rows, update=set, progress=progress, **options))
 

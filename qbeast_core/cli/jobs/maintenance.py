@@ -60,10 +60,16 @@ def upgrade(
 
 @on_table("optimizing")
 def optimize(
-    table: qbeast.Table, progress: ProgressCallback | None, *, files: Sequence[str], **options: Any
+    table: qbeast.Table,
+    progress: ProgressCallback | None,
+    *,
+    files: Sequence[str],
+    revision: str | None,
+    **options: Any,
 ) -> Answer:
     """Rewrite what is out of shape."""
-    result = table.optimize(files=list(files) or None, progress=progress, **options)
+    number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
+    result = table.optimize(files=list(files) or None, revision=number, progress=progress, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
 
@@ -72,8 +78,10 @@ def add_columns(
     table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
 ) -> Answer:
     """Add columns at the end of the schema."""
-    version = table.add_columns(types_by_name(columns))
-    return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
+    result = table.add_columns(types_by_name(columns))
+    return Answer(
+        parts=(f"version {result.version}: added {', '.join(columns)}",), data={"added": list(columns)}
+    )
 
 
 @on_table("widening columns")
@@ -81,9 +89,9 @@ def widen_columns(
     table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
 ) -> Answer:
     """Give columns wider types."""
-    version = table.widen_columns(types_by_name(columns))
+    result = table.widen_columns(types_by_name(columns))
     told = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
-    return Answer(parts=(f"version {version}: {told}",), data={"widened": dict(columns)})
+    return Answer(parts=(f"version {result.version}: {told}",), data={"widened": dict(columns)})
 
 
 @on_table("spelling the index")
@@ -108,10 +116,9 @@ def set_properties(
     unset: Sequence[str],
 ) -> Answer:
     """Show properties, after setting and unsetting some."""
-    before = table.version
-    table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
+    result = table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
     lines = [f"{name}={value}" for name, value in sorted(table.properties.items())]
-    changed = [f"version {table.version}:"] if table.version != before else []
+    changed = [f"version {table.version}:"] if result.committed else []
     return Answer(
         parts=(*changed, *(lines or ["no properties"])), data={"properties": dict(table.properties)}
     )

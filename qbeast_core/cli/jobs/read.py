@@ -168,7 +168,7 @@ def explain(
     list_files: bool,
 ) -> Answer:
     """Plan a read without reading rows."""
-    plan = table.explain(where, sample, select)
+    plan = table.explain(where, columns=select, sample=sample)
     files = plan.files
     facts = {
         "where": where,

@@ -17,7 +17,7 @@ from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, t
 from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.plain_text import first_line
-from qbeast_core.table.engine.choice import EngineChoice
+from qbeast_core.resources import Resources
 from qbeast_core.table.write.write import WriteResult
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def write(
         null_values=null_values,
         storage_options=storage_options,
     )
-    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
-    with working("writing") as progress, readable(), standard_input(choice) as stdin:
+    resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    with working("writing") as progress, readable(), standard_input(resources) as stdin:
         rows = read_sources(sources, reading, stdin)
         result = qbeast.write_table(
             rows,
@@ -89,8 +89,8 @@ def suggest(
         null_values=null_values,
         storage_options=storage_options,
     )
-    choice = EngineChoice(memory_bytes=memory_bytes, spill_dir=spill_dir)
-    with working("reading"), readable(), standard_input(choice) as stdin:
+    resources = Resources(memory_bytes=memory_bytes, spill_dir=spill_dir)
+    with working("reading"), readable(), standard_input(resources) as stdin:
         found = qbeast.suggest_columns(
             read_sources(sources, reading, stdin), list(queries) or None, most=most, table_rows=table_rows
         )

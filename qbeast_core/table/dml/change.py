@@ -85,7 +85,9 @@ class RowsMeant:
         if given is None or given is False:
             refuse("where", "must be a condition, or True for all rows", "nothing was changed", given=given)
         if isinstance(given, Mapping):
-            problem = "must be a condition, or True for all rows, and comes before the values: update(where, values)"
+            problem = (
+                "must be a condition, or True for all rows, and comes before the values: update(where, set)"
+            )
             refuse("where", problem, "nothing was changed", given=given)
 
     def condition(self, reader: Reader) -> Condition:

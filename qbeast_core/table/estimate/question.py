@@ -19,9 +19,10 @@ from qbeast_core.estimate.batch import Lookup
 from qbeast_core.estimate.rules import Target
 from qbeast_core.hints import Hint, Message, argument, did_you_mean
 from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.resources import Resources
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.engine.choice import EngineChoice
+from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions
 
 _NOTHING: Final = "nothing was read"
@@ -330,7 +331,7 @@ def _limits(asked: Asked) -> Limits:
         asked.sample,
         share_of(asked.max_fraction, "max_fraction"),
         None if most is None else _count(most, "max_bytes", least=1),
-        EngineChoice(memory_bytes=asked.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
+        budget_of(Resources(memory_bytes=asked.memory_bytes), outcome=_NOTHING).memory_bytes,
     )
 
 

@@ -86,7 +86,7 @@ def vacuum(
     """Delete what is not needed; see `Table.vacuum` for what the options mean and what is raised."""
     hours = _retention(snapshot, retention_hours, allow_short=allow_short)
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
-    found = [one for one in store.entries("") if one.modified_ms < oldest and _is_data(one.path)]
+    found = [one for one in store.entries("") if one.modified_ms < oldest and is_data_file(one.path)]
     newest = refresh(snapshot)  # after the listing: what was committed meanwhile is known to it
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_log(store, newest.version, actions=("remove",))
@@ -116,7 +116,8 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 
-def _is_data(path: str) -> bool:
+def is_data_file(path: str) -> bool:
+    """Return whether the name of a file below a table is one of a data file, in a folder that is not hidden."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY.fullmatch(name):
         return folder in ("", LOG_DIRECTORY)
