@@ -44,17 +44,8 @@ from qbeast_core.errors import (
 if _typing.TYPE_CHECKING:
     __version__: str
 
-    from qbeast_core.api import (
-        convert_table,
-        drop_table,
-        estimate,
-        open_table,
-        read_table,
-        scan_table,
-        table_exists,
-        upgrade_table,
-        write_table,
-    )
+    from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
+    from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
     from qbeast_core.carbon_tables.api import (
         import_carbondata,
         open_carbondata,
@@ -174,8 +165,8 @@ _LATER = {
     "UpgradeResult": "table.maintenance.upgrade",
     "VacuumResult": "table.maintenance.vacuum",
     "WriteResult": "table.write.write",
-    "convert_table": "api",
-    "drop_table": "api",
+    "convert_table": "api_admin",
+    "drop_table": "api_admin",
     "estimate": "api",
     "import_carbondata": "carbon_tables.api",
     "open_carbondata": "carbon_tables.api",
@@ -185,8 +176,8 @@ _LATER = {
     "scan_carbondata": "carbon_tables.api",
     "scan_table": "api",
     "suggest_columns": "table.write.suggest",
-    "table_exists": "api",
-    "upgrade_table": "api",
+    "table_exists": "api_admin",
+    "upgrade_table": "api_admin",
     "write_table": "api",
 }
 

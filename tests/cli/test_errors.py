@@ -229,7 +229,7 @@ def test_messages_speak_of_options() -> None:
         (argument(schema_mode="merge"), 'schema_mode="merge"', "--schema-mode merge"),
         (argument(allow_short_retention=True), "allow_short_retention=True", "--allow-short-retention"),
         (argument(retention_hours=1.5), "retention_hours=1.5", "--retention-hours 1.5"),
-        (argument(files=None, fold=None), "`files`, `fold`", "--file, --fold"),
+        (argument(files=None, revision=None), "`files`, `revision`", "--file, --revision"),
         (
             call("upgrade_table", "t", replicated="drop"),
             "qbeast.upgrade_table('t', replicated=\"drop\")",

@@ -106,8 +106,8 @@ def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_p
     # What is staged begins a revision; the rows of older ones stay where they are.
     assert both(spark, path, twin, revision=0).new_revision
     assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).optimized
-    assert both(spark, path, twin, all_revisions=True, full=True, fraction=0.5).optimized
-    assert both(spark, path, twin, fold=True, full=True).optimized
+    assert both(spark, path, twin, revision="all", full=True, fraction=0.5).optimized
+    assert both(spark, path, twin, into="newest", full=True).optimized
     assert not both(spark, path, twin).optimized
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), everything)
@@ -136,7 +136,7 @@ def check_case(spark: SparkSession, case: Case) -> None:
         with small_files():
             write(path, case)
         shutil.copytree(path, twin)
-        both(spark, path, twin, full=True, fold=True)
+        both(spark, path, twin, full=True, into="newest")
         assert_same_rows(qbeast.read_table(path), case.rows)
         assert_same_rows(pl.scan_delta(path).collect(), case.rows)
         assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
@@ -167,7 +167,7 @@ def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
 def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -> qbeast.OptimizeResult:
     """Optimize with Spark; the other writer commits between the data files and the commit of ours."""
     with landing_first(other):
-        return bridge.optimize(spark, path, fold=True)
+        return bridge.optimize(spark, path, into="newest")
 
 
 @pytest.mark.connect
@@ -210,7 +210,7 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
 ) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
-        bridge.optimize(spark, tmp_path / "t", revision=1, fold=True)
+        bridge.optimize(spark, tmp_path / "t", revision=1, into="newest")
     result = bridge.optimize(spark, tmp_path / "t")
     assert (result.optimized, result.version) == (False, 0)
     assert "in shape" in repr(result)
@@ -235,7 +235,7 @@ def test_tables_of_the_jvm_stay_tables_of_the_jvm(
     golden: Golden, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = copy_of(golden, tmp_path)
-    result = bridge.optimize(spark, path, fold=True, full=True)
+    result = bridge.optimize(spark, path, into="newest", full=True)
     assert result.optimized
     assert_sound_after(path, result)
     table = qbeast.open_table(path)

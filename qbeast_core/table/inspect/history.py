@@ -49,7 +49,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """
     times = [next((one[key] for key in _TIMES if key in one), None) for one in commits]
     others = [{key: value for key, value in one.items() if key not in _IN_COLUMNS} for one in commits]
-    numbers = [numbers_of(one) for one in commits]
+    numbers = [_counts_of(one) for one in commits]
     columns = [
         _whole("version", [one["version"] for one in commits]),
         _times(times),
@@ -68,7 +68,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def numbers_of(commit: Mapping[str, Any]) -> dict[str, int]:
+def _counts_of(commit: Mapping[str, Any]) -> dict[str, int]:
     """Return the metrics of a commit under common names, as far as it has them."""
     metrics = commit.get("operationMetrics")
     values = metrics if isinstance(metrics, Mapping) else {}
@@ -88,7 +88,7 @@ def summary_of(commit: Mapping[str, Any]) -> str | None:
     >>> summary_of({"operationMetrics": {"numDeletedRows": "7", "numAddedFiles": "1", "numRemovedFiles": "2"}})
     '7 deleted, +1 -2 files'
     """
-    numbers = numbers_of(commit)
+    numbers = _counts_of(commit)
     rows = {word: numbers.get(f"rows_{word}") for word in ("inserted", "updated", "deleted")}
     changed = [f"{count:,} {word}" for word, count in rows.items() if count]
     if not changed and numbers.get("rows_written"):

@@ -14,7 +14,7 @@ from qbeast_core.errors import TableNotFoundError, changed_before, refuse
 from qbeast_core.io.location import refuse_link_out, resolve_location
 from qbeast_core.io.store import Entry, Store, map_files, open_store
 from qbeast_core.results import Result
-from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.maintenance.vacuum import is_data_file
 
 _VERSION: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.(?:json|checkpoint\..*)")
@@ -58,10 +58,7 @@ def drop(
     store = open_store(resolve_location(path), storage_options)
     version = _newest_version(store)
     if version is None:
-        root = store.local_root
-        message = (
-            f"there is no Delta table at {store.uri}" if root is None else found_instead(store.uri, root)
-        )
+        message = f"there is no Delta table at {store.uri}; nothing was deleted"
         raise TableNotFoundError(message, path=store.uri)
     if store.local_root is not None:
         refuse_link_out(store.uri, LOG_DIRECTORY)

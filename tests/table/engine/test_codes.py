@@ -21,7 +21,7 @@ from qbeast_core.table.engine.spill import rows as spill_rows
 from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from tests.helpers.examples import examples
 from tests.helpers.strategies import Case, cases
-from tests.helpers.tables import assert_same_rows
+from tests.helpers.tables import SPILL, assert_same_rows
 
 
 @examples(20, slow=150)
@@ -70,7 +70,12 @@ def test_a_column_that_gets_many_values_late_is_written_as_it_is(
     spilling = tmp_path / "spilling"
     spilling.mkdir()
     qbeast.write_table(
-        rows.lazy(), tmp_path / "t", columns=["row"], engine="spill", memory_bytes=4 << 20, spill_dir=spilling
+        rows.lazy(),
+        tmp_path / "t",
+        columns=["row"],
+        resources=SPILL,
+        memory_bytes=4 << 20,
+        spill_dir=spilling,
     )
     assert tried == [["kind", "late"], ["kind"]]
     assert not list(spilling.iterdir())

@@ -34,9 +34,9 @@ def converted(path: Path) -> pl.DataFrame:
 
 WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
     "usual": lambda table: table.optimize(),
-    "all revisions": lambda table: table.optimize(all_revisions=True),
+    "all revisions": lambda table: table.optimize(revision="all"),
     "full": lambda table: table.optimize(full=True),
-    "fold": lambda table: table.optimize(fold=True),
+    "fold": lambda table: table.optimize(into="newest"),
     "files": lambda table: table.optimize(files=table.files()["path"].to_list()),
     "staged": lambda table: table.optimize(revision=0),
     "revision": lambda table: table.optimize(revision=1),

@@ -75,7 +75,7 @@ def test_old_revisions_can_be_folded_into_the_newest(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t", most=40.0)
     table = qbeast.open_table(tmp_path / "t")
     table.optimize()
-    result = table.optimize(fold=True)
+    result = table.optimize(into="newest")
     assert set(result.plan["reason"]) >= {"older revision"}
     assert set(table.files()["revision_id"]) == {2}
     check(tmp_path / "t", everything)
