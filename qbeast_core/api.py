@@ -123,15 +123,15 @@ def write_table(
         An option cannot be used as given (`InvalidColumnsError`: the columns to index;
         `SchemaMismatchError`: the rows do not fit the table).
     TableExistsError
-        Mode ``"error"`` met a table, or something that is no table is at the path.
+        Mode ``"error"`` and the table exists, or there is something else at the path.
     NotQbeastTableError, UnsupportedTableError
-        The Delta table has no Qbeast index, or a feature that must not be written.
+        The Delta table has no Qbeast index, or a feature that qbeast cannot write.
     InputChangedError
-        Rows that were read again were not the same; nothing was committed.
+        Rows were not the same when they were read again; nothing was committed.
     CommitConflictError
-        Another writer changed the table so that this write no longer fits.
+        Another writer changed the table in conflict with this write.
     CommitUnknownError
-        The store failed and nobody can tell whether the commit landed; look before writing again.
+        The store failed, and it is unknown whether the commit was made; check before you write again.
     StorageError
         The store, or the folder for temporary files, refused a write: no rights, disk full.
 
@@ -211,11 +211,11 @@ def open_table(
     Raises
     ------
     TableNotFoundError
-        There is no Delta table at the path.
+        The path has no Delta table.
     NotQbeastTableError, UnsupportedTableError
         It has no Qbeast index, or a feature that cannot be read right.
     VersionNotFoundError
-        There is no such version, or none that old.
+        The version does not exist, or all are newer than the time.
 
     Examples
     --------

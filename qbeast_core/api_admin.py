@@ -120,7 +120,7 @@ def upgrade_table(
     path : str or path-like
         Folder or address of the table.
     replicated : {"keep", "drop"}, optional
-        What becomes of files with copies: kept, as the format's documents have it (default, with a warning if
+        What to do with files with copies: they are kept, as the format's documents have it (default, with a warning if
         there are any), or dropped from the table, after which every reader sees each row once. Either way
         files that readers disagree about, all of them copies, are dropped.
     storage_options : mapping of str to str, optional
@@ -145,7 +145,7 @@ def upgrade_table(
     Warns
     -----
     QbeastWarning
-        Copies are kept and nobody asked for that.
+        Copies are kept although `replicated` was not given.
 
     Examples
     --------

@@ -22,11 +22,11 @@ class Result:
     Attributes
     ----------
     version : int
-        The version that it made; the one it left the table at if it made none, -1 where there is no table.
+        The version that it made; the present one if it made none, -1 if there is no table.
     committed : bool
         Whether it made a version. False: there was nothing to do, or it was a dry run.
     dry_run : bool
-        Whether it was only asked what it would do.
+        Whether the result only says what would be done.
     """
 
     version: int
@@ -61,7 +61,7 @@ class Result:
         return {name: _words(getattr(self, name)) for name in (*names, *self.told)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is told, under older names too, as plain values; frames are lists of dicts.
+        """Return all values as plain ones; frames are lists of dicts.
 
         Examples
         --------

@@ -163,7 +163,7 @@ READS = {
     "SQL table": Wrong(lambda t: t.it.sql("SELECT * FROM t"), INPUT, ("table is called self",)),
     "SQL verb": Wrong(lambda t: t.it.sql("SELEC * FROM self"), INPUT, ("found: SELEC",)),
     "SQL column": Wrong(lambda t: t.it.sql("SELECT prce FROM self"), INPUT, ("valid columns",)),
-    "SQL key word": Wrong(lambda t: t.it.sql("SELECT * FROM self WHERE user = 3"), INPUT, ('column stands in double quotes: "user"',)),
+    "SQL key word": Wrong(lambda t: t.it.sql("SELECT * FROM self WHERE user = 3"), INPUT, ('column in double quotes: "user"',)),
     "SQL delete": Wrong(lambda t: t.it.sql("DELETE FROM self WHERE id = 1"), INPUT, ("Table.delete()",), argument="query"),
     "SQL update": Wrong(lambda t: t.it.sql("UPDATE self SET price = 1"), INPUT, ("Table.update()",), argument="query"),
     "SQL number": Wrong(lambda t: t.it.sql(3), INPUT, ("SELECT ... FROM self",), argument="query"),

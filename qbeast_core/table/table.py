@@ -74,6 +74,14 @@ class Table:
     `scan`, keeps the version it was made of; `copy.copy` makes a second object that moves by itself. Safe to share
     between threads.
 
+    Methods share these parameters and errors:
+
+    - `where`, `columns`, `sample`, `rows` and `expand` of a read, and the errors for them: see `qbeast.scan_table`.
+      InvalidInputError is also raised if `where` cannot be evaluated for a row.
+    - `txn`, `commit_metadata`, `progress`, `resources`, `memory_bytes` and `spill_dir` of a change: see
+      `qbeast.write_table`. With ``dry_run=True`` nothing is changed, and the result says what would be done.
+    - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
+
     Examples
     --------
     >>> import polars as pl, qbeast
@@ -122,8 +130,7 @@ class Table:
         latest = self._snapshot.config.latest
         kinds = {} if latest is None else latest.transformer_kinds
         columns = (
-            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items()))
-            or "columns that cannot be told"
+            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items())) or "unknown columns"
         )
         files = self._snapshot.files
         return (
@@ -178,8 +185,8 @@ class Table:
         sampled count varies 1.8 times as much (the square root) as with independent rows, and error bars are that
         much wider. It is ``sum(m_k ** 2) / n`` over the index keys, m_k of n rows having key k. Told by tags of
         the live files: exactly for a table of one file or of few keys, else to about 4 %. Rows that deletion
-        vectors hide are counted. None where a live file does not tell: it is of another writer, or not indexed
-        yet; `optimize` makes it tell.
+        vectors hide are counted. None if a live file has no such tag: another writer made it, or it is not indexed
+        yet; `optimize` adds it.
 
         Above 2 a sample is clustered: index a column of many values as well.
         """
@@ -234,16 +241,6 @@ class Table:
     ) -> pl.LazyFrame:
         """Return the table as a Polars LazyFrame: what is not needed is not read.
 
-        Parameters
-        ----------
-        where, columns, sample, rows, expand
-            See `qbeast.scan_table`.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `qbeast.scan_table`.
-
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -270,16 +267,6 @@ class Table:
     ) -> pl.DataFrame:
         """Read the table into memory.
 
-        Parameters
-        ----------
-        where, columns, sample, rows, expand
-            See `qbeast.scan_table`.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `qbeast.scan_table`, or `where` cannot be evaluated for a row.
-
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -304,8 +291,6 @@ class Table:
 
         Parameters
         ----------
-        where, columns, sample, rows, expand
-            See `qbeast.scan_table`.
         batch_bytes : int, default 64 MiB
             Size of a batch in memory, at most, approximately; a batch has at least one row.
 
@@ -356,13 +341,6 @@ class Table:
         ----------
         rows : int, default 10
             Number of rows, at most.
-        where, columns, sample
-            See `qbeast.scan_table`.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `read`.
 
         Examples
         --------
@@ -378,16 +356,6 @@ class Table:
 
     def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
         """Count rows; without arguments the log alone is read.
-
-        Parameters
-        ----------
-        where, sample
-            See `qbeast.scan_table`.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `read`.
 
         Examples
         --------
@@ -422,16 +390,6 @@ class Table:
         Libraries that take an Arrow stream take the table itself, batch by batch:
         ``pyarrow.RecordBatchReader.from_stream(table)``.
 
-        Parameters
-        ----------
-        where, columns, sample
-            See `qbeast.scan_table`.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `read`.
-
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -452,11 +410,6 @@ class Table:
         sample: Sample | None = None,
     ) -> Any:
         """Read the table into memory as a pandas DataFrame.
-
-        Parameters
-        ----------
-        where, columns, sample
-            See `qbeast.scan_table`.
 
         Raises
         ------
@@ -492,8 +445,6 @@ class Table:
         ----------
         query : str
             ``"SELECT ... FROM self ..."``.
-        sample
-            See `qbeast.scan_table`.
 
         Raises
         ------
@@ -514,8 +465,8 @@ class Table:
         except (pl.exceptions.PolarsError, TypeError) as error:
             why = first_line(str(error)).rstrip(".")
             taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
-            why += "".join(f'. The column stands in double quotes: "{name}"' for name in taken)
-            msg = f"{query!r} is no query that Polars understands: {why}. The table is called self. Nothing was read."
+            why += "".join(f'. Write the column in double quotes: "{name}"' for name in taken)
+            msg = f"Polars does not understand the query {query!r}: {why}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
@@ -539,11 +490,6 @@ class Table:
             Prints as a few lines; `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total`
             and `.share` are numbers.
 
-        Raises
-        ------
-        InvalidInputError
-            As for `qbeast.scan_table`.
-
         Examples
         --------
         >>> import polars as pl, qbeast
@@ -559,11 +505,6 @@ class Table:
 
     def files(self, where: Predicate | None = None, *, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens: a list that any engine can take.
-
-        Parameters
-        ----------
-        where, sample
-            See `qbeast.scan_table`.
 
         Returns
         -------
@@ -608,8 +549,6 @@ class Table:
 
         Parameters
         ----------
-        where, columns, sample
-            See `qbeast.scan_table`.
         task_bytes : int, default 64 MiB
             Stored bytes of a task, approximately; larger files are split between pages where their pages are known.
 
@@ -879,7 +818,7 @@ class Table:
         Parameters
         ----------
         revision : int, optional
-            This revision alone; all of them by default. 0 is staging.
+            This revision only; all of them by default. 0: files without index.
 
         Returns
         -------
@@ -909,24 +848,24 @@ class Table:
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
         """Verify this version against the format; nothing is changed.
 
-        On the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds
-        and weights keep their order along every branch, files are there and have their size. On data besides:
-        every row lies in the cube of its block, within its weights and in one block alone, the hidden weight
-        column and the pages are right, statistics enclose the values, copies of layouts before 0.6.0 have their
-        originals. The order along branches is a fault only in revisions that this library alone wrote to.
+        In the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds and
+        weights are in order along every branch, files exist and have their size. In the data: every row is in the cube
+        of its block, within its weights, and in one block only, the hidden weight column and the pages are right,
+        statistics enclose the values, copies of layouts before 0.6.0 have their originals. The order along branches is
+        a fault only in revisions that no other library wrote to.
 
         Parameters
         ----------
         data : bool, default True
-            Whether to read the data files, all of them; memory stays bounded (8 bytes a row in layouts before
-            0.6.0). Else the log is enough, which is fast.
+            Whether to read the data files, all of them, in bounded memory (8 bytes a row in layouts before 0.6.0).
+            Otherwise only the log is read, which is fast.
         progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file.
 
         Returns
         -------
         CheckReport
-            Prints well; `.ok`, `.faults` (a frame, one row a fault), `.notes`.
+            Prints as a few lines; `.ok`, `.faults` (a frame, one row for each fault), `.notes`.
 
         Raises
         ------
@@ -947,36 +886,31 @@ class Table:
 
     @shows_progress("repairing")
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
-        """Mend what can be mended without touching a row: in one commit, of the log alone.
+        """Repair what can be repaired without changing a row: in one commit, of the log only.
 
-        The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
-        are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
-        wrong sizes are set right, and wrong statistics replaced by the number of rows. Settings of the table that
-        cannot be read go, and it goes on with the newest revision that can; files of others are staged. Everything
-        else of a file, and every other file, stays as it is; what others commit meanwhile is kept. No row is lost
-        or returned twice: files with copies of rows (format 11) keep their tags.
+        The newest version is checked, log and data. Files with wrong tags lose them: they are read whole, and
+        `optimize` indexes them again. If only the pages are wrong, the page layout is removed; wrong sizes are
+        corrected, and wrong statistics replaced by the number of rows. Settings that cannot be read are removed, and
+        the newest readable revision is used. Everything else stays as it is, also what others commit meanwhile. No row
+        is lost or returned twice: files with copies of rows (format 11) keep their tags.
 
         Parameters
         ----------
-        dry_run : bool, default False
-            Change nothing and say what would be done.
         progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file that is checked.
 
         Returns
         -------
         RepairResult
-            Prints well; `.repaired_files` names the files and what was done, `.remaining` the faults that stay,
-            with advice.
+            Prints as a few lines; `.repaired_files` names the files and what was done, `.remaining` the faults that
+            remain, with advice.
 
         Raises
         ------
         UnsupportedTableError
             The table must not be written.
         CommitConflictError
-            There was always another writer.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            Other writers committed first every time.
 
         Examples
         --------
@@ -1010,9 +944,9 @@ class Table:
         Parameters
         ----------
         kind : {"tree", "space", "fraction"}
-            ``"tree"``: every cube over its children, a row per depth, with the rows they hold. ``"space"``: the
-            boxes of the cubes along two indexed columns, those that a query opens filled. ``"fraction"``: the
-            share of bytes that samples open.
+            ``"tree"``: every cube above its children, one line for each depth, with their rows. ``"space"``: the
+            boxes of the cubes along two indexed columns; a query fills those it opens. ``"fraction"``: the share of
+            bytes that samples open.
         columns : sequence of str, optional
             Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
         where, sample
@@ -1104,8 +1038,6 @@ class Table:
             dropped. It excludes `files`, `revision` and `fraction`.
         dry_run : bool, default False
             Change nothing; the result names the files that would be rewritten, and why.
-        commit_metadata, progress, resources, memory_bytes, spill_dir
-            See `qbeast.write_table`; files are counted anew for each group of rows.
 
         Returns
         -------
@@ -1120,8 +1052,6 @@ class Table:
             The table holds copies of rows (upgrade it first), or must not be written.
         CommitConflictError
             Another writer replaced or deleted files that were being rewritten; nothing was changed.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Notes
         -----
@@ -1179,24 +1109,18 @@ class Table:
     ) -> ChangeResult:
         """Delete rows, in one commit; the index is kept.
 
-        Files that hold no such row, by the index or when they are looked into, stay as they are. Files that hold
-        nothing else are dropped without being read whole. The rows left of the others are put back into their
-        cubes; a few more files may go with them so that the index stays in order. Rows that deletion vectors
-        of other writers hide stay deleted.
+        Files without such rows stay as they are; files with no other rows are removed without being read whole. The
+        rest of the rows of the other files are written again, into their cubes; a few more files may be rewritten to
+        keep the index in order. Rows that deletion vectors of other writers hide stay deleted.
 
-        The newest version is changed, whatever version is open; where other writers were faster the change is
-        made to what they left, as if it had begun later.
+        The change is made to the newest version, whatever version is open; if another writer commits first, it is made
+        again to the new version.
 
         Parameters
         ----------
         where : polars.Expr, str or True
             Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
-            SQL on the columns of a row, in the dialect of DuckDB: never a query, nothing is read for it.
-            True: all rows.
-        dry_run : bool, default False
-            Change nothing; the result says what would be done.
-        txn, commit_metadata, progress, resources, memory_bytes, spill_dir
-            See `qbeast.write_table`.
+            SQL on the columns of a row, in the dialect of DuckDB, never a query. True: all rows.
 
         Returns
         -------
@@ -1206,14 +1130,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            `where` is no condition on single rows of this table.
+            `where` is not a condition on single rows of this table.
         UnsupportedTableError
             The table allows appends only, keeps a feed of changes, holds copies of rows (upgrade it first), or
             must not be written.
         CommitConflictError
-            Other writers were faster every time; nothing was changed.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            Other writers committed first every time; nothing was changed.
 
         Examples
         --------
@@ -1245,11 +1167,11 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Give columns of some rows other values, in one commit; the index is kept.
+        """Set columns of some rows to other values, in one commit; the index is kept.
 
-        Files that hold no such row stay as they are. The rows of the others are put back, those with other
-        values in indexed columns into the cubes where they belong now; rows with values beyond the space of the
-        index go into a new revision, as they do in an append, and the others stay in theirs. Otherwise as `delete`.
+        Files without such rows stay as they are. The rows of the others are written again, those with new values in
+        indexed columns into other cubes; rows with values outside of the index begin a new revision, as in an append,
+        and the others stay in theirs. Otherwise as `delete`.
 
         Parameters
         ----------
@@ -1257,13 +1179,9 @@ class Table:
             Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
             True: all rows.
         set : mapping of str to polars.Expr, str or a plain value
-            New values by column, made of the row as it was. A text is SQL, so a text to store is written
-            ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go
-            into columns of whole numbers without a cast of your own.
-        dry_run : bool, default False
-            Change nothing; the result says what would be done.
-        txn, commit_metadata, progress, resources, memory_bytes, spill_dir
-            See `qbeast.write_table`.
+            New values by column, computed from the old row. A text is SQL, so a text to store is written
+            ``"'text'"`` or ``pl.lit("text")``. Numbers are cast to the column's type, except
+            fractions to whole numbers.
 
         Returns
         -------
@@ -1273,12 +1191,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            `where` is no condition on single rows of this table, an assignment is no value for a column
-            of it, or a value is too large for the column's type.
+            `where` is not a condition on single rows of this table, `set` has something that is not a value for a
+            column, or a value is too large for the column's type.
         SchemaMismatchError
             A value of another type than the column's, or a null where there may be none.
-        UnsupportedTableError, CommitConflictError, CommitUnknownError, StorageError
-            See `delete`.
+        UnsupportedTableError
+            As for `delete`.
 
         Examples
         --------
@@ -1341,53 +1259,48 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Merge rows into the table, in one commit: by default replace those that it has and insert the others.
+        """Merge rows into the table, in one commit: by default replace rows that match and insert the others.
 
-        Rows match where all columns of `on` are equal; a null equals nothing. Files that can hold no
-        match, by their statistics or their cubes, are not read; files that hold none stay as they are. Rows
-        that change or come are put into the cubes where they belong; values beyond the space of the index begin
-        a new revision, as they do in an append. Otherwise as `delete`.
+        Rows match if all columns of `on` are equal; a null equals nothing. Files whose statistics or cubes exclude a
+        match are not read; files without a match stay as they are. Changed and new rows are written into their cubes;
+        values outside of the index begin a new revision, as in an append. Otherwise as `delete`.
 
         In conditions and values, plain names are columns of the table, and ``source.price`` (in SQL) or
-        ``pl.col("source").struct.field("price")`` is a column of the source. Of a new row there is the source
-        alone.
+        ``pl.col("source").struct.field("price")`` is a column of the source. A new row has the columns of the
+        source only.
 
         Parameters
         ----------
         source : polars.DataFrame, polars.LazyFrame, iterator of frames or anything with ``__arrow_c_stream__``
-            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have are for conditions
-            and values alone.
+            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have can be used in
+            conditions and values.
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
-            What becomes of rows of the table that have a match.
+            What to do with rows of the table that have a match.
         matched_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         delete_if : polars.Expr or str, optional
-            Of rows with a match, those to delete instead of updating them. What is marked so and has no match
-            is inserted all the same, unless `not_matched_if` says otherwise.
+            Rows with a match to delete instead of updating them. Rows of the source without a match are inserted all
+            the same, unless `not_matched_if` excludes them.
         update : mapping of str to polars.Expr, str or a plain value, optional
-            What columns are set to, as in `update`; by default every column to that of the source.
+            New values of columns, as in `update`; by default every column gets the value of the source.
         when_not_matched : {"insert", "ignore"}, default "insert"
-            What becomes of rows of the source that have no match.
+            What to do with rows of the source that have no match.
         not_matched_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
-            What new rows consist of, other columns are null; by default the columns of the source.
+            Values of new rows, other columns are null; by default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
-            What becomes of rows of the table that have no match.
+            What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         source_name : str, default "source"
-            What the source is called in conditions and values, where the table has a column of that name.
+            Name of the source in conditions and values, for a table that has a column "source".
         schema_mode : {"merge"}, optional
             Schema evolution: columns of the source that the table does not have are added to it, in the same commit,
             and columns that the source does not have stay as they are in rows that match, and are null in new ones.
             With `update` and `insert` those new columns come that they name.
-        dry_run : bool, default False
-            Change nothing; the result says what would be done.
-        txn, commit_metadata, progress, resources, memory_bytes, spill_dir
-            See `qbeast.write_table`.
 
         Returns
         -------
@@ -1397,14 +1310,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value cannot be understood, or
-            options cannot be meant together.
+            Several rows of the source would change the same row, a condition or a value is invalid, or options exclude
+            each other.
         SchemaMismatchError
             The source lacks columns of the table, or has them in another type, or a null where there may be none.
         UnsupportedTableError
             As for `delete`; a table that allows appends only takes merges that insert and nothing else.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `delete`.
 
         Notes
         -----
@@ -1465,22 +1376,22 @@ class Table:
         dry_run: bool = True,
         allow_short_retention: bool = False,
     ) -> VacuumResult:
-        """Find, or delete, data files that the table does not need any more.
+        """Delete data files that the table does not need any more; by default only list them.
 
-        These are the files of versions that nobody travels back to, and what interrupted writes left behind.
-        Files of the newest version are never touched, nor their deletion vectors; nor is anything that is
-        not a data file. Deleted files cannot be had back, and versions that need them cannot be read.
+        These are files of old versions, and files that interrupted writes left behind. Files of the newest version and
+        their deletion vectors are never deleted, nor files that are not data files. Deleting cannot be undone, and
+        versions that need the files cannot be read afterwards.
 
         Parameters
         ----------
         retention_hours : float, optional
-            Files that were removed from the table, or written, less than so many hours ago are spared; by
-            default what the table's property ``delta.deletedFileRetentionDuration`` says, or 168 (a week).
+            Keep files that were removed from the table, or written, less than this number of hours ago; by default
+            the table's property ``delta.deletedFileRetentionDuration``, or 168 (a week).
         dry_run : bool, default True
-            Tell what would be deleted, and delete nothing.
+            Delete nothing; the result lists the files.
         allow_short_retention : bool, default False
-            Accept less than the table's own retention. A writer at work, or a reader of an older version, can
-            lose its files then.
+            Accept less than the table's own retention: a running write, or a reader of an older version, can then lose
+            files.
 
         Returns
         -------
@@ -1490,7 +1401,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            The retention is none, or too short.
+            The retention is not a number of hours, or too short.
         UnsupportedTableError, StorageError
             The table must not be written; the store refused.
 
@@ -1519,31 +1430,27 @@ class Table:
     def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
         """Make an older version the newest: its rows, its columns, its properties and its index.
 
-        One commit; no data is rewritten, and the versions in between stay in the history. What others commit
-        while it is on its way is undone as well. Ids of revisions that were made since are not used again.
+        One commit; no data is rewritten, and the versions in between stay in the history. Commits of others during the
+        call are undone as well. Ids of revisions that were made since are not used again.
 
         Parameters
         ----------
         version : int, date, datetime or str
             A version number, or a time, as for `qbeast.open_table`.
-        dry_run : bool, default False
-            Change nothing and say what would be done.
 
         Returns
         -------
         RestoreResult
-            The new version, and how many files came back and went.
+            The new version, and how many files were added and removed.
 
         Raises
         ------
         VersionNotFoundError
-            There is no such version, or a vacuum took some of its files.
+            The version does not exist, or a vacuum deleted some of its files.
         NotQbeastTableError
-            The table had no Qbeast index then.
+            That version has no Qbeast index.
         UnsupportedTableError
             The table must not be written, or allows appends only.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Examples
         --------
@@ -1568,9 +1475,9 @@ class Table:
         return result
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
-        """Spell the index in the log anew, for readers that know one of its two spellings only.
+        """Rewrite the index in the log in the other of its two dialects, for readers that know only one.
 
-        One commit that changes tags alone: no file is rewritten, and qbeast reads both spellings at any time.
+        One commit that changes tags only: no file is rewritten, and qbeast always reads both dialects.
         Files written in dialect ``"documented"`` hold a column `_qbeast_weight` beyond the table's schema. An
         optimize by qbeast-spark 0.7 fails on it, or takes it for a column that was added; the result names these
         files, a `HiddenColumnWarning` says so, and ``optimize(full=True)`` takes the column out.
@@ -1578,9 +1485,9 @@ class Table:
         Parameters
         ----------
         dialect : {"documented", "qbeast-spark"}
-            As the format's documents spell blocks, or as the JVM implementation does.
+            As the documents of the format have it, or as the JVM implementation.
         jvm : {"0.7", "0.8"}, default "0.7"
-            Which qbeast-spark is to read the table: its last release, which fails on quantiles and on columns
+            The qbeast-spark that must read the table: its last release, which fails on quantiles and on columns
             of one value, or its main branch.
 
         Returns
@@ -1594,9 +1501,7 @@ class Table:
             The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or,
             up to 0.7, by quantiles.
         InvalidInputError, UnsupportedTableError
-            There is no such dialect; the table must not be written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            The dialect is unknown; the table must not be written.
 
         Examples
         --------
@@ -1615,25 +1520,10 @@ class Table:
     def upgrade(self, *, replicated: Copies | None = None, dry_run: bool = False) -> UpgradeResult:
         """Update a table that qbeast-spark wrote before its version 0.6.0; see `qbeast.upgrade_table`.
 
-        Parameters
-        ----------
-        replicated, dry_run
-            See `qbeast.upgrade_table`.
-
         Returns
         -------
         UpgradeResult
             The version, and how many files were retagged, kept and dropped.
-
-        Raises
-        ------
-        InvalidInputError, UnsupportedTableError, CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.upgrade_table`.
-
-        Warns
-        -----
-        QbeastWarning
-            Copies are kept although `replicated` was not given.
 
         Examples
         --------
@@ -1656,8 +1546,8 @@ class Table:
         Parameters
         ----------
         properties : mapping of str to str or None
-            None unsets. Names of your own, and those of Delta that ask nothing new of readers and writers, for
-            example ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            None unsets. Your own names, and those of Delta that need no feature of readers and writers, such as
+             ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
             (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
@@ -1668,9 +1558,9 @@ class Table:
         Raises
         ------
         InvalidInputError
-            A name of qbeast's own, a value that is no text, or one that a property of Delta does not take.
+            A name that qbeast uses itself, a value that is not a text, or not valid for a property of Delta.
         UnsupportedTableError
-            A property, or the table, has to do with a feature that qbeast does not support.
+            A property, or the table, needs a feature that qbeast does not support.
         CommitConflictError, CommitUnknownError, StorageError
             See `qbeast.write_table`; a conflict also where another writer set the same property.
 
@@ -1714,8 +1604,6 @@ class Table:
             A type that Delta does not have.
         UnsupportedTableError
             The table must not be written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Warns
         -----
@@ -1760,12 +1648,10 @@ class Table:
         Raises
         ------
         InvalidInputError
-            There is no such column.
+            A column does not exist.
         UnsupportedTableError
             Another change of type, an indexed column whose rows would have other hashes, or the table must not be
             written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Examples
         --------
