@@ -176,7 +176,7 @@ def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> No
     result = optimize_beside(
         spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
     )
-    assert (result.optimized, result.version) == (True, 5 + result.commits)
+    assert (result.committed, result.version) == (True, 5 + result.commits)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([everything, more]))
     check_invariants(tmp_path / "t")
 
@@ -210,9 +210,9 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
 ) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
-        bridge.optimize(spark, tmp_path / "t", revision=1, into="newest")
+        bridge.optimize(spark, tmp_path / "t", revision=1, files=[])
     result = bridge.optimize(spark, tmp_path / "t")
-    assert (result.optimized, result.version) == (False, 0)
+    assert (result.committed, result.version) == (False, 0)
     assert "in shape" in repr(result)
 
 
