@@ -157,8 +157,10 @@ def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
     "options",
     [
         {"revision": 7},
-        {"revision": 1, "fold": True},
-        {"all_revisions": True, "fold": True},
+        {"revision": "some"},
+        {"revision": 1, "files": []},
+        {"revision": "all", "into": "new"},
+        {"into": "old"},
         {"files": ["nowhere.parquet"]},
         {"fraction": 1.5},
         {"fraction": "half"},
