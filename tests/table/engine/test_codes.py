@@ -102,7 +102,13 @@ def test_files_are_encoded_as_those_written_from_memory(tmp_path: Path) -> None:
     found: list[set[tuple[str, str, bool]]] = []
     for engine in ("memory", "spill"):
         path = tmp_path / engine
-        qbeast.write_table(rows.lazy(), path, columns=["row"], engine=engine, memory_bytes=64 << 20)
+        qbeast.write_table(
+            rows.lazy(),
+            path,
+            columns=["row"],
+            resources=qbeast.Resources(engine=engine),
+            memory_bytes=64 << 20,
+        )
         groups = [pq.read_metadata(file).row_group(0) for file in path.glob("*.parquet")]
         chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
         found.append({(one.path_in_schema, one.compression, one.has_dictionary_page) for one in chunks})

@@ -240,7 +240,12 @@ def test_bad_batches_leave_nothing(
 ) -> None:
     with pytest.raises(error, match=message):
         qbeast.write_table(
-            data(rows), tmp_path / "t", columns=["a"], memory_bytes=4 << 20, spill_dir=tmp_path, engine=engine
+            data(rows),
+            tmp_path / "t",
+            columns=["a"],
+            memory_bytes=4 << 20,
+            spill_dir=tmp_path,
+            resources=qbeast.Resources(engine=engine),
         )
     assert not list(tmp_path.rglob("*"))
 
@@ -312,7 +317,7 @@ def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: 
         ({"memory_bytes": LEAST_BYTES - 1}, "at least 4,194,304"),
         ({"memory_bytes": "2GiB"}, "whole number of bytes"),
         ({"memory_bytes": True}, "whole number of bytes"),
-        ({"engine": "disk"}, '"auto", "memory" or "spill"'),
+        ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, options, message) -> None:
@@ -338,7 +343,7 @@ def test_a_dry_run_spills_nothing_of_what_can_be_read_again(rows: pl.DataFrame, 
 def test_columns_may_be_missing_and_new(rows: pl.DataFrame, tmp_path: Path) -> None:
     qbeast.write_table(rows.head(100), tmp_path, columns=["a", "b"])
     more = rows.tail(1000).drop("b").with_columns(new=pl.lit(1))
-    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "engine": "spill"}
+    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "resources": SPILL}
     qbeast.write_table(more.lazy(), tmp_path, **options)
     found = qbeast.read_table(tmp_path)
     wanted = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine import budget
 from tests.helpers.invariants import check_invariants
-from tests.helpers.tables import SPILL, assert_same_rows, folder, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
 ROWS = pl.DataFrame(
     {
@@ -75,8 +75,8 @@ def test_operations_in_a_budget_are_those_in_memory(steps, batch_bytes, load_byt
         with small_files():
             for name in steps:
                 step = STEPS[name]
-                held = step(qbeast.open_table(here), {"engine": "memory"})
-                done = step(qbeast.open_table(there), {"engine": "spill", "spill_dir": spilling})
+                held = step(qbeast.open_table(here), {"resources": MEMORY})
+                done = step(qbeast.open_table(there), {"resources": SPILL, "spill_dir": spilling})
                 assert done.committed == held.committed
                 assert (done.engine, held.engine) == (
                     "spill" if done.spilled_bytes else done.engine,

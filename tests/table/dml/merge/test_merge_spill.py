@@ -120,7 +120,7 @@ def table(tmp_path: Path) -> qbeast.Table:
 
 
 def spilling(table: qbeast.Table) -> dict[str, Any]:
-    return {"engine": "spill", "spill_dir": Path(table.uri.removeprefix("file://")).parent / "spilling"}
+    return {"resources": SPILL, "spill_dir": Path(table.uri.removeprefix("file://")).parent / "spilling"}
 
 
 def left(table: qbeast.Table) -> list[Path]:
