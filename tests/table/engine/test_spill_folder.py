@@ -179,6 +179,7 @@ FULL = """
     import qbeast
     rows = pl.DataFrame({"a": range(100_000)})
     table, spill = sys.argv[1:]
+    SPILL = qbeast.Resources(engine="spill")
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # a disk with less room than the rows need
     steps = {
         "write": lambda given: qbeast.write_table(given, table, mode="append", resources=SPILL, spill_dir=spill),
