@@ -42,7 +42,7 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Do what `qbeast.estimate` does, with Spark: each round is a job, whose tasks sum up by key what they read.
+    """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up by key what they read.
 
     Answers are those of `qbeast.estimate`, to the last digits of floating point. Sums of sampled keys come to the
     driver: some ten bytes for each key and total.

@@ -29,9 +29,9 @@ _BY_SPARK: Final = (
 def explain(
     path: str | os.PathLike[str],
     *,
-    sample: Sample | None = None,
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
+    sample: Sample | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -43,7 +43,7 @@ def explain(
 
     Parameters
     ----------
-    path, sample, where, columns, version, storage_options, allow_absolute_paths
+    path, where, columns, sample, version, storage_options, allow_absolute_paths
         See `read_table`.
 
     Returns

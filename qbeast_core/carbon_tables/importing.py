@@ -15,8 +15,8 @@ from qbeast_core.carbondata.metadata.history import replayed_loads
 from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
+from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.protocol import Engine, Source
-from qbeast_core.table.engine.stream import within
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 

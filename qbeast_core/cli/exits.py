@@ -85,7 +85,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in message:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
+                from qbeast_core.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import BoolArray, I32Array
@@ -141,4 +140,4 @@ def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
 
 def _one_chunk(series: pl.Series) -> Any:
     array: Any = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return array.combine_chunks() if hasattr(array, "combine_chunks") else array

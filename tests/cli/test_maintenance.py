@@ -49,8 +49,8 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     table = qbeast.open_table(scattered)
     for told, options in (
         (["--fraction", "0.01", "--full"], {"fraction": 0.01, "full": True}),
-        (["--all-revisions"], {"all_revisions": True}),
-        (["--fold"], {"fold": True}),
+        (["--revision", "all"], {"revision": "all"}),
+        (["--into", "newest"], {"into": "newest"}),
         (["--revision", "1", "--full"], {"revision": 1, "full": True}),
     ):
         plan = table.optimize(dry_run=True, **options).plan
@@ -58,8 +58,8 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     assert "`revision` must be one of the table's" in complaint(
         "optimize", scattered, "--revision", "7", code=2
     )
-    words = complaint("optimize", scattered, "--revision", "1", "--all-revisions", code=2)
-    assert "give one of `revision`" in words
+    words = complaint("optimize", scattered, "--revision", "1", "--file", "a", code=2)
+    assert "`files` and `revision` cannot be combined" in words
 
 
 def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:

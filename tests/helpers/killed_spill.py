@@ -35,7 +35,9 @@ def more() -> pl.DataFrame:
 
 def run(operation: str, table: Path, spill: Path) -> Any:
     """Do it in the least memory there can be."""
-    options: dict[str, Any] = {"engine": "spill", "spill_dir": spill, "memory_bytes": 4 << 20}
+    options: dict[str, Any] = {
+        "resources": qbeast.Resources(engine="spill", spill_dir=spill, memory_bytes=4 << 20)
+    }
     with small_files(file_rows=20):
         return OPERATIONS[operation](table, options)
 

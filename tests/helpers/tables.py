@@ -21,6 +21,8 @@ from tests.helpers.small_files import small_files
 from tests.helpers.strategies import ROW, Case
 
 __all__ = [
+    "MEMORY",
+    "SPILL",
     "assert_same_rows",
     "first_plans_by_statistics",
     "folder",
@@ -29,6 +31,8 @@ __all__ = [
     "small_files",
     "write",
 ]
+
+MEMORY, SPILL = qbeast.Resources(engine="memory"), qbeast.Resources(engine="spill")
 
 
 @contextmanager

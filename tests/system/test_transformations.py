@@ -91,7 +91,7 @@ def _superseded(example: Example, path: Path, rows: pl.DataFrame) -> None:
     qbeast.write_table(more, path, mode="append")
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), pl.concat([rows, more]), "row")
-    table.optimize(fold=True)
+    table.optimize(into="newest")
     assert_same_rows(table.scan().filter(pl.col("x") == example.other).collect(), more, "row")
     assert table.check().ok
 

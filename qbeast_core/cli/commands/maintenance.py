@@ -90,8 +90,11 @@ def upgrade(
 
 @command(
     table_argument,
-    click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
-    click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
+    click.option(
+        "--revision",
+        metavar="N",
+        help="Look at this revision only, 0: at files without index; all: at every revision, one commit each.",
+    ),
     click.option(
         "--fraction", metavar="FRACTION", help="Only what samples up to this fraction read: 0.1 or 10%."
     ),
@@ -99,11 +102,10 @@ def upgrade(
         "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
     ),
     click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree."),
-    click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest."),
     click.option(
-        "--redraw",
-        is_flag=True,
-        help="Rewrite all files with quantiles and ranges of the rows there are now.",
+        "--into",
+        type=click.Choice(("newest", "new")),
+        help="newest: move rows of older revisions there; new: rewrite all rows with new quantiles and ranges.",
     ),
     commit_metadata_option,
     memory_option,
@@ -113,10 +115,16 @@ def upgrade(
 )
 @on_table("optimizing")
 def optimize(
-    table: qbeast.Table, progress: ProgressCallback | None, *, files: Sequence[str], **options: Any
+    table: qbeast.Table,
+    progress: ProgressCallback | None,
+    *,
+    files: Sequence[str],
+    revision: str | None,
+    **options: Any,
 ) -> Answer:
     """Rewrite what is out of shape: small appends, files of other writers, overfull cubes."""
-    result = table.optimize(files=list(files) or None, progress=progress, **options)
+    number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
+    result = table.optimize(files=list(files) or None, revision=number, progress=progress, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
 
@@ -131,7 +139,7 @@ def add_columns(
     """Add columns at the end; existing rows get nulls."""
     from qbeast_core.cli.sources import types_by_name
 
-    version = table.add_columns(types_by_name(columns))
+    version = table.add_columns(types_by_name(columns)).version
     return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
 
 
@@ -147,7 +155,7 @@ def widen_columns(
     """Give columns wider types; files are written anew where they hold narrower ones than a reader takes."""
     from qbeast_core.cli.sources import types_by_name
 
-    version = table.widen_columns(types_by_name(columns))
+    version = table.widen_columns(types_by_name(columns)).version
     told = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
     return Answer(parts=(f"version {version}: {told}",), data={"widened": dict(columns)})
 
@@ -181,10 +189,9 @@ def set_properties(
     unset: Sequence[str],
 ) -> Answer:
     """Show the properties of a table, set them (NAME=TEXT), or unset them."""
-    before = table.version
-    table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
+    result = table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
     lines = [f"{name}={value}" for name, value in sorted(table.properties.items())]
-    changed = [f"version {table.version}:"] if table.version != before else []
+    changed = [f"version {table.version}:"] if result.committed else []
     return Answer(
         parts=(*changed, *(lines or ["no properties"])), data={"properties": dict(table.properties)}
     )

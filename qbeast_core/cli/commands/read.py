@@ -244,7 +244,7 @@ def explain(
     from qbeast_core.cli.tables import size_text
     from qbeast_core.cli.tables import table as drawn
 
-    plan = table.explain(where, sample, select)
+    plan = table.explain(where, columns=select, sample=sample)
     files = plan.files
     names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
     facts = {

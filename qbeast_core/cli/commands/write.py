@@ -224,7 +224,7 @@ def rows_of_sources(
     from qbeast_core.cli.standard_input import standard_input
     from qbeast_core.errors import InvalidInputError
     from qbeast_core.plain_text import first_line
-    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.resources import Resources
 
     reading = SourceOptions(
         types=types_by_name(options.pop("types") or {}),
@@ -232,9 +232,9 @@ def rows_of_sources(
         storage_options=options["storage_options"],
         **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
     )
-    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
     try:
-        with standard_input(choice) as stdin:
+        with standard_input(resources) as stdin:
             yield read_sources(sources, reading, stdin)
     except pl.exceptions.PolarsError as error:
         msg = (

@@ -158,7 +158,7 @@ class _Asked:
 
 
 def value_of(
-    given: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "assignments"
+    given: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "set"
 ) -> pl.Expr:
     """Understand a value for a column, in the column's own type, or refuse it before anything is read."""
     asked = _Asked(argument)

@@ -87,7 +87,9 @@ class RowsMeant:
                 "where", "must be a condition, or True for all rows", "nothing was changed", value=given
             )
         if isinstance(given, Mapping):
-            problem = "must be a condition, or True for all rows, and comes before the values: update(where, values)"
+            problem = (
+                "must be a condition, or True for all rows, and comes before the values: update(where, set)"
+            )
             invalid_argument("where", problem, "nothing was changed", value=given)
 
     def condition(self, reader: Reader) -> Condition:

@@ -15,7 +15,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def assignments_of(
-    given: Mapping[str, Value], snapshot: Snapshot, seen: pl.Schema, *, argument: str = "assignments"
+    given: Mapping[str, Value], snapshot: Snapshot, seen: pl.Schema, *, argument: str = "set"
 ) -> Assignments:
     """Understand values for columns, or refuse them before anything is read."""
     if not isinstance(cast("object", given), Mapping) or not given:

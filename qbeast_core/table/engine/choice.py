@@ -7,12 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 import polars as pl
 
 from qbeast_core.errors import invalid_argument
 from qbeast_core.logs import LOG
+from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
 from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
@@ -24,8 +25,6 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
 from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget
-
-EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 
 _OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
@@ -39,49 +38,45 @@ _ONE_CALL_BYTES: Final = 256 << 20
 ResultT = TypeVar("ResultT", bound=FilesResult)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """Which engine a call asks for, as its arguments say."""
+def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
+    """Return the memory that a call may use."""
+    if resources.engine not in ("auto", "memory", "spill"):
+        what = 'must be "auto", "memory" or "spill"'
+        invalid_argument("engine", what, outcome, value=resources.engine, known=("auto", "memory", "spill"))
+    if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
+        invalid_argument("spill_dir", "must be a folder", outcome, value=resources.spill_dir)
+    text = os.environ.get(_MEMORY_VARIABLE)
+    size = cast("object", resources.memory_bytes)  # callers without a type checker pass anything
+    if size is None and text:
+        size = bytes_of_text(text, argument=_MEMORY_VARIABLE, outcome=outcome)
+    if size is None:
+        return Budget.of()
+    if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
+        what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
+        invalid_argument("memory_bytes", what, outcome, value=size)
+    return Budget.of(size)
 
-    # Memory while the estimated need fits the budget, or always, or never.
-    engine: EngineName = "auto"
-    # Budget; by default the environment's `QBEAST_MEMORY_BYTES`, or half of what the machine or its cgroup
-    # has.
-    memory_bytes: int | None = None
-    # A folder for temporary files; by default the environment's `QBEAST_SPILL_DIR`, or the system's.
-    spill_dir: str | os.PathLike[str] | None = None
 
-    def budget(self, *, outcome: str = _OUTCOME) -> Budget:
-        """Return the memory there is."""
-        if self.engine not in ("auto", "memory", "spill"):
-            what = 'must be "auto", "memory" or "spill"'
-            invalid_argument("engine", what, outcome, value=self.engine, known=("auto", "memory", "spill"))
-        if not isinstance(cast("object", self.spill_dir), str | os.PathLike | None):
-            invalid_argument("spill_dir", "must be a folder", outcome, value=self.spill_dir)
-        told = os.environ.get(_MEMORY_VARIABLE)
-        size = cast("object", self.memory_bytes)  # callers without a type checker pass anything
-        if size is None and told:
-            size = bytes_of_text(told, argument=_MEMORY_VARIABLE, outcome=outcome)
-        if size is None:
-            return Budget.of()
-        if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
-            what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
-            invalid_argument("memory_bytes", what, outcome, value=size)
-        return Budget.of(size)
+def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
+    """Return the folder for temporary files; None: the folder of the system."""
+    return (
+        resources.spill_dir if resources.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
+    )
 
-    @property
-    def folder(self) -> str | os.PathLike[str] | None:
-        """Where temporary files go; None: to the system's place for them."""
-        return self.spill_dir if self.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
 
-    @contextmanager
-    def opened(self) -> Generator[LocalEngine]:
-        """Give the engine; its temporary files are gone afterwards, however the call ends."""
-        engine = LocalEngine(self.engine, self.budget(), self.folder)
-        try:
-            yield engine
-        finally:
-            engine.close()
+@contextmanager
+def local_engine(
+    resources: Resources | None,
+    memory_bytes: int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Generator[LocalEngine]:
+    """Yield the engine of a call; its temporary files are removed when the call ends, also by an error."""
+    chosen = combined(resources, memory_bytes, spill_dir)
+    engine = LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen))
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 class LocalEngine:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
-from qbeast_core.table.data.query_batches import query_batches
+from qbeast_core.table.data.query_batches import query_batches, within
 from qbeast_core.table.engine.live_files import file_frames
 from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
 from qbeast_core.table.engine.tasks.row_change import ChangeByFile
@@ -66,13 +66,6 @@ def source_of(data: RowsLike) -> Source:
     if isinstance(given, Iterator):
         return _Once(given)
     return FrameSource(cast("FrameLike", given))  # which refuses it
-
-
-def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a frame in slices of so many bytes, about; nothing is copied."""
-    if frame.height:
-        row_bytes = max(frame.estimated_size() / frame.height, 1.0)
-        yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
 def handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from qbeast_core.as_json import to_json
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.html import html_of
 from qbeast_core.optional import require
@@ -83,6 +84,11 @@ class Estimate:
     def share(self) -> float:
         """Bytes read over bytes in all; more than 1.0 where pages were read twice."""
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
+
+    def to_json(self) -> str:
+        """Return everything as JSON text; `frame` is a list of objects."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return to_json({**facts, "share": self.share, "frame": self.frame.to_dicts()})
 
     def to_pandas(self) -> Any:
         """Return `frame` for pandas.

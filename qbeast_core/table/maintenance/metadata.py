@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import polars as pl
@@ -14,6 +14,7 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
+from qbeast_core.results import MetadataResult
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import merged_schema
@@ -30,8 +31,10 @@ _TYPES: Final = (
 _RULE: Final = "delta.constraints."
 
 
-def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
-    """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
+def set_properties(
+    snapshot: Snapshot, properties: Mapping[str, str | None]
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
     if not isinstance(cast("object", properties), Mapping):
         invalid_argument(
             "properties", "must map names to texts, or to None to unset them", _OUTCOME, value=properties
@@ -46,13 +49,17 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
             configuration[key] = value
     parameters = {key: "" if value is None else value for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    return publish_metadata(
+    outcome = publish_metadata(
         snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", parameters=parameters
     )
+    before = snapshot.metadata.configuration
+    return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
 
 
-def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
-    """Add columns; see `Table.add_columns` for which, and for the errors."""
+def add_columns(
+    snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Add columns; see `Table.add_columns` for which, and for what is raised."""
     new = pl.DataFrame(schema=types_of(columns))
     names = {name.lower(): name for name in snapshot.schema}
     problems = [
@@ -72,7 +79,7 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
         parameters={"columns": ",".join(new.columns)},
     )
     warn_of_added_columns(snapshot, new.schema)
-    return outcome
+    return result_of(outcome, new.columns)
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
@@ -99,6 +106,20 @@ def publish_metadata(
         commit_info={"operationParameters": dict(parameters)},
     )
     return commit(snapshot.source.store, snapshot, intent)
+
+
+def result_of(
+    outcome: CommitOutcome, changed: Sequence[str], *, rewritten_files: int = 0
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Return the result of a commit, and the version that it made."""
+    committed = not outcome.already_applied
+    result = MetadataResult(
+        version=outcome.version,
+        committed=committed,
+        changed=tuple(changed) if committed else (),
+        rewritten_files=rewritten_files,
+    )
+    return result, outcome.snapshot
 
 
 def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:

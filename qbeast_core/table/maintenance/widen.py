@@ -13,8 +13,9 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import TypeLike
+from qbeast_core.results import MetadataResult
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
+from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
@@ -37,8 +38,8 @@ def widen_columns(
     columns: Mapping[str, TypeLike],
     *,
     engine: Engine,
-) -> Snapshot:
-    """Give columns wider types; see `Table.widen_columns` for which, and for the errors."""
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
     for left in reversed(range(_MAX_PLANS)):
         reader = reader.renewed()
         try:
@@ -49,11 +50,14 @@ def widen_columns(
     raise AssertionError  # the last round returns or raises
 
 
-def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) -> Snapshot:
+def _attempt(
+    reader: Reader, columns: Mapping[str, TypeLike], engine: Engine
+) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
     wanted = types_of(columns)
     wide = with_schema(snapshot, _schema(snapshot, wanted))
     parameters = {name: str(dtype) for name, dtype in wanted.items()}
+    changed = [name for name in wanted if snapshot.schema[name] != wide.schema[name]]
     stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
     indexed = sorted(set(stored_anew) & set(reader.indexed))
     if indexed:
@@ -67,7 +71,7 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         outcome = publish_metadata(
             snapshot, wide.metadata, brings="columns", operation=_OPERATION, parameters=parameters
         )
-        return outcome.snapshot or refresh(snapshot)
+        return result_of(outcome, changed)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     asked = Rewrite(
         files=np.arange(snapshot.files.height),
@@ -79,8 +83,9 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         conflict_with=_ConflictWith(snapshot),
     )
     replaced = rewrite(reader.at(wide), asked, engine=engine)
-    newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
-    return newest or refresh(snapshot)
+    if replaced is None or replaced.outcome is None:
+        return MetadataResult(version=snapshot.version, committed=False, changed=()), snapshot
+    return result_of(replaced.outcome, changed, rewritten_files=len(replaced.adds))
 
 
 @dataclass(frozen=True, slots=True)

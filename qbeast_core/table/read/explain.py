@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
+from qbeast_core.as_json import to_json
 from qbeast_core.forked import refuse_forked
 from qbeast_core.html import bar, html_of
 from qbeast_core.io.footer import PagesUnavailable
@@ -197,6 +198,24 @@ class Plan:
         if request is None and not set(self._needed) >= set(self.reader.snapshot.schema):
             return self.reader.all_pages(chosen, number)  # a choice of columns makes that less than the file
         return request
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text: numbers, filter, unused conditions, and `files` as a list of objects."""
+        facts = {
+            "uri": self.reader.snapshot.uri,
+            "version": self.reader.snapshot.version,
+            "where": None if self.where is None else str(self.where),
+            "columns": self.columns,
+            "sample": self.sample,
+            "bytes_opened": self.bytes_opened,
+            "bytes_total": self.bytes_total,
+            "rows_opened": self.rows_opened,
+            "rows_total": self.rows_total,
+            "share": self.share,
+            "unused_conditions": self.unused_conditions,
+            "files": self.files.to_dicts(),
+        }
+        return to_json(facts)
 
     def __repr__(self) -> str:
         return in_lines([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])

@@ -95,7 +95,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     within = _within(state, scope, staged)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
-        within = within & named & (mine | (staged & scope.staged))
+        within = within & named & (mine | (staged & scope.staged) | (~staged & scope.older))
     reasons: dict[RewriteReason, BoolArray] = {
         "asked for": mine if scope.every else (mine | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,

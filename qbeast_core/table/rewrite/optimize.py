@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from itertools import compress
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -20,7 +21,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
+from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
 from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 from qbeast_core.table.write.options import check_metadata
@@ -29,6 +30,9 @@ _MOST_PLANS: Final = 4
 
 _MOST_ROUNDS: Final = 4
 
+# Where the rows of other revisions go: to the newest one, or with all rows to a revision of their own.
+Into: TypeAlias = Literal["newest", "new"]
+
 _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 
 
@@ -36,13 +40,11 @@ _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 class OptimizeOptions:
     """Options of an optimize, as `Table.optimize` documents them."""
 
-    revision: int | None = None
     files: Sequence[str | os.PathLike[str]] | None = None
+    revision: int | Literal["all"] | None = None
     fraction: Share | None = None
-    all_revisions: bool = False
     full: bool = False
-    fold: bool = False
-    redraw: bool = False
+    into: Into | None = None
     dry_run: bool = False
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
@@ -76,9 +78,9 @@ def optimize(
                 break  # what the first round did stands, and the rest can wait
             reader = reader.at(done[-1].snapshot)
             # Beside a file that was joined, others may be small now.
-            if done[-1].replaced is None or not scope.can_be_finished or options.redraw:
+            if done[-1].replaced is None or not scope.can_be_finished or options.into == "new":
                 break
-        if scope.newest and (options.all_revisions or scope.paths is not None):
+        if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
             scopes = _older_scopes(
                 reader, scope
             )  # only now: a new one may have come, and files may have gone into it
@@ -98,18 +100,22 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     given = options.fraction
     fraction = None if given is None else share_of(given, "fraction", "nothing was changed", zero=True)
     shared: dict[str, Any] = {"fraction": fraction, "every": options.full}
-    if options.files is not None:
-        return [Scope(newest=True, paths=_paths(reader, options.files), **shared)]
-    if options.redraw:
+    if options.into == "new":
         return [Scope(newest=True, every=True, older=True)]
-    if options.revision is None:
-        return [replace(DEFAULT_SCOPE, older=options.fold, **shared)]
+    older = options.into == "newest"
+    if options.files is not None:
+        return [Scope(newest=True, older=older, paths=_paths(reader, options.files), **shared)]
+    if options.revision in (None, "all"):
+        return [Scope(newest=True, beyond=True, older=older, **shared)]
     known = reader.snapshot.config.revisions
     if options.revision not in {*known, STAGING_REVISION_ID}:
-        what = f"must be one of the table's, {sorted(known)}"
+        what = f'must be one of the table\'s, {sorted(known)}, or "all"'
         invalid_argument("revision", what, "nothing was changed", value=options.revision, known=sorted(known))
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
+    if older and options.revision != max(known):
+        mine = (reader.index_state.revision_of == options.revision).tolist()
+        return [Scope(newest=True, older=True, paths=frozenset(compress(reader.paths, mine)), **shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
 
 
@@ -122,17 +128,18 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
 
 
 def _check(options: OptimizeOptions) -> None:
-    """Refuse options that cannot be meant."""
+    """Validate options."""
     check_metadata(options.commit_metadata)
-    given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
-    if sum(given) > 1 or (options.all_revisions and options.fold):
-        msg = "give one of `revision`, `files`, `all_revisions`, `fold`; nothing was changed"
+    if options.into not in (None, "newest", "new"):
+        what, known = 'must be "newest" or "new"', ("newest", "new")
+        invalid_argument("into", what, "nothing was changed", value=options.into, known=known)
+    if options.files is not None and options.revision is not None:
+        msg = "`files` and `revision` cannot be combined; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
-    if options.redraw and (any(given) or options.fraction is not None):
-        msg = (
-            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
-        )
-        raise InvalidInputError(msg, argument="redraw")
+    chosen = {"files": options.files, "revision": options.revision, "fraction": options.fraction}
+    if options.into == "new" and any(value is not None for value in chosen.values()):
+        msg = 'into="new" rewrites the whole table: omit the options that choose files; nothing was changed'
+        raise InvalidInputError(msg, argument="into")
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
@@ -175,7 +182,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
     scope = scope.at(state)
     choice = choose_files(state, scope)
     plan = choice.frame(state)
-    if options.dry_run or not (len(choice.numbers) or options.redraw):
+    if options.dry_run or not (len(choice.numbers) or options.into == "new"):
         return _Done(reader.snapshot, plan, None)
     if options.progress is not None:
         options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
@@ -186,8 +193,8 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
         revision=None if named == state.newest or not scope.revision else named,
         parameters={"predicate": "[]", **scoped, "reasons": ", ".join(sorted(set(choice.reasons)))},
         commit_metadata=options.commit_metadata,
-        redraw=options.redraw,
-        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and not options.redraw else None,
+        redraw=options.into == "new",
+        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and options.into != "new" else None,
         progress=options.progress,
         group_bytes=GROUP_BYTES,
     )

@@ -21,7 +21,7 @@ from qbeast_core.table.engine.spill import rows as spill_rows
 from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from tests.helpers.examples import examples
 from tests.helpers.strategies import Case, cases
-from tests.helpers.tables import assert_same_rows
+from tests.helpers.tables import SPILL, assert_same_rows
 
 
 @examples(20, slow=150)
@@ -70,7 +70,12 @@ def test_a_column_that_gets_many_values_late_is_written_as_it_is(
     spilling = tmp_path / "spilling"
     spilling.mkdir()
     qbeast.write_table(
-        rows.lazy(), tmp_path / "t", columns=["row"], engine="spill", memory_bytes=4 << 20, spill_dir=spilling
+        rows.lazy(),
+        tmp_path / "t",
+        columns=["row"],
+        resources=SPILL,
+        memory_bytes=4 << 20,
+        spill_dir=spilling,
     )
     assert tried == [["kind", "late"], ["kind"]]
     assert not list(spilling.iterdir())
@@ -97,7 +102,13 @@ def test_files_are_encoded_as_those_written_from_memory(tmp_path: Path) -> None:
     found: list[set[tuple[str, str, bool]]] = []
     for engine in ("memory", "spill"):
         path = tmp_path / engine
-        qbeast.write_table(rows.lazy(), path, columns=["row"], engine=engine, memory_bytes=64 << 20)
+        qbeast.write_table(
+            rows.lazy(),
+            path,
+            columns=["row"],
+            resources=qbeast.Resources(engine=engine),
+            memory_bytes=64 << 20,
+        )
         groups = [pq.read_metadata(file).row_group(0) for file in path.glob("*.parquet")]
         chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
         found.append({(one.path_in_schema, one.compression, one.has_dictionary_page) for one in chunks})

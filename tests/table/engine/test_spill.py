@@ -26,7 +26,7 @@ from qbeast_core.tree.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import Case, cases
-from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -87,7 +87,7 @@ def test_no_row_is_lost_and_the_index_holds(
                 mode="append" if number else "error",
                 cube_size=size,
                 dialect=case.dialect,
-                engine="spill",
+                resources=SPILL,
                 spill_dir=spilling,
             )
             assert (result.rows, result.version, result.engine) == (frame.height, number, "spill")
@@ -123,10 +123,14 @@ def test_filters_and_samples_read_as_much_as_of_a_table_written_from_memory(
     rows: pl.DataFrame, tmp_path: Path, kind, megabytes
 ) -> None:
     options: dict[str, Any] = {"columns": ["a", "b"], "cube_size": 2000}
-    qbeast.write_table(rows, tmp_path / "memory", **options, engine="memory")
+    qbeast.write_table(rows, tmp_path / "memory", **options, resources=MEMORY)
     data = source(rows, kind, tmp_path, 10_000)
     done = qbeast.write_table(
-        data, tmp_path / "spill", **options, memory_bytes=megabytes << 20, engine="spill"
+        data,
+        tmp_path / "spill",
+        **options,
+        memory_bytes=megabytes << 20,
+        resources=SPILL,
     )
     assert (done.engine, done.rows) == ("spill", rows.height)
     assert done.spilled_bytes > 0
@@ -177,7 +181,12 @@ def test_progress_tells_the_engine_and_what_was_spilled(rows: pl.DataFrame, tmp_
 def test_a_file_of_equal_keys_is_cut_all_the_same(tmp_path: Path) -> None:
     rows = pl.DataFrame({"row": range(200_000), "a": [1] * 150_000 + list(range(50_000))})
     qbeast.write_table(
-        rows, tmp_path / "t", columns=["a"], cube_size=5000, memory_bytes=4 << 20, engine="spill"
+        rows,
+        tmp_path / "t",
+        columns=["a"],
+        cube_size=5000,
+        memory_bytes=4 << 20,
+        resources=SPILL,
     )
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows, "row")
     assert qbeast.open_table(tmp_path / "t").check().ok
@@ -194,7 +203,11 @@ def test_rows_that_change_between_the_passes_are_not_written(rows: pl.DataFrame,
     (tmp_path / "spilling").mkdir()
     with pytest.raises(qbeast.InputChangedError, match="Nothing was written"):
         qbeast.write_table(
-            changing, tmp_path / "t", columns=["a"], engine="spill", spill_dir=tmp_path / "spilling"
+            changing,
+            tmp_path / "t",
+            columns=["a"],
+            resources=SPILL,
+            spill_dir=tmp_path / "spilling",
         )
     assert not list((tmp_path / "spilling").iterdir())
     assert not list((tmp_path / "t").rglob("*.parquet"))
@@ -227,7 +240,12 @@ def test_bad_batches_leave_nothing(
 ) -> None:
     with pytest.raises(error, match=message):
         qbeast.write_table(
-            data(rows), tmp_path / "t", columns=["a"], memory_bytes=4 << 20, spill_dir=tmp_path, engine=engine
+            data(rows),
+            tmp_path / "t",
+            columns=["a"],
+            memory_bytes=4 << 20,
+            spill_dir=tmp_path,
+            resources=qbeast.Resources(engine=engine),
         )
     assert not list(tmp_path.rglob("*"))
 
@@ -299,7 +317,7 @@ def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: 
         ({"memory_bytes": LEAST_BYTES - 1}, "at least 4,194,304"),
         ({"memory_bytes": "2GiB"}, "whole number of bytes"),
         ({"memory_bytes": True}, "whole number of bytes"),
-        ({"engine": "disk"}, '"auto", "memory" or "spill"'),
+        ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, options, message) -> None:
@@ -325,7 +343,7 @@ def test_a_dry_run_spills_nothing_of_what_can_be_read_again(rows: pl.DataFrame, 
 def test_columns_may_be_missing_and_new(rows: pl.DataFrame, tmp_path: Path) -> None:
     qbeast.write_table(rows.head(100), tmp_path, columns=["a", "b"])
     more = rows.tail(1000).drop("b").with_columns(new=pl.lit(1))
-    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "engine": "spill"}
+    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "resources": SPILL}
     qbeast.write_table(more.lazy(), tmp_path, **options)
     found = qbeast.read_table(tmp_path)
     wanted = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")

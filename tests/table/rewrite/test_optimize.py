@@ -39,8 +39,8 @@ def steps(draw: st.DrawFn) -> list[dict[str, object]]:
             "full": st.booleans(),
             "fraction": st.sampled_from([0.0, 0.2, 0.5, 1.0]),
             "some": st.floats(0.1, 0.9),
-            "all_revisions": st.sampled_from([True]),
-            "fold": st.sampled_from([True]),
+            "revision": st.just("all"),
+            "into": st.just("newest"),
         },
     )
     return draw(st.lists(one, min_size=1, max_size=3))
@@ -50,12 +50,9 @@ def take(path: Path, options: dict[str, object], seed: int) -> qbeast.OptimizeRe
     table = qbeast.open_table(path)
     given = dict(options)
     if "some" in given:
-        for name in ("all_revisions", "fold"):
-            given.pop(name, None)
+        given.pop("revision", None)
         files = table.files()["path"]
         given["files"] = files.sample(fraction=given.pop("some"), seed=seed).to_list()
-    if "fold" in given:
-        given.pop("all_revisions", None)
     return table.optimize(**given)
 
 
@@ -110,8 +107,8 @@ def test_the_plan_names_what_was_taken_out_and_each_file_once(
         qbeast.write_table(last, tmp_path, mode="append")
         table = qbeast.open_table(tmp_path)
         live = set(read_log(tmp_path).adds)
-        planned = table.optimize(all_revisions=True, dry_run=True)
-        done = table.optimize(all_revisions=True)
+        planned = table.optimize(revision="all", dry_run=True)
+        done = table.optimize(revision="all")
     assert planned.plan["path"].is_unique().all()
     assert sorted(done.plan["path"]) == sorted(live - set(read_log(tmp_path).adds))
     assert set(done.plan["path"]) <= set(planned.plan["path"])

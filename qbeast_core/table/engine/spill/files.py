@@ -14,9 +14,9 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U64Array
+from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import within
 
 BatchT = TypeVar("BatchT")
 

@@ -1,4 +1,4 @@
-"""Values of answers as JSON."""
+"""Values as JSON text."""
 
 from __future__ import annotations
 
