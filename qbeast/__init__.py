@@ -67,7 +67,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.carbon_tables.table import CarbonTable
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult

@@ -66,7 +66,7 @@ class ImportResult(WriteResult):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
-    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.protocol.Source`."""
 
     table: CarbonTable
     segments: tuple[Segment, ...]
@@ -78,7 +78,7 @@ class _CarbonSource:
         return self.table.schema.to_frame()
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
+        """See `Source`."""
         names = list(self.table.schema if columns is None else columns)
         files = [file for one in self.segments for file in one.files]
         # A page at least, though it may be more than a batch; pages of few columns together.

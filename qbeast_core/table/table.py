@@ -1038,9 +1038,9 @@ class Table:
             commit_metadata=metadata_of(commit_metadata),
         )
         with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-            options = replace(options, progress=local.telling(callback_of(progress)))
+            options = replace(options, progress=local.report_progress(callback_of(progress)))
             result, newest = optimize(self._reader, options, engine=local)
-            result = local.told(result)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -1199,10 +1199,10 @@ class Table:
         from qbeast_core.table.dml.change import Change, run_change
 
         with choice.opened() as local:
-            told = replace(options, progress=local.telling(options.progress))
-            asked = change if isinstance(change, Change) else change(local)
-            result, newest = run_change(self._reader, asked, told, engine=local)
-            result = local.told(result)
+            options = replace(options, progress=local.report_progress(options.progress))
+            planned = change if isinstance(change, Change) else change(local)
+            result, newest = run_change(self._reader, planned, options, engine=local)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -1642,9 +1642,9 @@ class Table:
         from qbeast_core.table.maintenance.widen import widen_columns
 
         with EngineChoice().opened() as local:
-            newest = widen_columns(self._reader, columns, engine=local)
-        self._move_to(newest)
-        return newest.version
+            outcome = widen_columns(self._reader, columns, engine=local)
+        self._move_to(outcome.snapshot)
+        return outcome.version
 
 
 def _refuse_all_but_snapshots(snapshot: object) -> None:
@@ -1662,8 +1662,9 @@ if TYPE_CHECKING:
     from qbeast_core.log.type_names import TypeLike
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult
+    from qbeast_core.table.dml.change import Change, ChangeOptions
     from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions

@@ -15,12 +15,12 @@ from qbeast_core.errors import InputChangedError, InvalidInputError, StorageErro
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.merge.source import FoundMatches, scan_plan
+from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
+from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
@@ -63,9 +63,9 @@ class SparkMergeSource:
         """See `MergeSource`."""
         return empty_frame(self.df.schema)
 
-    def find(
+    def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
-    ) -> FoundMatches:
+    ) -> MergeMatches:
         """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
 
         One job looks at the keys of the source, by which files are chosen. Another joins source and files, and leaves
@@ -79,7 +79,7 @@ class SparkMergeSource:
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
             buckets, judged = self._joined(task, reader, plan, files)
-        return self._found(rules, reader, digest, buckets, judged)
+        return self._matches(rules, reader, digest, buckets, judged)
 
     def clear(self, store: Store, *, failed: bool) -> None:
         """Delete what was stored in a table's store, as far as the store lets us."""
@@ -91,8 +91,8 @@ class SparkMergeSource:
         some = self.df.select([quoted(name) for name in keys])
         decimals = short_decimals(some.schema)
         call = WorkerCall.of(digest_keys, (rules, keys, decimals))
-        found = decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS).collect()
-        digests = [pickle.loads(bytes(row["digest"])) for row in found]  # noqa: S301 -- bytes of our own tasks
+        rows = decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS).collect()
+        digests = [pickle.loads(bytes(row["digest"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
         nothing = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
         return merge_digests([KeyDigest(0, 0, nothing), *digests])
 
@@ -109,7 +109,6 @@ class SparkMergeSource:
             judged=reader.row_filter(plan, rules.match_columns()),
             bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MOST_TASKS)),
             file_keys=task_keys(min(max(file_count, 1), _MOST_TASKS)),
-            revision=reader.index_state.newest,
             operation=self._operation,
         )
 
@@ -138,35 +137,34 @@ class SparkMergeSource:
         buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
         return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
 
-    def _found(
+    def _matches(
         self,
         rules: MergeRules,
         reader: Reader,
         digest: KeyDigest,
         buckets: list[BucketAnswer],
         judged: list[FileAnswer],
-    ) -> FoundMatches:
+    ) -> MergeMatches:
         uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
-        newest = reader.index_state.newest
-        revision_id = None if newest is None else newest.revision_id
-        added = StoredRows(uri, options, tuple(part for one in buckets for part in one.added), revision_id)
-        self._stored.extend([part.path for part in added.parts] + [one.stored for one in judged])
-        rows = sum(one.rows for one in buckets)
-        if (rows, sum(one.hash_sum for one in buckets)) != (digest.rows, digest.hash_sum):
+        added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
+        self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in judged])
+        rows = sum(bucket.rows for bucket in buckets)
+        if (rows, sum(bucket.hash_sum for bucket in buckets)) != (digest.rows, digest.hash_sum):
             msg = (
                 f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
                 "their keys differed. Nothing was changed. It is read twice: persist it first (`persist=True`), or "
                 "take out what is random or unordered."
             )
             raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
-        judged = sorted(judged, key=lambda one: one.number)
-        numbers = np.array([one.number for one in judged], np.int64)
-        counts = np.array([one.counts for one in judged], np.int64).reshape(-1, 3).T
-        return FoundMatches(
-            matches=Matches(numbers, counts.sum(axis=0), live_rows(reader)[numbers]),
+        judged = sorted(judged, key=lambda answer: answer.number)
+        files = np.array([answer.number for answer in judged], np.int64)
+        counts = np.array([answer.counts for answer in judged], np.int64).reshape(-1, 3).T
+        stored = {reader.paths[answer.number]: answer.stored for answer in judged}
+        return MergeMatches(
+            files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
             counts=counts,
-            any_matched=any(one.matched for one in buckets),
-            change=MergedFiles(rules, uri, options, {reader.paths[one.number]: one.stored for one in judged}),
+            any_matched=any(bucket.matched for bucket in buckets),
+            change=MergedFiles(rules, uri, options, stored),
             added=added,
             source_rows=rows,
         )

@@ -20,11 +20,10 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
-from qbeast_core.spec.revision import Revision
 from qbeast_core.table.dml.merge.key_digest import key_hashes
 from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
 from qbeast_core.table.dml.merge.rules import MergeRules
-from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
+from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals
 
@@ -43,7 +42,7 @@ _ROW: Final = own_column("source_number")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchTask:
-    """What all of these tasks are told; picklable."""
+    """What all of these tasks share; picklable."""
 
     rules: MergeRules
     files: TableFiles = field(repr=False)
@@ -53,8 +52,6 @@ class MatchTask:
     # Numbers that lead to the task of each bucket, and to those that files share.
     bucket_keys: I32Array = field(repr=False)
     file_keys: I32Array = field(repr=False)
-    # The newest one: rows to add are stored apart by whether they lie in its space.
-    revision: Revision | None
     # A UUID, by which what was stored is found again.
     operation: str
 
@@ -75,7 +72,7 @@ class BucketAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileAnswer:
-    """What will come of a file: counts as of `FoundMatches`, shape (3,), and where its rows of the source are."""
+    """The matches in a file: counts as of `MergeMatches`, shape (3,), and where its rows of the source are."""
 
     number: int
     counts: I64Array
@@ -200,7 +197,7 @@ class _Bucket:
         if not self._new:
             return
         rows, self._new = pl.concat(self._new), []
-        self._added += store_parts(rows, self._task.revision, self._task.store)
+        self._added.append(StoredPart(self._task.store(rows), rows.height, int(rows.estimated_size())))
 
 
 def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.RecordBatch]:

@@ -14,8 +14,9 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
@@ -35,10 +36,9 @@ _MERGED_AT_ONCE: Final = 8
 class ChangedRows:
     """Rows that a task reads, with what becomes of them."""
 
-    # Of all columns, where rows change.
+    # Of all columns, if rows change.
     task: ScanTask
-    # What becomes of some of the rows, whichever others they come with.
-    change: RowChange | None
+    change: RowFunction | None
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows as they will be."""
@@ -46,17 +46,6 @@ class ChangedRows:
             yield from self.task.read()
             return
         yield from map(self.change, _buffered(self.task.read()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AddedRows:
-    """Rows that come, of the table's columns and types."""
-
-    rows: pl.DataFrame
-
-    def read(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows."""
-        yield self.rows
 
 
 def summarise_files(
@@ -68,9 +57,9 @@ def summarise_files(
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
-            found = job.summarise(rows.select(list(job.schema)), first_row=first)
-            first += found.rows
-            total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
+            summary = job.summarise(rows.select(list(job.schema)), first_row=first)
+            first += rows.height
+            total = summary if total is None else merge_summaries([total, summary], limits=DOMAIN_LIMITS)
         if total is not None:
             # A little more than the share: the merged sample is as thin as the thinnest.
             most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
@@ -97,7 +86,7 @@ def pack_files(
     """Yield a task's rows as packs, in a worker that holds about 64 MB of rows at a time."""
     job, keys = argument
     for _, task in _received(batches):
-        yield from packed(job, keys, _buffered(task.read()))
+        yield from packed(job, keys, map(job.select, _buffered(task.read())))
 
 
 def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, ChangedRows | AddedRows]]:

@@ -13,7 +13,7 @@ from qbeast_core.cli.sources import SourceFormat, SourceOptions, read_sources, t
 from qbeast_core.cli.standard_input import standard_input
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.runtime import ProgressCallback
-from qbeast_core.table.dml.change import ChangeResult
+from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.engine.choice import EngineChoice
 
 

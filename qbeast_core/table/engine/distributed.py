@@ -1,9 +1,9 @@
-"""Rows that workers read, place and write; this process plans by a sample of them and knows their files alone."""
+"""Rows that workers read, place and write; this process holds a sample of them, and plans by it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -15,9 +15,9 @@ from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.protocol import PlannedRows
+from qbeast_core.table.engine.protocol import PlannedRows, Rows
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask, sort_keys
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
 from qbeast_core.tree.cells import grid_columns
 from qbeast_core.tree.columns import frame_weights
@@ -28,7 +28,7 @@ from qbeast_core.tree.key_sketch import KeySketch
 from qbeast_core.tree.outline import Outline
 from qbeast_core.tree.pack import pack_files, rows_per_file
 from qbeast_core.tree.plan import smallest_block_rows
-from qbeast_core.tree.summary import IndexSummary
+from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
 
 _TEXT_BYTES: Final = 24.0
 _OTHER_BYTES: Final = 64.0
@@ -52,7 +52,10 @@ class Workers(Protocol):
 
 
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`."""
+    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
+
+    Workers read the rows once to summarise them, and once to place them.
+    """
 
     def __init__(
         self,
@@ -61,25 +64,48 @@ class DistributedRows:
         progress: ProgressCallback | None,
         *,
         row_bytes: float | None = None,
-        most_file_rows: int | None = None,
+        max_file_rows: int | None = None,
+        part: SpacePart | None = None,
     ) -> None:
         self._workers, self._target, self._progress = workers, target, progress
         file_rows = rows_per_file(_guess_row_bytes(target.shape.schema) if row_bytes is None else row_bytes)
-        self._file_rows = file_rows if most_file_rows is None else min(file_rows, most_file_rows)
-        self._summaries: dict[tuple[str, ...], IndexSummary] = {}
+        self._file_rows = file_rows if max_file_rows is None else min(file_rows, max_file_rows)
+        self._row_bytes, self._part = row_bytes, part
+        self.summaries: dict[tuple[str, ...], IndexSummary] = {}
 
     @property
-    def at_hand(self) -> pl.DataFrame:
+    def in_memory_rows(self) -> pl.DataFrame:
         """No rows: workers hold them."""
         return self._target.shape.schema.to_frame()
 
+    @property
+    def height(self) -> int:
+        """See `Rows`."""
+        return next(iter(self.summaries.values())).rows
+
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return what the workers found, once for the same columns."""
-        known = tuple(names)
-        if known not in self._summaries:
-            schema = pl.Schema({name: self._target.shape.schema[name] for name in known})
-            self._summaries[known] = self._workers.summarise(SummaryTask(schema, cube_size))
-        return self._summaries[known]
+        """Return the summary that workers made, once for the same columns."""
+        if tuple(names) not in self.summaries:
+            task = SummaryTask(self._schema(names), cube_size)
+            self.summaries[tuple(names)] = self._workers.summarise(task)
+        return self.summaries[tuple(names)]
+
+    def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
+        """See `Rows`; parts are not split again."""
+        names = revision.columns
+        both = self._workers.summarise(SummaryTask(self._schema(names), apart=revision))
+        inside, outside = replace(both, outside=None), both.outside
+        if outside is None:
+            raise AssertionError  # the task asks for it
+        self.summaries[names] = merge_summaries([inside, outside], limits=DOMAIN_LIMITS)
+        if not outside.rows:
+            return self, None
+        if not inside.rows:
+            return None, self
+        return (
+            self._of_part(SpacePart(revision, outside=False), inside),
+            self._of_part(SpacePart(revision, outside=True), outside),
+        )
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
         """Draw the tree from the sample, and cut it into files."""
@@ -95,11 +121,27 @@ class DistributedRows:
             file_rows=plan.file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
+            part=self._part,
         )
-        return _Plan(self._workers, plan, task, self._progress)
+        return _DistributedPlan(self._workers, plan, task, self._progress)
+
+    def _schema(self, names: Sequence[str]) -> pl.Schema:
+        return pl.Schema({name: self._target.shape.schema[name] for name in names})
+
+    def _of_part(self, part: SpacePart, summary: IndexSummary) -> DistributedRows:
+        rows = DistributedRows(
+            self._workers,
+            self._target,
+            self._progress,
+            row_bytes=self._row_bytes,
+            max_file_rows=self._file_rows,
+            part=part,
+        )
+        rows.summaries[part.revision.columns] = summary
+        return rows
 
 
-class _Plan:
+class _DistributedPlan:
     def __init__(
         self, workers: Workers, plan: PlacementPlan, task: PlaceTask, progress: ProgressCallback | None
     ) -> None:

@@ -1,4 +1,4 @@
-"""Rows that come in batches: queries, datasets, readers and iterators, never held as a whole."""
+"""Sources of rows: frames, and queries, datasets, readers and iterators that are read batch by batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
 from qbeast_core.table.data.query_batches import query_batches
-from qbeast_core.table.engine.live_files import file_frames
-from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile
-from qbeast_core.table.engine.tasks.stored_rows import frames_of
+from qbeast_core.table.engine.protocol import Source
 
 _TEXT_BYTES: Final = 32
 _OTHER_BYTES: Final = 64
@@ -39,92 +36,59 @@ class ArrowDataset(Protocol):
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
 
-class StreamSource(Source, Protocol):
-    """Rows in batches, in an order that never changes."""
+class FrameSource:
+    """Rows in memory; converted to a frame when they are first needed."""
+
+    is_one_shot = False
+
+    def __init__(self, data: FrameLike) -> None:
+        self._data = data
+        self._frame: pl.DataFrame | None = None
 
     @property
-    def is_one_shot(self) -> bool:
-        """Whether `batches` can be asked for once only."""
-        ...
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        if self._frame is None:
+            self._frame = to_frame(self._data)
+        return self._frame
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.frame.clear()
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """Yield all rows."""
-        ...
+        """See `Source`."""
+        yield from within(self.frame if columns is None else self.frame.select(columns), size_bytes)
 
 
 def source_of(data: RowsLike) -> Source:
-    """Return the rows as they are to be moved: at once where they are in memory, else in batches."""
-    given = cast("object", data)  # callers without a type checker pass anything
-    if isinstance(given, pl.LazyFrame):
-        return _Query(given)
-    if isinstance(given, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(given):
-        return FrameSource(cast("FrameLike", given))
-    if isinstance(given, ArrowStream) and not isinstance(given, pl.Series):
-        return _Once(_arrow_batches(pa.RecordBatchReader.from_stream(given)))
-    if isinstance(given, ArrowDataset):
-        return _Dataset(given)
-    if isinstance(given, Iterator):
-        return _Once(given)
-    return FrameSource(cast("FrameLike", given))  # which refuses it
+    """Return the source of some rows."""
+    rows = cast("object", data)  # callers without a type checker pass anything
+    if isinstance(rows, pl.LazyFrame):
+        return _Query(rows)
+    if isinstance(rows, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(rows):
+        return FrameSource(cast("FrameLike", rows))
+    if isinstance(rows, ArrowStream) and not isinstance(rows, pl.Series):
+        return _OneShotSource(_arrow_batches(pa.RecordBatchReader.from_stream(rows)))
+    if isinstance(rows, ArrowDataset):
+        return _Dataset(rows)
+    if isinstance(rows, Iterator):
+        return _OneShotSource(rows)
+    return FrameSource(cast("FrameLike", rows))  # it raises when the frame is needed
 
 
 def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a frame in slices of so many bytes, about; nothing is copied."""
+    """Yield the rows of a frame in slices of about this size; nothing is copied."""
     if frame.height:
         row_bytes = max(frame.estimated_size() / frame.height, 1.0)
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
-def handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames and forget them."""
-    while held:
-        yield held.pop(0)
-
-
-class FrameStream:
-    """The rows of a frame, in slices."""
-
-    is_one_shot = False
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self._frame.clear()
-
-    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
-        yield from within(self._frame if columns is None else self._frame.select(columns), size_bytes)
-
-
-class FilesStream:
-    """The rows of live files, changed, and those that are added, last."""
-
-    is_one_shot = False
-
-    def __init__(self, source: FilesSource) -> None:
-        self._source = source
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self._source.empty
-
-    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
-        source = self._source
-        change = source.change
-        names = list(self.empty.columns if columns is None else columns)
-        read = names if change is None else list(self.empty.columns)
-        for place, number in enumerate(source.numbers.tolist()):
-            own = change.of_file(source.reader.paths[number]) if isinstance(change, ChangeByFile) else change
-            for frame in file_frames(source.reader, source.numbers[place : place + 1], read):
-                for part in within(frame, size_bytes):
-                    yield (part if own is None else own(part)).select(names)
-        for rows in frames_of(source.added):
-            yield from within(rows.select(names), size_bytes)
+def drain(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield frames and drop them from the list."""
+    while frames:
+        yield frames.pop(0)
 
 
 class _Query:
@@ -175,7 +139,7 @@ class _Dataset:
             yield from within(to_frame(batch), size_bytes)
 
 
-class _Once:
+class _OneShotSource:
     """Rows that can be read once: of a reader, a cursor, an iterator of frames."""
 
     is_one_shot = True

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError, UnsupportedTableError
+from qbeast_core.errors import InvalidInputError, UnsupportedTableError
 from qbeast_core.hints import Hint, Message, call, did_you_mean, named
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import TypeLike
+from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
+from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
 from qbeast_core.table.snapshot.evolved import with_schema
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4, pl.Int64(): 8}
 _FLOATS: Final[Mapping[pl.DataType, int]] = {pl.Float32(): 4, pl.Float64(): 8}
@@ -29,7 +31,6 @@ _NAMES: Final[Mapping[pl.DataType, str]] = {
     pl.Int64(): "long",
     pl.Float64(): "double",
 }
-_MOST_PLANS: Final = 5
 _OPERATION: Final = "CHANGE COLUMNS"
 
 
@@ -38,25 +39,18 @@ def widen_columns(
     columns: Mapping[str, TypeLike],
     *,
     engine: Engine,
-) -> Snapshot:
+) -> CommitOutcome:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
-    for left in reversed(range(_MOST_PLANS)):
-        reader = reader.renewed()
-        try:
-            return _attempt(reader, columns, engine)
-        except CommitConflictError:
-            if not left or refresh(reader.snapshot) is reader.snapshot:
-                raise
-    raise AssertionError  # the last round returns or raises
+    return with_attempts(reader, lambda newest: _attempt(newest, columns, engine))
 
 
-def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) -> Snapshot:
+def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) -> CommitOutcome:
     snapshot = reader.snapshot
-    wanted = types_of(columns)
-    wide = with_schema(snapshot, _schema(snapshot, wanted))
-    told = {name: str(dtype) for name, dtype in wanted.items()}
-    stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
-    indexed = sorted(set(stored_anew) & set(reader.indexed))
+    types = types_of(columns)
+    wide = with_schema(snapshot, _schema(snapshot, types))
+    parameters = {name: str(dtype) for name, dtype in types.items()}
+    replaced_columns = [name for name in types if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
+    indexed = sorted(set(replaced_columns) & set(reader.indexed))
     if indexed:
         msg = Message(
             f"column(s) {indexed} are indexed: rows lie by the hash of their values as they are stored, which another "
@@ -64,35 +58,30 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
             *(_copy(snapshot), "."),
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
-    if not stored_anew or not snapshot.files.height:
-        outcome = publish_metadata(snapshot, wide.metadata, brings="columns", operation=_OPERATION, told=told)
-        return outcome.snapshot or refresh(snapshot)
+    if not replaced_columns or not snapshot.files.height:
+        return publish_metadata(
+            snapshot, wide.metadata, brings="columns", operation=_OPERATION, told=parameters
+        )
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
-    asked = Rewrite(
-        files=np.arange(snapshot.files.height),
-        keeps_places=True,
-        keeps_keys=True,
+    refuse_copies(reader.index_state)
+    replacement = Replacement(files=np.arange(snapshot.files.height))
+    replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
+    note = CommitNote(
         operation=_OPERATION,
-        parameters=told,
-        base=snapshot,
-        conflict_with=_ConflictWith(snapshot),
+        parameters=parameters,
+        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
     )
-    replaced = rewrite(reader.at(wide), asked, engine=engine)
-    newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
-    return newest or refresh(snapshot)
+    return publish_replaced(
+        reader.at(wide), replaced, note, base=snapshot, conflict_with=partial(_conflict, snapshot)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _ConflictWith:
-    """Why new files must not follow commits that came after the version they were made of; None: they may."""
-
-    planned: Snapshot
-
-    def __call__(self, newest: Snapshot) -> str | None:
-        if newest.schema_json != self.planned.schema_json:
-            return "another writer changed the schema"
-        fresh = newest.files.filter(~pl.col("path").is_in(self.planned.files["path"].implode())).height
-        return f"another writer added {fresh} file(s) of the narrower types" if fresh else None
+def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+    """Return why new files must not follow the newest version; None: they may."""
+    if newest.schema_json != planned.schema_json:
+        return "another writer changed the schema"
+    new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
+    return f"another writer added {new} file(s) of the narrower types" if new else None
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:

@@ -72,13 +72,13 @@ class Scope:
 class Choice:
     """Files to rewrite."""
 
-    # In the snapshot, ascending.
-    numbers: I64Array
+    # Indexes in the snapshot, ascending.
+    files: I64Array
     reasons: list[RewriteReason]
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
-        files = state.files[self.numbers].drop("file")
+        files = state.files[self.files].drop("file")
         return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
 
 

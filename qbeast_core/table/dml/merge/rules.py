@@ -17,8 +17,8 @@ from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, judge
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile
-from qbeast_core.table.engine.tasks.stored_rows import load_rows
+from qbeast_core.table.engine.tasks.added_rows import load_rows
+from qbeast_core.table.engine.tasks.row_change import RowChange, UniformChange
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ def _fitted(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedRows:
+class MergedRows(UniformChange):
     """Rows of the table as a merge leaves them."""
 
     rules: MergeRules
@@ -130,7 +130,7 @@ class MergedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedFiles(ChangeByFile):
+class MergedFiles(RowChange):
     """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in."""
 
     rules: MergeRules
@@ -141,24 +141,24 @@ class MergedFiles(ChangeByFile):
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:
-        """See `ChangeByFile`."""
-        place = self.stored.get(path)
-        return None if place is None else _MergedFile(self.rules, self.uri, self.storage_options, place)
+        """See `RowChange`."""
+        stored = self.stored.get(path)
+        return None if stored is None else _MergedFile(self.rules, self.uri, self.storage_options, stored)
 
 
 class _MergedFile:
     """What becomes of one file's rows, whose rows of the source are loaded once, with the first of them."""
 
-    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], place: str) -> None:
-        self._told = (rules, uri, storage_options, place)
+    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
+        self._arguments = (rules, uri, storage_options, path)
         self._change: MergedRows | None = None
 
     def __reduce__(self) -> tuple[type[_MergedFile], tuple[object, ...]]:
-        return _MergedFile, self._told  # never the rows
+        return _MergedFile, self._arguments  # never the rows
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         if self._change is None:
-            rules, uri, storage_options, place = self._told
-            source = load_rows(open_store(uri, storage_options), place)
+            rules, uri, storage_options, path = self._arguments
+            source = load_rows(open_store(uri, storage_options), path)
             self._change = MergedRows(rules, rules.numbered(source, whole=True))
         return self._change(rows)

@@ -35,13 +35,13 @@ class PlacedBatch:
     keys: U64Array
 
 
-def as_it_is(batch: PlacedBatch) -> PlacedBatch:
+def identity(batch: PlacedBatch) -> PlacedBatch:
     """Return a batch whose rows are placed already."""
     return batch
 
 
 class SpilledRows:
-    """Rows of one source as they came, see `qbeast_core.table.engine.stream.StreamSource`."""
+    """Rows of one source as they came, see `qbeast_core.table.engine.protocol.Source`."""
 
     is_one_shot = False
 
@@ -49,7 +49,7 @@ class SpilledRows:
         self._folder, self._path, self.empty = folder, path, empty
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`; columns that are not wanted are not unpacked."""
+        """See `Source`; columns that are not wanted are not unpacked."""
         names = self.empty.columns if columns is None else list(columns)
         for table in _read(self._folder, self._path, [self.empty.columns.index(name) for name in names]):
             yield from within(_frame(table, self.empty.schema).select(names), size_bytes)
@@ -120,11 +120,11 @@ class SpilledRange:
 
 
 def spool(
-    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, told: Callable[[int], None]
+    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, report: Callable[[int], None]
 ) -> SpilledRows:
     """Write the rows of a source that can be read once, so that they can be read again."""
     path = folder.new_path()
-    with _Writer(folder, path, told, _SMALL) as writer:
+    with _Writer(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
         for batch in batches:
             writer.write(_table(batch))
@@ -161,7 +161,7 @@ def scatter(
     *,
     schema: pl.Schema,
     folder: SpillFolder,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
     packed: bool,
     at_once: int,
     buffer_bytes: int,
@@ -172,7 +172,9 @@ def scatter(
     paths = [folder.new_path() for _ in starts]
     sizes = [0.0] * len(starts)
     with ExitStack() as stack:
-        writers = [stack.enter_context(_Writer(folder, path, told, options, buffer_bytes)) for path in paths]
+        writers = [
+            stack.enter_context(_Writer(folder, path, report, options, buffer_bytes)) for path in paths
+        ]
         sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
         with closing(sorting) as tables:
             for batch, ends in tables:
@@ -196,11 +198,11 @@ class _Writer:
         self,
         folder: SpillFolder,
         path: str,
-        told: Callable[[int], None],
+        report: Callable[[int], None],
         options: Any,
         buffer_bytes: int | None = None,
     ) -> None:
-        self._folder, self._path, self._told, self._options = folder, path, told, options
+        self._folder, self._path, self._report, self._options = folder, path, report, options
         self._buffer_bytes = buffer_bytes
         self._file: Any = None
         self._stream: Any = None
@@ -215,7 +217,7 @@ class _Writer:
                 self._file = pa.output_stream(self._path, buffer_size=self._buffer_bytes)
                 self._stream = pa.ipc.new_stream(self._file, rows.schema, options=self._options)
             self._stream.write(rows)
-            self._tell()
+            self._report_size()
 
     def __exit__(self, kind: object, *_error: object) -> None:
         if self._stream is None:
@@ -225,7 +227,7 @@ class _Writer:
             with self._folder.writing():
                 if kind is None:
                     self._stream.close()
-                    self._tell()
+                    self._report_size()
                 self._file.close()
                 is_whole = kind is None
         finally:
@@ -234,9 +236,9 @@ class _Writer:
                     self._file.close()
                 _delete(self._folder, self._path)
 
-    def _tell(self) -> None:
+    def _report_size(self) -> None:
         size = self._file.tell()
-        self._told(size - self._size)
+        self._report(size - self._size)
         self._size = size
 
 

@@ -18,19 +18,19 @@ from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.protocol import Rows
+from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from qbeast_core.table.engine.spill.files import (
     PlacedBatch,
     SpilledRange,
     SpilledRows,
-    as_it_is,
+    identity,
     sampled,
     scatter,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import StreamSource, handed_over
+from qbeast_core.table.engine.stream import drain
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import (
@@ -57,8 +57,8 @@ _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of
 class Spill:
     """What rows are moved by: the memory there is, and a place on a disk."""
 
-    def __init__(self, folder: SpillFolder, budget: Budget, told: Callable[[int], None]) -> None:
-        self.folder, self.budget, self.told = folder, budget, told
+    def __init__(self, folder: SpillFolder, budget: Budget, report: Callable[[int], None]) -> None:
+        self.folder, self.budget, self.report = folder, budget, report
 
     def wanted(self, size_bytes: int) -> int:
         """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
@@ -88,7 +88,7 @@ class Spill:
             groups,
             schema=schema,
             folder=self.folder,
-            told=self.told,
+            report=self.report,
             packed=packed,
             at_once=at_once,
             buffer_bytes=min(
@@ -98,7 +98,7 @@ class Spill:
 
 
 def spilled_rows(
-    stream: StreamSource,
+    stream: Source,
     target: FileTarget,
     spill: Spill,
     progress: ProgressCallback | None,
@@ -111,9 +111,9 @@ def spilled_rows(
         for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
-    most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
+    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
     workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
-    return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
+    return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 
 
 class _Threads:
@@ -121,7 +121,7 @@ class _Threads:
 
     def __init__(
         self,
-        stream: StreamSource,
+        stream: Source,
         target: FileTarget,
         spill: Spill,
         progress: ProgressCallback | None,
@@ -148,16 +148,16 @@ class _Threads:
             first_row, batch = numbered
             return task.summarise(indexed.fit(batch).select(names), first_row=first_row)
 
-        given = self._stream.empty.columns
-        wanted = [name for name in names if name in given] or given[:1]
-        batches = self._stream.batches(wanted, size_bytes=budget.batch_bytes)
-        found = task.summarise(task.schema.to_frame(), first_row=0)
+        columns = self._stream.empty.columns
+        read = [name for name in names if name in columns] or columns[:1]
+        batches = self._stream.batches(read, size_bytes=budget.batch_bytes)
+        total = task.summarise(task.schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []
         for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
-            waiting.append(part.below(found.key_limit))
-            if sum(one.sample.height for one in waiting) > limits.rows:
-                found, waiting = merge_summaries([found, *waiting], limits=limits), []
-        return merge_summaries([found, *waiting], limits=limits)
+            waiting.append(part.below(total.key_limit))
+            if sum(summary.sampled_rows for summary in waiting) > limits.rows:
+                total, waiting = merge_summaries([total, *waiting], limits=limits), []
+        return merge_summaries([total, *waiting], limits=limits)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         written: list[PlacedFile] = []
@@ -166,7 +166,7 @@ class _Threads:
                 files, ranges = self._scatter(task, written)
                 with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
                     for _ in writing:
-                        self._tell(written, task)
+                        self._report(written, task)
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(task.target.store, [file.add for file in written])
             raise
@@ -185,10 +185,10 @@ class _Threads:
         self, task: PlaceTask, plain: Collection[str], written: list[PlacedFile]
     ) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
-        found: list[pl.DataFrame] = []
+        sample: list[pl.DataFrame] = []
         codes, batches = self._coded(task, plain)
         ranges = self._spill.scatter(
-            sampled(batches, found, total=task.rows, rows=self._sampled_rows),
+            sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
             partial(_placed, task, codes),
             task.file_starts,
             codes.schema,
@@ -196,7 +196,7 @@ class _Threads:
             at_once=self._spill.budget.cores,
         )
         settings = FileSettings.of(
-            task.fit(pl.concat(found)),
+            task.fit(pl.concat(sample)),
             task.revision.columns,
             task.target.configuration,
             dialect=task.target.dialect,
@@ -208,11 +208,9 @@ class _Threads:
         """Read the first rows; return codes for columns that have few values in them, and all rows."""
         most_bytes = self._spill.budget.batch_bytes
         batches = self._stream.batches(None, size_bytes=most_bytes)
-        held = [next(batches, self._stream.empty)]
-        names = columns_to_code(task.fit(held[0]), besides=plain)
-        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(
-            handed_over(held), batches
-        )
+        first = [next(batches, self._stream.empty)]
+        names = columns_to_code(task.fit(first[0]), besides=plain)
+        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(drain(first), batches)
 
     @property
     def _sampled_rows(self) -> int:
@@ -220,14 +218,14 @@ class _Threads:
         most = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
         return max(min(_SAMPLED_ROWS, most), 1)
 
-    def _tell(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
+    def _report(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
         if self._progress is not None:
             total = max(task.file_count, len(written))
             self._progress(Progress("write", len(written), total, task.rows))
 
 
 def _placed(task: PlaceTask, codes: Codes, batch: pl.DataFrame) -> PlacedBatch:
-    rows = task.fit(batch)
+    rows = task.select(task.fit(batch))
     refuse_huge_values(rows)
     return PlacedBatch(codes.code(rows), task.place(rows))
 
@@ -257,7 +255,7 @@ class _Files:
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, as_it_is, starts, part.schema, packed=self._packed)
+            smaller = self._spill.scatter(batches, identity, starts, part.schema, packed=self._packed)
             part.delete()
             for one in smaller:
                 self.write(one)
