@@ -13,7 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.table.engine.tasks.added_rows import FrameRows
+from qbeast_core.table.engine.tasks.row_change import UniformChange
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced
+from qbeast_core.table.rewrite.replace import Placement, Replaced, Replacement, replace_rows
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
