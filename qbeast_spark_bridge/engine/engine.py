@@ -76,6 +76,8 @@ class SparkEngine:
 
     spark: SparkSession
 
+    shares_memory: ClassVar[bool] = False
+
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""
         if isinstance(source, SparkSource):

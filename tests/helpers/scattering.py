@@ -50,6 +50,8 @@ class PartsEngine:
 
     part_rows: int = 1 << 40
 
+    shares_memory = False
+
     def open(self, source: PartsSource | FilesSource, target: FileTarget, progress: Any) -> DistributedRows:
         return DistributedRows(_PartsWorkers(source, self), target, progress)
 

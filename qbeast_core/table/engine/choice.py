@@ -87,6 +87,8 @@ class EngineChoice:
 class LocalEngine:
     """The engine of one call: decides for each source whether its rows fit in memory; see `Engine`."""
 
+    shares_memory = True
+
     def __init__(self, choice: EngineName, budget: Budget, spill_dir: str | os.PathLike[str] | None) -> None:
         self._choice, self._budget, self._spill_dir = choice, budget, spill_dir
         self._memory = MemoryEngine(budget.writers)

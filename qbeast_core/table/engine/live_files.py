@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -42,6 +42,8 @@ class FilesSource:
     files: I64Array
     change: RowChange | None = None
     added: AddedRows = NO_ROWS
+    # Rows of some of the files that were read and changed already, by index.
+    changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
     is_one_shot: ClassVar[bool] = False
 
@@ -63,11 +65,12 @@ class FilesSource:
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
-        """Yield the files by the change of their rows: all at once if it is the same one."""
+        """Yield the files to read by the change of their rows: all at once if it is the same one."""
         paths, change = self.reader.paths, self.change
-        changes = (None if change is None else change.of_file(paths[file]) for file in self.files.tolist())
+        files = [file for file in self.files.tolist() if file not in self.changed]
+        changes = (None if change is None else change.of_file(paths[file]) for file in files)
         # Lazily: the change of a file may load rows, which are freed with it.
-        for own, group in groupby(zip(changes, self.files.tolist(), strict=True), key=itemgetter(0)):
+        for own, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
             yield own, np.array([file for _, file in group], np.int64)
 
     def read(self) -> pl.DataFrame:
@@ -76,8 +79,7 @@ class FilesSource:
         for change, files in self.by_change():
             rows = read_files(self.reader, files)
             frames.append(rows if change is None else change(rows))
-        frames += [rows.select(self.empty.columns) for rows in self.added.read()]
-        return pl.concat(frames)
+        return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `Source`."""
@@ -88,8 +90,13 @@ class FilesSource:
                 for frame in _file_frames(self.reader, files[file : file + 1], read):
                     for part in within(frame, size_bytes):
                         yield (part if change is None else change(part)).select(names)
-        for rows in self.added.read():
+        for rows in self._other_rows():
             yield from within(rows.select(names), size_bytes)
+
+    def _other_rows(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows that are not read from files."""
+        yield from (self.changed[file] for file in self.files.tolist() if file in self.changed)
+        yield from self.added.read()
 
 
 def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:

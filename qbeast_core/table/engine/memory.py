@@ -35,6 +35,8 @@ _ALL_BYTES: Final = 1 << 62
 class MemoryEngine:
     """The engine of one process: it reads all rows of a source and holds them."""
 
+    shares_memory = True
+
     def __init__(self, writers: int | None = None) -> None:
         self._writers = writers
 

@@ -109,6 +109,11 @@ class Rows(Protocol):
 class Engine(Protocol):
     """Moves rows: in memory, by temporary files, or by workers of a cluster."""
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether calls of `map` run in this process, so that they may return rows."""
+        ...
+
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return the rows of a source."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -25,20 +25,25 @@ _AT_ONCE: Final = 2
 _HELD_BYTES: Final = 32  # in memory, per byte stored: rows as they are, as they will be, and in order
 
 
-def change_in_place(
-    reader: Reader, files: I64Array, change: RowChange | None, engine: Engine
-) -> Mapping[int, AddFile]:
-    """Return new files by the index of the old one; files that lose a row or change an indexed value are left out.
+@dataclass(frozen=True, slots=True, eq=False)
+class InPlace:
+    """What came of files whose rows might keep their places, by index of the file."""
 
-    The new files are deleted if this fails; afterwards they are the caller's.
-    """
+    # Of files whose rows do; deleted if the operation fails.
+    adds: dict[int, AddFile] = field(default_factory=dict[int, AddFile])
+    # Changed rows of others, if they could be kept: so these files are not read again.
+    rows: dict[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
+
+
+def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, engine: Engine) -> InPlace:
+    """Write files again whose rows keep their places. The new files are deleted if this fails."""
     newest = reader.index_state.newest
     if newest is None or change is None:
-        return {}
+        return InPlace()
     files = files[_can_keep_blocks(reader, newest)[files]]
-    stored = reader.snapshot.files["size_bytes"].to_numpy()[files]
-    if not len(files) or not engine.has_room(int(stored.max()) * _HELD_BYTES * _AT_ONCE):
-        return {}
+    needed = reader.snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
+    if not len(files) or not engine.has_room(int(needed.max()) * _AT_ONCE):
+        return InPlace()
     snapshot, operation = reader.snapshot, str(uuid.uuid4())
     call = ChangeFile(
         files=reader.files,
@@ -46,6 +51,7 @@ def change_in_place(
         target=FilesSource(reader=reader, files=files).target,
         revision=newest,
         operation=operation,
+        returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
     blocks = _blocks(reader, files)
     changes = {file: change.of_file(reader.paths[file]) for file in files.tolist()}
@@ -55,12 +61,18 @@ def change_in_place(
         if own is not None
     }
     try:
-        written = engine.map(call, list(items.values()), at_once=_AT_ONCE)
+        answers = engine.map(call, list(items.values()), at_once=_AT_ONCE)
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         # By name: workers may have written files that this process does not know.
         delete_files(reader.store, [path for path in reader.store.list("") if path.startswith(operation)])
         raise
-    return {file: add for file, add in zip(items, written, strict=True) if add is not None}
+    done = InPlace()
+    for file, answer in zip(items, answers, strict=True):
+        if isinstance(answer, AddFile):
+            done.adds[file] = answer
+        elif answer is not None:
+            done.rows[file] = answer
+    return done
 
 
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,7 @@ from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.in_place import change_in_place
+from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
 
 # Where rows go: "keep" places them by the thresholds that their cubes had, so that few other files have to go with
 # them; "fresh" by those of a fresh tree. Both use the newest revision, or a new one for rows that need it.
@@ -113,7 +113,7 @@ def replace_rows(
             files = len(replaced.adds)
             progress(Progress("commit", files, files, replaced.rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-        delete_data_files(reader.store, [*work.adds, *work.in_place.values()])
+        delete_data_files(reader.store, [*work.adds, *work.in_place.adds.values()])
         raise
     return replaced
 
@@ -148,15 +148,15 @@ class _Replacing:
         self.revision: Revision | None = None
         self.is_new = False
         self.outside: _OutsideRows | None = None
-        self.in_place: Mapping[int, AddFile] = {}
+        self.in_place = InPlace()
         self.adds: list[AddFile] = []
         self.new = new_blocks()
 
     def run(self, is_worth: Judge | None) -> Replaced:
         replacement = self.replacement
         self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
-        self.gone[list(self.in_place)] = False  # their blocks stay, so nothing else has to move for them
-        if self.in_place and not self.gone.any() and not replacement.added.height:
+        self.gone[list(self.in_place.adds)] = False  # their blocks stay, so nothing else has to move for them
+        if self.in_place.adds and not self.gone.any() and not replacement.added.height:
             self.revision = self.state.newest
             return self._replaced()
         rows = self._settle(self._open(self.gone, replacement.added))
@@ -231,6 +231,7 @@ class _Replacing:
             files=np.flatnonzero(files & ~self.dropped),
             change=self.replacement.change,
             added=added,
+            changed=self.in_place.rows,
         )
         return self.engine.open(source, source.target, self.progress)
 
@@ -277,8 +278,9 @@ class _Replacing:
             self._write_outside(self.outside)
             count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
         # Files that were changed in place may have had to go with others since.
-        delete_data_files(self.reader.store, [add for file, add in self.in_place.items() if self.gone[file]])
-        in_place = {file: add for file, add in self.in_place.items() if not self.gone[file]}
+        given_up = [add for file, add in self.in_place.adds.items() if self.gone[file]]
+        delete_data_files(self.reader.store, given_up)
+        in_place = {file: add for file, add in self.in_place.adds.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
         adds = list(in_place.values())

@@ -46,40 +46,42 @@ class ChangeFile:
     revision: Revision
     # The names of new files begin with it: so files of failed tasks are found.
     operation: str
+    # Whether rows that do not all stay are returned, so that the file is not read again.
+    returns_rows: bool
 
-    def __call__(self, file: FileToChange) -> AddFile | None:
-        """Write the file; None, and nothing is written, if a row goes or an indexed value changes."""
+    def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
+        """Write the file. If a row goes or an indexed value changes, return the changed rows, or None."""
         frames: list[pl.DataFrame] = []
+        stay = True
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
-            changed = self._changed(rows, file.change)
-            if changed is None:
+            changed = _in_order(rows, file.change)
+            indexed = list(self.revision.columns)
+            stay = stay and changed.select(indexed).equals(rows.select(indexed))
+            if not (stay or self.returns_rows):
                 return None
             frames.append(changed)
         if not frames:
             return None
         rows = pl.concat(frames, rechunk=True)
         weights = frame_weights(rows, self.revision.columns)
-        if not _lie_in_blocks(weights, file.blocks):
-            return None
+        if not (stay and _lie_in_blocks(weights, file.blocks)):
+            return rows if self.returns_rows else None
         path = f"{self.operation}.{uuid.uuid4()}.parquet"
         starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
         add = store_indexed(rows, weights, self.target, self.revision, path=path, starts=starts)
         return add.model_copy(update={"blocks": file.blocks})
 
-    def _changed(self, rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame | None:
-        """Return the changed rows in their order; None if a row goes or an indexed value changes."""
-        place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
-        changed = change(rows.with_columns(place))
-        if changed.height != rows.height:
-            return None
-        order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
-        in_order = changed.drop(_PLACE)[pl.Series(order)]
-        indexed = list(self.revision.columns)
-        return in_order if in_order.select(indexed).equals(rows.select(indexed)) else None
+
+def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
+    """Return the changed rows in the order of the rows."""
+    place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
+    changed = change(rows.with_columns(place))
+    order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
+    return changed.drop(_PLACE)[pl.Series(order)]
 
 
 def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the first of some frames, by which it mostly shows whether rows stay, and then the others as one."""
+    """Yield the first of some frames, which mostly shows whether rows stay, and then the others as one."""
     yield from islice(frames, 1)
     others = [frame for frame in frames if frame.height]
     if others:
