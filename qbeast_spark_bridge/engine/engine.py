@@ -225,18 +225,18 @@ def _rows_of(source: FilesSource) -> int:
 
 
 def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
-    found = [name for name in names if name in collated]
-    if found:
+    refused = [name for name in names if name in collated]
+    if refused:
         msg = (
-            f"columns {found} have a collation: values that it calls equal would lie far apart in the index. "
+            f"columns {refused} have a collation: values that it calls equal would lie far apart in the index. "
             "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
-        raise InvalidColumnsError(msg, columns=found)
+        raise InvalidColumnsError(msg, columns=refused)
 
 
 @contextmanager
 def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
-    """Hold the rows of a DataFrame for a while, unless somebody holds them already."""
+    """Persist the rows of a DataFrame for a while, unless they are persisted already."""
     level = df.storageLevel if wanted else None
     if level is None or level.useMemory or level.useDisk:
         yield df

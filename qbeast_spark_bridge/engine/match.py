@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InputChangedError, InvalidInputError, StorageError
+from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.data_files import delete_files
@@ -123,15 +123,15 @@ class SparkMergeSource:
         if opened:
             pieces = pieces.union(spread(spark, opened).mapInArrow(WorkerCall.of(pack_keys, task), PIECES))
         by_bucket = pieces.repartition(len(task.bucket_keys), "key").sortWithinPartitions("kind")
-        found = by_bucket.mapInArrow(WorkerCall.of(join_buckets, task), PIECES)
+        matches = by_bucket.mapInArrow(WorkerCall.of(join_buckets, task), PIECES)
         count = len(task.file_keys)
         items = [
             (int(task.file_keys[number % count]), number, 0, bytearray(pickle.dumps(parts, protocol=5)))
             for number, parts in opened
         ]
         if items:
-            found = spark.createDataFrame(items, PIECES).union(found)
-        by_file = found.repartition(count, "key").sortWithinPartitions("file", "kind")
+            matches = spark.createDataFrame(items, PIECES).union(matches)
+        by_file = matches.repartition(count, "key").sortWithinPartitions("file", "kind")
         rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
         answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
         buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
@@ -149,13 +149,8 @@ class SparkMergeSource:
         added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
         self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in judged])
         rows = sum(bucket.rows for bucket in buckets)
-        if (rows, sum(bucket.hash_sum for bucket in buckets)) != (digest.rows, digest.hash_sum):
-            msg = (
-                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
-                "their keys differed. Nothing was changed. It is read twice: persist it first (`persist=True`), or "
-                "take out what is random or unordered."
-            )
-            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
+        advice = "persist it first (`persist=True`), or take out what is random or unordered."
+        digest.check(rows, sum(bucket.hash_sum for bucket in buckets), advice=advice)
         judged = sorted(judged, key=lambda answer: answer.number)
         files = np.array([answer.number for answer in judged], np.int64)
         counts = np.array([answer.counts for answer in judged], np.int64).reshape(-1, 3).T
@@ -163,7 +158,7 @@ class SparkMergeSource:
         return MergeMatches(
             files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
             counts=counts,
-            any_matched=any(bucket.matched for bucket in buckets),
+            any_matched=any(bucket.any_matched for bucket in buckets),
             change=MergedFiles(rules, uri, options, stored),
             added=added,
             source_rows=rows,
@@ -171,11 +166,11 @@ class SparkMergeSource:
 
 
 def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None:
-    known = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
-    found = [name for name in rules.clauses.keys if name in known]
-    if found:
+    names = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
+    collated = [name for name in rules.clauses.keys if name in names]
+    if collated:
         msg = (
-            f"columns {found} have a collation: rows would match that their bytes tell apart. Nothing was changed. "
+            f"columns {collated} have a collation: rows would match that their bytes tell apart. Nothing was changed. "
             "Match by other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidInputError(msg, argument="on")

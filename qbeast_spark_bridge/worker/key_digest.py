@@ -24,9 +24,9 @@ def digest_keys(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the digest of a partition's keys, in a worker; nothing for no rows."""
     rules, names, decimals = argument
-    found: KeyDigest | None = None
+    total: KeyDigest | None = None
     for table in gathered(batches, names):
-        one = digest_of(rules, pl.DataFrame(longs_as_decimals(table, decimals)))
-        found = one if found is None else merge_digests([found, one])
-    if found is not None:
-        yield batch_of(_DIGESTS_SCHEMA, [pickle.dumps(found)])
+        digest = digest_of(rules, pl.DataFrame(longs_as_decimals(table, decimals)))
+        total = digest if total is None else merge_digests([total, digest])
+    if total is not None:
+        yield batch_of(_DIGESTS_SCHEMA, [pickle.dumps(total)])

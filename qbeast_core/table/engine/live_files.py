@@ -17,16 +17,13 @@ from qbeast_core.log.rebase import dialect_of
 from qbeast_core.query.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.engine.budget import guess_row_bytes, has_any_width
 from qbeast_core.table.engine.stream import within
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
-
-_WIDE: Final = 48
-
-_NARROW: Final = 8
 
 _FOOTERS_AT_ONCE: Final = 16
 
@@ -107,13 +104,13 @@ def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:
 
 def rows_and_bytes(reader: Reader, files: I64Array) -> tuple[I64Array, I64Array]:
     """Estimate the rows of some files, and their bytes in memory."""
-    dtypes = reader.snapshot.schema.dtypes()
-    row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
+    schema = reader.snapshot.schema
+    row_bytes = guess_row_bytes(schema)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
     counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
     rows: I64Array = counted.to_numpy()[files]
     sizes = rows * row_bytes
-    if any(_is_wide(dtype) for dtype in dtypes):
+    if any(map(has_any_width, schema.dtypes())):
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             unpacked = list(pool.map(partial(_uncompressed_bytes, reader), files.tolist()))
         sizes = np.maximum(sizes, np.array(unpacked, np.int64))
@@ -141,7 +138,3 @@ def _uncompressed_bytes(reader: Reader, file: int) -> int:
     except (Unreadable, FileNotFoundError):  # reading the rows will report it
         return size * _UNPACKED
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-
-
-def _is_wide(dtype: pl.DataType) -> bool:
-    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
@@ -12,10 +12,8 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
 from qbeast_core.table.data.query_batches import query_batches
+from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.protocol import Source
-
-_TEXT_BYTES: Final = 32
-_OTHER_BYTES: Final = 64
 
 
 @runtime_checkable
@@ -28,11 +26,11 @@ class ArrowDataset(Protocol):
         ...
 
     def scanner(self, **options: Any) -> Any:
-        """Return what reads it."""
+        """Return a scanner."""
         ...
 
 
-# What a write takes: tables of rows, and what gives them batch by batch.
+# What a write takes: tables of rows, and sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
 
@@ -173,12 +171,12 @@ def _arrow_batches(reader: Any) -> Iterator[FrameLike]:
         yield pa.Table.from_batches([batch])
 
 
-def _refuse_other_columns(found: pl.Schema, wanted: pl.Schema) -> None:
-    if found == wanted:
+def _refuse_other_columns(schema: pl.Schema, wanted: pl.Schema) -> None:
+    if schema == wanted:
         return
-    names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    names = [name for name in {**wanted, **schema} if schema.get(name) != wanted.get(name)]
     problems = [
-        f"column {name!r} is {found.get(name, 'missing')} and was {wanted.get(name, 'missing')}"
+        f"column {name!r} is {schema.get(name, 'missing')} and was {wanted.get(name, 'missing')}"
         for name in names
     ] or ["the columns stand in another order"]
     what = "; ".join(problems)
@@ -187,15 +185,8 @@ def _refuse_other_columns(found: pl.Schema, wanted: pl.Schema) -> None:
 
 
 def _batch_rows(schema: pl.Schema, size_bytes: int) -> int:
-    """Return how many rows take so many bytes, guessed from their types."""
-    row_bytes = sum(_guess_bytes(dtype) for dtype in schema.dtypes())
-    return max(size_bytes // max(row_bytes, 1), 1)
-
-
-def _guess_bytes(dtype: pl.DataType) -> int:
-    if dtype == pl.String:
-        return _TEXT_BYTES
-    return _OTHER_BYTES if dtype.is_nested() or dtype == pl.Binary else 8
+    """Return how many rows are about this size."""
+    return max(size_bytes // max(guess_row_bytes(schema), 1), 1)
 
 
 def _is_pandas(data: object) -> bool:

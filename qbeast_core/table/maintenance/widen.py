@@ -90,12 +90,12 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     fields = {field["name"]: field for field in whole["fields"]}
     unknown = [name for name in wanted if name not in fields]
     if unknown:
-        told = Message(
+        msg = Message(
             named("columns", unknown, fields),
             f" names no such column(s): {unknown}; nothing was changed. {snapshot.uri!r} has {list(fields)}."
             f"{did_you_mean(unknown, fields)}",
         )
-        raise InvalidInputError(told, argument="columns")
+        raise InvalidInputError(msg, argument="columns")
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)
@@ -124,5 +124,5 @@ def _copy(snapshot: Snapshot) -> Hint:
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether files of a type are no files of the other: Parquet stores bytes, shorts and integers alike."""
+    """Return whether files have to be written again for a type: Parquet stores bytes, shorts and integers alike."""
     return now != wanted and (now.is_float() or _BYTES[wanted] > _BYTES[pl.Int32()])

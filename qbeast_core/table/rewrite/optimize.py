@@ -115,10 +115,10 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
         return [Scope(newest=True, every=True, older=True)]
     if options.revision is None:
         return [Scope(newest=True, beyond=True, older=options.fold, **shared)]
-    known = reader.snapshot.config.revisions
-    if options.revision not in {*known, STAGING_REVISION_ID}:
-        what = f"must be one of the table's, {sorted(known)}"
-        refuse("revision", what, "nothing was changed", given=options.revision, known=sorted(known))
+    revisions = sorted(reader.snapshot.config.revisions)
+    if options.revision not in {*revisions, STAGING_REVISION_ID}:
+        what = f"must be one of the table's, {revisions}"
+        refuse("revision", what, "nothing was changed", given=options.revision, known=revisions)
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
@@ -152,15 +152,15 @@ def _check(options: OptimizeOptions) -> None:
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
     """Return decoded log paths of files named by these or by where they lie."""
-    known = {path: path for path in reader.paths}
-    known |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
+    paths = {path: path for path in reader.paths}
+    paths |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
     named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
-    strange = [name for name in named if name not in known]
+    strange = [name for name in named if name not in paths]
     if strange:
         what = f"no live file(s) of the table: {strange[:3]}; nothing was changed. "
         msg = Message(what, call("Table.files"), " lists them.")
         raise InvalidInputError(msg, argument="files")
-    return frozenset(known[name] for name in named)
+    return frozenset(paths[name] for name in named)
 
 
 def _round(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
@@ -294,7 +294,7 @@ class OptimizeResult(RewriteResult):
         return self.committed
 
     def __repr__(self) -> str:
-        """Say it in a few lines."""
+        """Return a few lines."""
         if self.committed and not self.plan.height:
             return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:

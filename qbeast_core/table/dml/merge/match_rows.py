@@ -1,4 +1,4 @@
-"""What workers are sent to do with rows of files before a merge: match them with those of its source."""
+"""A task before a merge: it matches the rows of files with those of the source."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class MatchRows:
         return verdict.matched.to_numpy(), np.array(counts)
 
     def _read(self, number: int, parts: FileParts) -> pl.DataFrame:
-        found = pl.concat(list(read_parts(parts, self.keep, self.files)))
-        return found.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
+        rows = pl.concat(list(read_parts(parts, self.keep, self.files)))
+        return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """What becomes of some rows of the table."""
+    """The fates of some rows of the table."""
 
     # Those that change, each with the row of the source that it matches.
     updated: pl.DataFrame
@@ -111,6 +111,17 @@ def join_keys(
         others.with_columns(same), on=[*keys, _SAME], how=how, maintain_order=maintain_order
     )
     return joined.drop(_SAME)
+
+
+def join_source(
+    source: pl.DataFrame, keys: pl.DataFrame, on: Sequence[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return rows of the source once for each of the keys they match, with its other columns; and the rest of them."""
+    numbered = source.with_row_index(SOURCE_ROW)
+    pairs = join_keys(numbered, keys, on, how="inner")
+    matched = pairs.select(SOURCE_ROW).unique()
+    rest = numbered.join(matched, on=SOURCE_ROW, how="anti", maintain_order="left")
+    return pairs.drop(SOURCE_ROW), rest.drop(SOURCE_ROW)
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:

@@ -1,6 +1,6 @@
-"""A merge as one version of a table understands it: types brought together, conditions and values ready to apply.
+"""A merge compiled for one version of a table: columns of the same types, conditions and values to apply.
 
-Workers are sent it: it pickles and opens no log.
+It is sent to workers: it pickles and opens no log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MergeRules:
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
     def looks_at_source(self) -> bool:
-        """Tell whether the fate of a row that matches depends on the values of the source."""
+        """Return whether the fate of a matching row depends on the values of the source."""
         return self.conditions.looks_at(self.clauses.source_name)
 
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
@@ -73,9 +73,9 @@ class MergeRules:
         if self.inserts is None:
             return source.select(list(schema))
         values = self.inserts.apply(source.select(row))
-        given = frozenset(values.columns)
+        names = frozenset(values.columns)
         missing = [
-            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in given
+            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in names
         ]
         return values.with_columns(missing).select(list(schema))
 
@@ -90,10 +90,10 @@ def _fitted(
     rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
 ) -> pl.DataFrame:
     wanted = pl.Schema({name: schema[name] for name in names})
-    known = frozenset(rows.columns)
-    given = rows.select([name for name in names if name in known])
+    columns = frozenset(rows.columns)
+    used = rows.select([name for name in names if name in columns])
     try:
-        fitted = fit_frame(given, schema_json, wanted, merge=merge)
+        fitted = fit_frame(used, schema_json, wanted, merge=merge)
     except SchemaMismatchError as error:
         brings = (
             ()
@@ -114,7 +114,7 @@ class MergedRows(UniformChange):
     """Rows of the table as a merge leaves them."""
 
     rules: MergeRules
-    # Of `MergeRules.numbered`, whole: at least all rows that match one of those that are changed.
+    # Of `MergeRules.numbered`, whole: at least all rows that match one of the changed rows.
     source: pl.DataFrame = field(repr=False)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -136,8 +136,7 @@ class MergedFiles(RowChange):
     rules: MergeRules
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
-    # By the path of each file of which rows change or go: where the rows of the source are that match one of
-    # it.
+    # By path of the table's file: the file with the rows of the source that match in it.
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:
@@ -147,7 +146,7 @@ class MergedFiles(RowChange):
 
 
 class _MergedFile:
-    """What becomes of one file's rows, whose rows of the source are loaded once, with the first of them."""
+    """The change of one file's rows. Its rows of the source are loaded once, at the first call."""
 
     def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
         self._arguments = (rules, uri, storage_options, path)

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.dml.match import FileMatches, live_rows
@@ -23,7 +22,7 @@ from qbeast_core.table.dml.merge.key_digest import (
     key_nodes,
     merge_digests,
 )
-from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
+from qbeast_core.table.dml.merge.match_rows import MatchRows, join_source
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import (
     MAX_ROWS_MATCHED,
@@ -49,7 +48,6 @@ _MIN_ROWS_MATCHED: Final = 1 << 12
 _BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
 _VALUE_BYTES: Final = 24  # of a key in memory, guessed
 _FILE: Final = own_column("file")
-_ROW: Final = own_column("source_number")
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
@@ -82,7 +80,7 @@ class StreamMergeSource:
         """Match the rows by the hash of their keys, a part of them at a time; see `MergeSource`."""
         del engine  # these rows are read here
         digest = self._digest(rules)
-        if among is None:  # else what was found before is still in use
+        if among is None:  # else the matches of the whole version are still in use
             self._forget(self._stored)
         matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
         try:
@@ -104,9 +102,9 @@ class StreamMergeSource:
         )
 
     def _digest(self, rules: MergeRules) -> KeyDigest:
-        given = [name for name in rules.clauses.keys if name in self.empty.columns]
-        batches = self.stream.batches(given, size_bytes=self.spill.budget.batch_bytes)
-        digest = digest_of(rules, self.empty.select(given))
+        names = [name for name in rules.clauses.keys if name in self.empty.columns]
+        batches = self.stream.batches(names, size_bytes=self.spill.budget.batch_bytes)
+        digest = digest_of(rules, self.empty.select(names))
         for part in map_ahead(lambda rows: digest_of(rules, rows), batches, at_once=self.spill.budget.cores):
             digest = merge_digests([digest, part])
         return digest
@@ -114,13 +112,8 @@ class StreamMergeSource:
     def _judged(self, matching: _Matching, digest: KeyDigest) -> list[tuple[int, I64Array]]:
         batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
         rows, hash_sum = matching.take(batches)
-        if (rows, hash_sum) != (digest.rows, digest.hash_sum):
-            msg = (
-                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
-                "their keys differed. Nothing was changed. It is read twice: give rows that are the same each time, or "
-                "an iterator, whose rows are kept."
-            )
-            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
+        advice = "give rows that are the same each time, or an iterator, whose rows are kept."
+        digest.check(rows, hash_sum, advice=advice)
         return matching.judge(matching.join())
 
     def _forget(self, paths: list[str]) -> None:
@@ -200,7 +193,7 @@ class _Matching:
         rows = int(np.maximum(self._live[self._files], 0).sum()) + self._digest.rows
         held = self._spill.budget.memory_bytes // _BUCKETS_HELD
         wanted = rows * (len(self._on) + 1) * _VALUE_BYTES // held + 1
-        return min(wanted, self._spill.most_open)
+        return min(wanted, self._spill.max_open)
 
     @property
     def _empty_keys(self) -> pl.DataFrame:
@@ -244,11 +237,9 @@ class _Matching:
         self._store_new()
 
     def _joined(self, source: pl.DataFrame, keys: pl.DataFrame) -> PlacedBatch:
-        numbered = source.with_row_index(_ROW)
-        pairs = join_keys(numbered, keys, self._on, how="inner")
-        new = numbered.join(pairs.select(_ROW).unique(), on=_ROW, how="anti", maintain_order="left")
+        pairs, new = join_source(source, keys, self._on)
         self.any_matched = self.any_matched or pairs.height > 0
-        self._new.append(self._rules.new_rows(new.drop(_ROW)))
+        self._new.append(self._rules.new_rows(new))
         if sum(int(frame.estimated_size()) for frame in self._new) >= self._spill.budget.batch_bytes:
             self._store_new()
         return PlacedBatch(pairs.select(source.columns), pairs[_FILE].to_numpy().astype(np.uint64))

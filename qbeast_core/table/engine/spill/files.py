@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U64Array
-from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import within
 
-BatchT = TypeVar("BatchT")
-
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
-_PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
+PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
 _SAMPLED_BATCHES: Final = 64
-_FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
 
 
@@ -124,7 +120,7 @@ def spool(
 ) -> SpilledRows:
     """Write the rows of a source that can be read once, so that they can be read again."""
     path = folder.new_path()
-    with _Writer(folder, path, report, _SMALL) as writer:
+    with SpillWriter(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
         for batch in batches:
             writer.write(_table(batch))
@@ -154,44 +150,7 @@ def sampled(
         yield batch
 
 
-def scatter(
-    batches: Iterable[BatchT],
-    placed: Callable[[BatchT], PlacedBatch],
-    starts: Sequence[U64Array],
-    *,
-    schema: pl.Schema,
-    folder: SpillFolder,
-    report: Callable[[int], None],
-    packed: bool,
-    at_once: int,
-    buffer_bytes: int,
-) -> list[SpilledRange]:
-    """Write rows to a spill file for each range of sort keys."""
-    options = _FAST if packed else _PLAIN
-    firsts = np.array([some[0] for some in starts[1:]], np.uint64)
-    paths = [folder.new_path() for _ in starts]
-    sizes = [0.0] * len(starts)
-    with ExitStack() as stack:
-        writers = [
-            stack.enter_context(_Writer(folder, path, report, options, buffer_bytes)) for path in paths
-        ]
-        sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
-        with closing(sorting) as tables:
-            for batch, ends in tables:
-                # To ask each slice for its size takes longer than to write it.
-                row_bytes = batch.nbytes / max(batch.num_rows, 1)
-                for number, (first, end) in enumerate(pairwise(ends)):
-                    if first < end:
-                        sizes[number] += (end - first) * row_bytes
-                        writers[number].write(batch.slice(first, end - first))
-    return [
-        SpilledRange(folder, path, some, schema, int(size))
-        for path, some, size in zip(paths, starts, sizes, strict=True)
-        if size
-    ]
-
-
-class _Writer:
+class SpillWriter:
     """A file of Arrow batches; one that got none is not made."""
 
     def __init__(
@@ -212,6 +171,7 @@ class _Writer:
         return self
 
     def write(self, rows: Any) -> None:
+        """Write a batch or a table."""
         with self._folder.writing():
             if self._stream is None:
                 self._file = pa.output_stream(self._path, buffer_size=self._buffer_bytes)
@@ -269,7 +229,7 @@ def _table(frame: pl.DataFrame) -> Any:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
+def by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
     """Return rows with their keys, sorted by range, and where each range begins and the last one ends."""
     numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)  # sorted by counting
     order = np.argsort(numbers, kind="stable")

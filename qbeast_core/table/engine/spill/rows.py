@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -22,12 +22,15 @@ from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
 from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from qbeast_core.table.engine.spill.files import (
+    FAST,
+    PLAIN,
     PlacedBatch,
     SpilledRange,
     SpilledRows,
+    SpillWriter,
+    by_range,
     identity,
     sampled,
-    scatter,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.stream import drain
@@ -43,32 +46,32 @@ from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
 
-_MOST_OPEN: Final = 256
-_LEAST_SLICE_BYTES: Final = 1 << 14
-_LEAST_BUFFER_BYTES: Final = 1 << 12
-_MOST_BUFFER_BYTES: Final = 1 << 18
+_MAX_OPEN: Final = 256
+_MIN_SLICE_BYTES: Final = 1 << 14
+_MIN_BUFFER_BYTES: Final = 1 << 12
+_MAX_BUFFER_BYTES: Final = 1 << 18
 _OFFSET_BYTES: Final = 8  # of a text besides its own
 _KEY_BYTES: Final = 8
-_LEAST_FILE_ROWS: Final = 64
+_MIN_FILE_ROWS: Final = 64
 _SAMPLED_ROWS: Final = 1 << 14
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
 
 
 class Spill:
-    """What rows are moved by: the memory there is, and a place on a disk."""
+    """Temporary files and the memory budget for rows that do not fit in memory."""
 
     def __init__(self, folder: SpillFolder, budget: Budget, report: Callable[[int], None]) -> None:
         self.folder, self.budget, self.report = folder, budget, report
 
     def wanted(self, size_bytes: int) -> int:
-        """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
+        """Return the number of parts that a writer can load one by one, as far as they can be open at once."""
         parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
-        return min(max(parts, 2), self.most_open)
+        return min(max(parts, 2), self.max_open)
 
     @property
-    def most_open(self) -> int:
-        """Files that rows are parted to at once."""
-        return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
+    def max_open(self) -> int:
+        """Maximum of files that are open at once."""
+        return max(min(_MAX_OPEN, self.budget.batch_bytes // _MIN_SLICE_BYTES), 2)
 
     def scatter(
         self,
@@ -81,20 +84,31 @@ class Spill:
         at_once: int = 1,
     ) -> list[SpilledRange]:
         """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
-        groups = np.array_split(starts, min(self.most_open, len(starts)))
-        return scatter(
-            batches,
-            placed,
-            groups,
-            schema=schema,
-            folder=self.folder,
-            report=self.report,
-            packed=packed,
-            at_once=at_once,
-            buffer_bytes=min(
-                max(self.budget.batch_bytes // len(groups), _LEAST_BUFFER_BYTES), _MOST_BUFFER_BYTES
-            ),
-        )
+        groups = np.array_split(starts, min(self.max_open, len(starts)))
+        firsts = np.array([group[0] for group in groups[1:]], np.uint64)
+        size = self.budget.batch_bytes // len(groups)
+        size = min(max(size, _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+        paths = [self.folder.new_path() for _ in groups]
+        sizes = [0.0] * len(groups)
+        with ExitStack() as stack:
+            options = FAST if packed else PLAIN
+            writers = [
+                stack.enter_context(SpillWriter(self.folder, path, self.report, options, size))
+                for path in paths
+            ]
+            sorting = map_ahead(lambda batch: by_range(placed(batch), firsts), batches, at_once=at_once)
+            for batch, ends in stack.enter_context(closing(sorting)):
+                # The size of each slice takes longer to compute than to write it.
+                row_bytes = batch.nbytes / max(batch.num_rows, 1)
+                for number, (first, end) in enumerate(pairwise(ends)):
+                    if first < end:
+                        sizes[number] += (end - first) * row_bytes
+                        writers[number].write(batch.slice(first, end - first))
+        return [
+            SpilledRange(self.folder, path, group, schema, int(size))
+            for path, group, size in zip(paths, groups, sizes, strict=True)
+            if size
+        ]
 
 
 def spilled_rows(
@@ -111,7 +125,7 @@ def spilled_rows(
         for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
-    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
+    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _MIN_FILE_ROWS)
     workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 
@@ -257,8 +271,8 @@ class _Files:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
             smaller = self._spill.scatter(batches, identity, starts, part.schema, packed=self._packed)
             part.delete()
-            for one in smaller:
-                self.write(one)
+            for piece in smaller:
+                self.write(piece)
             return
         self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
 
