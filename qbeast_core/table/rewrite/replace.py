@@ -38,7 +38,7 @@ Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
 Judge: TypeAlias = Callable[[I64Array, PlanSize], bool]
 
 
-def no_files() -> I64Array:
+def _no_files() -> I64Array:
     """Return indexes of no files."""
     return np.zeros(0, np.int64)
 
@@ -48,15 +48,15 @@ class Replacement:
     """Live files that leave a table, by index, and the rows that come back."""
 
     # Files whose rows are put back. More files may go with them, to keep the order of weights (format 8.3).
-    files: I64Array = field(default_factory=no_files)
+    files: I64Array = field(default_factory=_no_files)
     # More files to take out; none of their rows is put back, so they are not read.
-    dropped: I64Array = field(default_factory=no_files)
+    dropped: I64Array = field(default_factory=_no_files)
     # Of the rows of `files`, and of files that go with them.
     change: RowChange | None = None
     # Whether `change` leaves the indexed columns of the rows it returns as they are.
     keeps_keys: bool = False
     # Those of `files` that lose no row: where no indexed value changes either, rows keep their places.
-    in_place: I64Array = field(default_factory=no_files)
+    in_place: I64Array = field(default_factory=_no_files)
     added: AddedRows = NO_ROWS
 
 
