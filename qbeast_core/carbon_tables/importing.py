@@ -70,7 +70,11 @@ class _CarbonSource:
 
     table: CarbonTable
     segments: tuple[Segment, ...]
-    is_one_shot: ClassVar[bool] = False
+
+    @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
 
     @property
     def empty(self) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -56,7 +56,10 @@ class SparkSource:
     # Of a classic session or of Spark Connect.
     df: DataFrame
 
-    is_one_shot: ClassVar[bool] = False
+    @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -76,7 +79,10 @@ class SparkEngine:
 
     spark: SparkSession
 
-    shares_memory: ClassVar[bool] = False
+    @property
+    def shares_memory(self) -> bool:
+        """Calls run on the executors; see `Engine`."""
+        return False
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""

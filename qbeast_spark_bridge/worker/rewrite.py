@@ -8,13 +8,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
@@ -22,6 +21,9 @@ from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, 
 from qbeast_core.tree.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of
+
+if TYPE_CHECKING:  # workers start faster without it
+    from qbeast_core.table.engine.tasks.added_rows import AddedRows
 
 # Columns of what `summarise_files` yields.
 SUMMARIES: Final = "part int, summary binary"

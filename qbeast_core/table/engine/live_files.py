@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -42,7 +42,10 @@ class FilesSource:
     # Rows of some of the files that were read and changed already, by index.
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
-    is_one_shot: ClassVar[bool] = False
+    @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
 
     @property
     def empty(self) -> pl.DataFrame:
