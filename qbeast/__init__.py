@@ -60,7 +60,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.runtime import Progress
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult
@@ -153,7 +153,7 @@ _HOMES = {
     "runtime": ("Progress",),
     "table.check.faults": ("CheckReport",),
     "table.check.repair": ("RepairResult",),
-    "table.dml.change": ("ChangeResult",),
+    "table.dml.plan": ("ChangeResult",),
     "table.estimate.result": ("Estimate",),
     "table.inspect.metrics": ("Metrics",),
     "table.maintenance.convert": ("ConvertResult",),

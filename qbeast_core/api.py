@@ -176,8 +176,8 @@ def write_table(
         written: WriteResult = bridge.write_frame(df, path, options)
         return written
     with local_engine(resources, memory_bytes, spill_dir) as local:
-        options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(write_rows(source_of(df), path, options, engine=local))
+        options = replace(options, progress=local.report_progress(callback_of(progress)))
+        return local.report(write_rows(source_of(df), path, options, engine=local))
 
 
 def open_table(

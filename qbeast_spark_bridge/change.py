@@ -12,10 +12,11 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
+from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.write.options import metadata_of

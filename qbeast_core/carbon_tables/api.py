@@ -258,5 +258,5 @@ def import_carbondata(
         progress=callback_of(progress),
     )
     with local_engine(resources, memory_bytes, spill_dir) as local:
-        options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(import_table(opened, target, options, segments=segments, engine=local))
+        options = replace(options, progress=local.report_progress(callback_of(progress)))
+        return local.report(import_table(opened, target, options, segments=segments, engine=local))

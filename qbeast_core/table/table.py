@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from qbeast_core.results import MetadataResult
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult
+    from qbeast_core.table.dml.change import Change, ChangeOptions
     from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
@@ -1086,9 +1087,9 @@ class Table:
             commit_metadata=metadata_of(commit_metadata),
         )
         with local_engine(resources, memory_bytes, spill_dir) as local:
-            options = replace(options, progress=local.telling(callback_of(progress)))
+            options = replace(options, progress=local.report_progress(callback_of(progress)))
             result, newest = optimize(self._reader, options, engine=local)
-            result = local.told(result)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -1225,10 +1226,10 @@ class Table:
         from qbeast_core.table.engine.choice import local_engine
 
         with local_engine(resources, memory_bytes, spill_dir) as local:
-            options = replace(options, progress=local.telling(options.progress))
+            options = replace(options, progress=local.report_progress(options.progress))
             made = change if isinstance(change, Change) else change(local)
             result, newest = run_change(self._reader, made, options, engine=local)
-            result = local.told(result)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result

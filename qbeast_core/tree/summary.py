@@ -69,6 +69,13 @@ class IndexSummary:
     sample: pl.DataFrame
     key_limit: int = EVERY_KEY
     weight_sum: int = 0
+    # Of rows that were summarised apart, as they lie outside the space of a revision; not counted in the rest.
+    outside: IndexSummary | None = None
+
+    @property
+    def sampled_rows(self) -> int:
+        """Rows of both samples."""
+        return self.sample.height + (0 if self.outside is None else self.outside.sampled_rows)
 
     def values(self, name: str) -> pl.Series:
         """Return the sampled values of a column, nulls included."""
@@ -108,6 +115,7 @@ def merge_summaries(
 ) -> IndexSummary:
     """Add up the summaries of several batches; the order does not matter."""
     limit = min(part.key_limit for part in parts)
+    apart = [part.outside for part in parts if part.outside is not None]
     samples = [
         part.sample if part.key_limit == limit else part.sample.filter(pl.col(KEY_COLUMN) <= limit)
         for part in parts
@@ -118,6 +126,7 @@ def merge_summaries(
         sample=pl.concat(samples),
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
+        outside=merge_summaries(apart, limits=limits) if apart else None,
     )
     return cut_sample(merged, limits)
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.engine.tasks.stored_rows import SUFFIX
+from qbeast_core.table.engine.tasks.added_rows import SUFFIX
 from qbeast_spark_bridge.engine import match
 from tests.helpers.changes import changes, written
 from tests.helpers.races import landing_first

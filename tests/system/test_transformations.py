@@ -81,7 +81,7 @@ def _grown(_: Example, path: Path, __: pl.DataFrame) -> None:
     snapshot = load_snapshot(path)
     revision = snapshot.config.latest
     assert revision is not None
-    growth = growth_of(snapshot.files, revision, IndexState(snapshot).tree(revision))
+    growth = growth_of(snapshot.files, revision, cubes=IndexState(snapshot).tree(revision).cube_count)
     is_clamped = "Quantiles" in type(revision.transformations[0]).__name__
     assert growth.outside_rows == ({"x": 0.0} if is_clamped else {})
 

@@ -1,4 +1,4 @@
-"""Where the files of an operation go, and what their rows are like: all that whoever writes them knows of the table."""
+"""Where the files of an operation go, and the shape of their rows: all that a writer of files knows of the table."""
 
 from __future__ import annotations
 

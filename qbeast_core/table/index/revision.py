@@ -26,7 +26,6 @@ from qbeast_core.table.index.column_texts import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.columns import data_type_of, to_index_column
 from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.existing import ExistingTree
 from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, ValueRange
 from qbeast_core.tree.summary import IndexSummary
 
@@ -43,15 +42,10 @@ class ChosenRevision:
 
     # One of the table's, or the one that supersedes it.
     revision: Revision
-    # Of the blocks that it has already; None: it is a new one, which has none.
-    tree: ExistingTree | None
-    # How many rows it was chosen for.
+    # Whether these rows make it.
+    is_new: bool
+    # Number of rows it was chosen for.
     rows: int
-
-    @property
-    def is_new(self) -> bool:
-        """Whether these rows make it."""
-        return self.tree is None
 
 
 def choose_revision(
@@ -67,13 +61,14 @@ def choose_revision(
     summary = summary_of(wish.names)
     if state is None or state.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
-        return ChosenRevision(first, None, summary.rows)
-    current, files = state.newest, state.snapshot.files
-    staying = files if gone is None else files.filter(~pl.Series(gone, dtype=pl.Boolean))
-    tree = state.tree(current, gone)
-    growth = growth_of(staying, current, tree)
+        return ChosenRevision(first, is_new=True, rows=summary.rows)
+    current, files, blocks = state.newest, state.snapshot.files, state.binding(state.newest)
+    if gone is not None:
+        files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
+        blocks = blocks.filter(~pl.Series(gone[blocks["file"].to_numpy()], dtype=pl.Boolean))
+    growth = growth_of(files, current, cubes=blocks["cube"].n_unique())
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
-    return ChosenRevision(revision, tree if revision is current else None, summary.rows)
+    return ChosenRevision(revision, is_new=revision is not current, rows=summary.rows)
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
@@ -133,7 +128,7 @@ def _of_same_kinds(revision: Revision, schema: pl.Schema) -> tuple[ColumnSpec, .
     return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in revision.columns)
 
 
-def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Growth:
+def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     """Return how a revision fares: the table's rows, those outside each column's quantiles, its cubes.
 
     Rows outside are estimated from the files' statistics: a file counts with the share of its range that
@@ -152,7 +147,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
         outside[name] = float((known["rows"].to_numpy() * share).sum())
         ranges[name] = ends
     rows = int(files["num_records"].sum())
-    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
+    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
 
 
 def _bounded_columns(files: pl.DataFrame) -> set[str]:

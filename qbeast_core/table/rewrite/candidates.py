@@ -40,7 +40,7 @@ class Scope:
 
     # The revision whose files are looked at; None: none, as in a table without a real one.
     revision: int | None = None
-    # Look at the newest revision instead, of whatever version: a rewrite or another writer may bring one.
+    # Look at the newest revision of each version instead: a commit may bring a new one.
     newest: bool = False
     # Look at files without index as well.
     staged: bool = True
@@ -76,13 +76,13 @@ DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
 class Choice:
     """Files to rewrite."""
 
-    # In the snapshot, ascending.
-    numbers: I64Array
+    # Indexes in the snapshot, ascending.
+    files: I64Array
     reasons: list[RewriteReason]
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
-        files = state.files[self.numbers].drop("file")
+        files = state.files[self.files].drop("file")
         return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
 
 
@@ -116,7 +116,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
-    """Tell which files a fraction leaves."""
+    """Return which files are within the fraction."""
     files = state.snapshot.files
     if scope.fraction is None:
         return np.ones(files.height, np.bool_)
@@ -133,9 +133,8 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
 
 
 def _ours(files: pl.DataFrame) -> BoolArray:
-    """Tell which files follow the exact rules and know their pages, so that reads open parts of them."""
-    known = files["rules"].cast(pl.String).eq("1").fill_null(value=False)
-    ours: BoolArray = known.to_numpy()
+    """Return which files follow the exact rules and know their pages, so that reads open parts of them."""
+    ours: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return ours
 
 
@@ -145,7 +144,7 @@ def _rows(files: pl.DataFrame) -> I64Array:
 
 
 def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
-    """Tell which small files to join: as many as there are, while each at least doubles.
+    """Return which small files to join: as many as there are, while each at least doubles.
 
     So a row is rewritten as often as the files it lies in double, up to the usual size of the table's files.
     """
@@ -166,7 +165,7 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
 
 
 def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
-    """Tell which files hold mostly rows that would go deeper if they were put back now."""
+    """Return which files hold mostly rows that would go deeper if they were put back now."""
     if scope.revision is None or not among.any():
         return np.zeros_like(among)
     revision = state.snapshot.config.revisions[scope.revision]

@@ -80,7 +80,8 @@ def _write(
     rows = engine.open(source, files, options.progress)
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
-    plan = rows.plan(chosen.revision, chosen.tree)
+    state = None if chosen.is_new else planned.state
+    plan = rows.plan(chosen.revision, None if state is None else state.tree(chosen.revision))
     LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
@@ -105,7 +106,7 @@ def _write(
     before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
+    warn_if_clustered(effects, planned.wish.names, rows.in_memory_rows, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
 
 

@@ -236,7 +236,7 @@ def test_nobody_waits_forever(tmp_path: Path) -> None:
             snapshot,
             WriteIntent(mode="append"),
             sleep=pauses.append,
-            most_attempts=12,
+            max_attempts=12,
         )
     assert caught.value.attempts == 12
     assert max(pauses) <= 1.0

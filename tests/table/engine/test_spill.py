@@ -73,8 +73,8 @@ def test_no_row_is_lost_and_the_index_holds(
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
         mock.patch.object(budget.Budget, "sample", limits),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_FILE_ROWS", 3),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_SLICE_BYTES", 64),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_SLICE_BYTES", 64),
     ):
         spilling, rows = path.parent / "spilling", path.parent / "rows"
         spilling.mkdir()
@@ -145,13 +145,13 @@ def test_the_disk_never_holds_the_rows_more_than_twice(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    tell = spill_files._Writer._tell  # noqa: SLF001 -- called whenever something was written
+    tell = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
 
     def measured(self: Any) -> None:
         tell(self)
         held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", measured)  # noqa: SLF001
+    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", measured)
     many = pl.concat([rows] * 3)
     options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": megabytes << 20, "spill_dir": tmp_path}
     qbeast.write_table(many.iter_slices(5000), tmp_path / "t", **options)
@@ -257,7 +257,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
     qbeast.write_table(rows.head(10), table, columns=["a"])
     before = sorted(table.rglob("*"))
     written: list[int] = []
-    write = spill_files._Writer._tell  # noqa: SLF001 -- where a disk fills up
+    write = spill_files.SpillWriter._report_size  # noqa: SLF001 -- where a disk fills up
 
     def full(self: Any) -> None:
         write(self)
@@ -265,7 +265,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
         if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", full)  # noqa: SLF001
+    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", full)
     for data in (rows, iter([rows])):
         with pytest.raises(qbeast.StorageError, match="has no room left") as caught:
             qbeast.write_table(data, table, mode="append", memory_bytes=4 << 20, spill_dir=tmp_path)
@@ -277,7 +277,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
 def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
     rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, told = spill_files._Writer, [0]  # noqa: SLF001 -- the last bytes of a file find the disk full
+    writer, told = spill_files.SpillWriter, [0]
     files: list[Any] = []
 
     def full(self: Any) -> None:
@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
         if len(files) == told[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writer, "_tell", full)
+    monkeypatch.setattr(writer, "_report_size", full)
     spilled = SpillFolder(tmp_path)
     spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
     told[0] = len(files)

@@ -81,7 +81,7 @@ def test_rows_that_are_hidden_stay_so(tmp_path: Path) -> None:
 def test_rows_of_a_faster_writer_are_widened_too(
     path: Path, faster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite, done = widen.rewrite, list[int]()
+    replace_rows, done = widen.replace_rows, list[int]()
 
     def late(*args: Any, **options: Any) -> Any:
         if not done:
@@ -90,9 +90,9 @@ def test_rows_of_a_faster_writer_are_widened_too(
                 qbeast.write_table(NARROW.with_columns(pl.col("id") + 3000), path, mode="append")
             else:
                 qbeast.open_table(path).delete("id < 100")
-        return rewrite(*args, **options)
+        return replace_rows(*args, **options)
 
-    monkeypatch.setattr(widen, "rewrite", late)
+    monkeypatch.setattr(widen, "replace_rows", late)
     table = qbeast.open_table(path)
     assert table.widen_columns(NEW_TYPES).version == 2
     assert table.count() == (6000 if faster == "append" else 2900)

@@ -67,7 +67,7 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
 
 def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
     choice = choose_files(state, scope)
-    return dict(zip(choice.numbers.tolist(), choice.reasons, strict=True))
+    return dict(zip(choice.files.tolist(), choice.reasons, strict=True))
 
 
 def test_each_file_has_its_reason():

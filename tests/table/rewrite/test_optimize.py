@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.rewrite import optimize
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -56,10 +54,8 @@ def take(path: Path, options: dict[str, object], seed: int) -> qbeast.OptimizeRe
     return table.optimize(**given)
 
 
-def check_case(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
-) -> None:
-    with folder() as path, small_files(), mock.patch.object(optimize, "GROUP_BYTES", group_bytes):
+def check_case(case: Case, actions: list[dict[str, object]], sample: object, seed: int) -> None:
+    with folder() as path, small_files():
         write(path, case)
         for number, options in enumerate(actions):
             live = set(read_log(path).adds)
@@ -76,9 +72,6 @@ def check_case(
         check_same(path, case, pl.concat([case.rows, more]), sample)
 
 
-GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
-
-
 @pytest.mark.timeout(3000)
 @examples(12, slow=100, parent=RELAXED)
 @given(
@@ -86,12 +79,11 @@ GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
     actions=steps(),
     sample=samples(),
     seed=st.integers(0, 999),
-    group_bytes=GROUPS,
 )
 def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
+    case: Case, actions: list[dict[str, object]], sample: object, seed: int
 ) -> None:
-    check_case(case, actions, sample, seed, group_bytes)
+    check_case(case, actions, sample, seed)
 
 
 @pytest.mark.parametrize(("seed", "gaining"), [(0, {1, 2}), (1, {1, 2}), (2, {1}), (3, {1})])

@@ -30,7 +30,7 @@ from qbeast_core.tree.outside import rows_outside
 from qbeast_core.tree.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.plan import plan_index
 
-_MOST_WRITERS: Final = 4  # other tasks write beside this one
+_MAX_WRITERS: Final = 4  # other tasks write beside this one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class AppendTask:
     def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
         weights = frame_weights(frame, self.indexed)
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
-        writers = min(_MOST_WRITERS, os.cpu_count() or 1)
+        writers = min(_MAX_WRITERS, os.cpu_count() or 1)
         return write_data_files(
             CodedRows(frame, settings),
             plan,

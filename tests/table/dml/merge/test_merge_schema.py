@@ -120,7 +120,7 @@ def test_other_writers_are_met(
     table: qbeast.Table, tmp_path: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer is faster: its rows and columns are there as well afterwards."""
-    rewrite, done = changes.rewrite, list[int]()
+    rewrite, done = changes.replace_rows, list[int]()
 
     def late(*args: Any, **options: Any) -> Any:
         if not done:
@@ -133,7 +133,7 @@ def test_other_writers_are_met(
                 qbeast.open_table(tmp_path / "t").add_columns({"theirs": pl.Int64})
         return rewrite(*args, **options)
 
-    monkeypatch.setattr(changes, "rewrite", late)
+    monkeypatch.setattr(changes, "replace_rows", late)
     table.merge(source(890, 910, note=pl.lit("n")), on="id", schema_mode="merge")
     assert table.count("note = 'n'") == 20
     assert {"note", *(["theirs"] if theirs == "columns" else [])} <= set(table.columns)
