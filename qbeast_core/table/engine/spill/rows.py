@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from qbeast_core.table.engine.spill.files import (
     PlacedBatch,
     SpilledRange,
@@ -30,7 +28,7 @@ from qbeast_core.table.engine.spill.files import (
     scatter,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import StreamSource, handed_over
+from qbeast_core.table.engine.stream import StreamSource
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import (
@@ -173,46 +171,25 @@ class _Threads:
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        """Put the rows by file; begin again where a column proves to have many values, which is rare."""
-        plain = set(task.revision.columns)  # children are found by their values, and pages tell their bounds
-        while True:
-            try:
-                return self._scatter_once(task, plain, written)
-            except TooManyValuesError as error:
-                plain.add(error.name)
-
-    def _scatter_once(
-        self, task: PlaceTask, plain: Collection[str], written: list[PlacedFile]
-    ) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
-        found: list[pl.DataFrame] = []
-        codes, batches = self._coded(task, plain)
+        sample: list[pl.DataFrame] = []
+        batches = self._stream.batches(None, size_bytes=self._spill.budget.batch_bytes)
         ranges = self._spill.scatter(
-            sampled(batches, found, total=task.rows, rows=self._sampled_rows),
-            partial(_placed, task, codes),
+            sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
+            partial(_placed, task),
             task.file_starts,
-            codes.schema,
+            task.target.shape.schema,
             packed=is_spooled,
             at_once=self._spill.budget.cores,
         )
         settings = FileSettings.of(
-            task.fit(pl.concat(found)),
+            task.fit(pl.concat(sample or [self._stream.empty])),
             task.revision.columns,
             task.target.configuration,
             dialect=task.target.dialect,
             size_bytes=int(task.rows * self._row_bytes),
         )
-        return _Files(task, self._spill, codes, settings, written, packed=is_spooled), ranges
-
-    def _coded(self, task: PlaceTask, plain: Collection[str]) -> tuple[Codes, Iterator[pl.DataFrame]]:
-        """Read the first rows; return codes for columns that have few values in them, and all rows."""
-        most_bytes = self._spill.budget.batch_bytes
-        batches = self._stream.batches(None, size_bytes=most_bytes)
-        held = [next(batches, self._stream.empty)]
-        names = columns_to_code(task.fit(held[0]), besides=plain)
-        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(
-            handed_over(held), batches
-        )
+        return _Files(task, self._spill, settings, written, packed=is_spooled), ranges
 
     @property
     def _sampled_rows(self) -> int:
@@ -226,10 +203,10 @@ class _Threads:
             self._progress(Progress("write", len(written), total, task.rows))
 
 
-def _placed(task: PlaceTask, codes: Codes, batch: pl.DataFrame) -> PlacedBatch:
+def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
     rows = task.fit(batch)
     refuse_huge_values(rows)
-    return PlacedBatch(codes.code(rows), task.place(rows))
+    return PlacedBatch(rows, task.place(rows))
 
 
 class _Files:
@@ -239,13 +216,12 @@ class _Files:
         self,
         task: PlaceTask,
         spill: Spill,
-        codes: Codes,
         settings: FileSettings,
         written: list[PlacedFile],
         *,
         packed: bool,
     ) -> None:
-        self._task, self._spill, self._codes, self._settings = task, spill, codes, settings
+        self._task, self._spill, self._settings = task, spill, settings
         self._written, self._packed = written, packed
 
     def write(self, part: SpilledRange) -> None:
@@ -274,13 +250,8 @@ class _Files:
                 ordered += ordered_files(self._task, rows, rows.keys, places=places)
             del rows
             while ordered:
-                self._written.append(self._stored(ordered.pop(0)))
+                self._written.append(store_ordered(self._task, ordered.pop(0), settings=self._settings))
         part.delete()
-
-    def _stored(self, file: OrderedRows) -> PlacedFile:
-        rows, values = self._codes.of_file(file.rows)
-        settings = self._settings.with_dictionary(values, among=self._codes.names)
-        return store_ordered(self._task, replace(file, rows=rows, values=values), settings=settings)
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:
