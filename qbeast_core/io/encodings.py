@@ -107,19 +107,19 @@ def _bytes_each(texts: pl.Series) -> pl.Series:
 
 def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the columns, some at a time, with as many of the rows as a trial can hold; none is empty."""
-    held: list[pl.Series] = []
+    group: list[pl.Series] = []
     size = 0
     for column in rows.get_columns():
-        some = _beginnings(column)
-        if not len(some):
+        values = _beginnings(column)
+        if not len(values):
             continue
-        if held and (len(some) != len(held[0]) or size > _TRIAL_BYTES):
-            yield pl.DataFrame(held)
-            held, size = [], 0
-        held.append(some)
-        size += int(some.estimated_size())
-    if held:
-        yield pl.DataFrame(held)
+        if group and (len(values) != len(group[0]) or size > _TRIAL_BYTES):
+            yield pl.DataFrame(group)
+            group, size = [], 0
+        group.append(values)
+        size += int(values.estimated_size())
+    if group:
+        yield pl.DataFrame(group)
 
 
 def _beginnings(column: pl.Series) -> pl.Series:

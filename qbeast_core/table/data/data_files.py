@@ -76,8 +76,8 @@ class FileSettings:
         uncompressed: list[str] = []
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
-            some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
-            rows, order = np.unique(some, return_inverse=True)
+            numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(numbers, return_inverse=True)
             uncompressed = choose_uncompressed(
                 RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
             )
@@ -178,12 +178,12 @@ def write_data_files(
                 _write_one,
                 source,
                 plan.file,
-                number,
+                file_index,
                 send=send,
                 path=path,
                 settings=settings,
             )
-            for number, path in enumerate(paths)
+            for file_index, path in enumerate(paths)
         ]
         try:
             for job in as_completed(jobs):
@@ -223,13 +223,13 @@ class _Sender:
 def _write_one(
     source: CodedRows,
     plan_of: Callable[[int], FilePlan],
-    number: int,
+    file_index: int,
     *,
     send: _Sender,
     path: str,
     settings: FileSettings,
 ) -> tuple[AddFile, Future[None]]:
-    file = plan_of(number)
+    file = plan_of(file_index)
     rows, values = source.take(file.rows, file.order)
     add, encoded = _encoded(
         rows,

@@ -73,8 +73,8 @@ def test_no_row_is_lost_and_the_index_holds(
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
         mock.patch.object(budget.Budget, "sample", limits),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_FILE_ROWS", 3),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_SLICE_BYTES", 64),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_SLICE_BYTES", 64),
     ):
         spilling, rows = path.parent / "spilling", path.parent / "rows"
         spilling.mkdir()

@@ -67,7 +67,7 @@ def test_operations_in_a_budget_are_those_in_memory(steps, batch_bytes, load_byt
         folder() as there,
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
     ):
         written(here), written(there)
         spilling = there.parent / "spilling"

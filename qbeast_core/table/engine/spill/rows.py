@@ -41,13 +41,13 @@ from qbeast_core.tree.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
 
-_MOST_OPEN: Final = 256
-_LEAST_SLICE_BYTES: Final = 1 << 14
-_LEAST_BUFFER_BYTES: Final = 1 << 12
-_MOST_BUFFER_BYTES: Final = 1 << 18
+_MAX_OPEN: Final = 256
+_MIN_SLICE_BYTES: Final = 1 << 14
+_MIN_BUFFER_BYTES: Final = 1 << 12
+_MAX_BUFFER_BYTES: Final = 1 << 18
 _OFFSET_BYTES: Final = 8  # of a text besides its own
 _KEY_BYTES: Final = 8
-_LEAST_FILE_ROWS: Final = 64
+_MIN_FILE_ROWS: Final = 64
 _SAMPLED_ROWS: Final = 1 << 14
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
 
@@ -66,7 +66,7 @@ class Spill:
     @property
     def most_open(self) -> int:
         """Files that rows are parted to at once."""
-        return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
+        return max(min(_MAX_OPEN, self.budget.batch_bytes // _MIN_SLICE_BYTES), 2)
 
     def scatter(
         self,
@@ -90,7 +90,7 @@ class Spill:
             packed=packed,
             at_once=at_once,
             buffer_bytes=min(
-                max(self.budget.batch_bytes // len(groups), _LEAST_BUFFER_BYTES), _MOST_BUFFER_BYTES
+                max(self.budget.batch_bytes // len(groups), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES
             ),
         )
 
@@ -109,7 +109,7 @@ def spilled_rows(
         for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
-    most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
+    most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _MIN_FILE_ROWS)
     workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
 
@@ -226,8 +226,8 @@ class _Files:
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
-        most_bytes = self._spill.budget.load_bytes
-        if part.size_bytes <= most_bytes:
+        max_bytes = self._spill.budget.load_bytes
+        if part.size_bytes <= max_bytes:
             self._write(part, size_bytes=None)
             return
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
@@ -238,7 +238,7 @@ class _Files:
             for one in smaller:
                 self.write(one)
             return
-        self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
+        self._write(part, size_bytes=int(max_bytes * _FILLED))  # equal index keys, all of them
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write files of so many bytes of rows at a time, or of all; none is held but by the file it is in."""
