@@ -1,4 +1,4 @@
-"""Where a table lies: told once, in one absolute form that every reader and writer of it takes alike."""
+"""The location of a table in one absolute form, which all readers and writers use."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     own = kind == "absolute" if not is_address(root) else kind == "address" and _bucket(path) == _bucket(root)
     if own and allow_absolute:
         return path
-    article, told = ("an", "absolute path") if own else ("a", "path that leads out of the table")
+    article, feature = ("an", "absolute path") if own else ("a", "path that leads out of the table")
     cure: tuple[str | Hint, ...] = (
         "qbeast never follows it. Copy the file into the table's folder with the tool that wrote it.",
     )
     if own:
         trusted = "If you trust whoever wrote the table (a shallow clone has such paths), open it with "
         cure = (trusted, argument(allow_absolute_paths=True), ".")
-    said = f"the log of {root!r} names a file by {article} {told}: {path!r}. It was not opened. "
+    said = f"the log of {root!r} names a file by {article} {feature}: {path!r}. It was not opened. "
     message = Message(said, *cure)
-    raise UnsupportedTableError(message, path=root, feature=told)
+    raise UnsupportedTableError(message, path=root, feature=feature)
 
 
 def refuse_link_out(root: str, path: str) -> None:
@@ -182,5 +182,5 @@ def _is_unicode(text: str) -> bool:
 
 
 def _refused(shown: str, cause: str, *cure: str | Hint) -> InvalidInputError:
-    told = f"{shown} cannot be the place of a table: {cause}. Nothing was read or written; "
-    return InvalidInputError(Message(told, *cure, "."), argument="path")
+    text = f"{shown} cannot be the place of a table: {cause}. Nothing was read or written; "
+    return InvalidInputError(Message(text, *cure, "."), argument="path")

@@ -214,8 +214,8 @@ def _duration(name: str, value: str) -> timedelta:
 def _refuse_password(uri: str) -> None:
     """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
     if urlsplit(uri).password is not None:
-        told = f"{uri!r} holds a password; nothing was read or written. Give credentials as "
-        message = Message(told, named("storage_options"), ".")
+        text = f"{uri!r} holds a password; nothing was read or written. Give credentials as "
+        message = Message(text, named("storage_options"), ".")
         raise InvalidInputError(message, argument="path")
 
 

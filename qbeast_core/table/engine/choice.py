@@ -218,7 +218,7 @@ class LocalEngine:
         if stream.is_one_shot:
             spill = self.spill
             rows = chain(handed_over(held), batches)
-            stream = spool(rows, stream.empty, spill.folder, spill.told)
+            stream = spool(rows, stream.empty, spill.folder, spill.report)
         return _Repeatable(stream, stream, row_bytes)
 
     def _count(self, size_bytes: int) -> None:

@@ -141,13 +141,13 @@ def test_the_disk_never_holds_the_rows_more_than_twice(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    tell = spill_files._Writer._tell  # noqa: SLF001 -- called whenever something was written
+    report = spill_files._Writer._report_growth  # noqa: SLF001 -- called whenever something was written
 
     def measured(self: Any) -> None:
-        tell(self)
+        report(self)
         held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", measured)  # noqa: SLF001
+    monkeypatch.setattr(spill_files._Writer, "_report_growth", measured)  # noqa: SLF001
     many = pl.concat([rows] * 3)
     options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": megabytes << 20, "spill_dir": tmp_path}
     qbeast.write_table(many.iter_slices(5000), tmp_path / "t", **options)
@@ -239,7 +239,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
     qbeast.write_table(rows.head(10), table, columns=["a"])
     before = sorted(table.rglob("*"))
     written: list[int] = []
-    write = spill_files._Writer._tell  # noqa: SLF001 -- where a disk fills up
+    write = spill_files._Writer._report_growth  # noqa: SLF001 -- where a disk fills up
 
     def full(self: Any) -> None:
         write(self)
@@ -247,7 +247,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
         if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", full)  # noqa: SLF001
+    monkeypatch.setattr(spill_files._Writer, "_report_growth", full)  # noqa: SLF001
     for data in (rows, iter([rows])):
         with pytest.raises(qbeast.StorageError, match="has no room left") as caught:
             qbeast.write_table(data, table, mode="append", memory_bytes=4 << 20, spill_dir=tmp_path)
@@ -267,7 +267,7 @@ def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
         if len(files) == told[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writer, "_tell", full)
+    monkeypatch.setattr(writer, "_report_growth", full)
     spilled = SpillFolder(tmp_path)
     spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
     told[0] = len(files)

@@ -313,5 +313,5 @@ class _Matching:
         path = Path(folder.new_path() + SUFFIX)
         self.stored.append(path.name)
         with folder.writing():
-            self._spill.told(path.write_bytes(as_bytes(rows)))
+            self._spill.report(path.write_bytes(as_bytes(rows)))
         return path.name

@@ -120,11 +120,11 @@ class SpilledRange:
 
 
 def spool(
-    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, told: Callable[[int], None]
+    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, report: Callable[[int], None]
 ) -> SpilledRows:
     """Write the rows of a source that can be read once, so that they can be read again."""
     path = folder.new_path()
-    with _Writer(folder, path, told, _SMALL) as writer:
+    with _Writer(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
         for batch in batches:
             writer.write(_table(batch))
@@ -161,7 +161,7 @@ def scatter(
     *,
     schema: pl.Schema,
     folder: SpillFolder,
-    told: Callable[[int], None],
+    report: Callable[[int], None],
     packed: bool,
     at_once: int,
     buffer_bytes: int,
@@ -172,7 +172,9 @@ def scatter(
     paths = [folder.new_path() for _ in starts]
     sizes = [0.0] * len(starts)
     with ExitStack() as stack:
-        writers = [stack.enter_context(_Writer(folder, path, told, options, buffer_bytes)) for path in paths]
+        writers = [
+            stack.enter_context(_Writer(folder, path, report, options, buffer_bytes)) for path in paths
+        ]
         sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
         with closing(sorting) as tables:
             for batch, ends in tables:
@@ -196,11 +198,11 @@ class _Writer:
         self,
         folder: SpillFolder,
         path: str,
-        told: Callable[[int], None],
+        report: Callable[[int], None],
         options: Any,
         buffer_bytes: int | None = None,
     ) -> None:
-        self._folder, self._path, self._told, self._options = folder, path, told, options
+        self._folder, self._path, self._report, self._options = folder, path, report, options
         self._buffer_bytes = buffer_bytes
         self._file: Any = None
         self._stream: Any = None
@@ -215,7 +217,7 @@ class _Writer:
                 self._file = pa.output_stream(self._path, buffer_size=self._buffer_bytes)
                 self._stream = pa.ipc.new_stream(self._file, rows.schema, options=self._options)
             self._stream.write(rows)
-            self._tell()
+            self._report_growth()
 
     def __exit__(self, kind: object, *_error: object) -> None:
         if self._stream is None:
@@ -225,7 +227,7 @@ class _Writer:
             with self._folder.writing():
                 if kind is None:
                     self._stream.close()
-                    self._tell()
+                    self._report_growth()
                 self._file.close()
                 is_whole = kind is None
         finally:
@@ -234,9 +236,9 @@ class _Writer:
                     self._file.close()
                 _delete(self._folder, self._path)
 
-    def _tell(self) -> None:
+    def _report_growth(self) -> None:
         size = self._file.tell()
-        self._told(size - self._size)
+        self._report(size - self._size)
         self._size = size
 
 

@@ -29,8 +29,8 @@ class SpillFolder:
         with self.writing():  # a folder of another user's may hide what is in it
             is_there = self.parent.is_dir()
         if not is_there:
-            told = f"there is no folder {str(self.parent)!r} to spill rows to; nothing was written. Make it, or name "
-            msg = Message(told, "another one with ", argument(spill_dir=None), ".")
+            text = f"there is no folder {str(self.parent)!r} to spill rows to; nothing was written. Make it, or name "
+            msg = Message(text, "another one with ", argument(spill_dir=None), ".")
             raise StorageError(msg, path=str(self.parent))
         with self.writing():
             self._folder = TemporaryFolder(self.parent, _PREFIX)

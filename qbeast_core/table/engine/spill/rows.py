@@ -55,8 +55,8 @@ _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of
 class Spill:
     """What rows are moved by: the memory there is, and a place on a disk."""
 
-    def __init__(self, folder: SpillFolder, budget: Budget, told: Callable[[int], None]) -> None:
-        self.folder, self.budget, self.told = folder, budget, told
+    def __init__(self, folder: SpillFolder, budget: Budget, report: Callable[[int], None]) -> None:
+        self.folder, self.budget, self.report = folder, budget, report
 
     def wanted(self, size_bytes: int) -> int:
         """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
@@ -86,7 +86,7 @@ class Spill:
             groups,
             schema=schema,
             folder=self.folder,
-            told=self.told,
+            report=self.report,
             packed=packed,
             at_once=at_once,
             buffer_bytes=min(
@@ -164,7 +164,7 @@ class _Threads:
                 files, ranges = self._scatter(task, written)
                 with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
                     for _ in writing:
-                        self._tell(written, task)
+                        self._report_progress(written, task)
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(task.target.store, [file.add for file in written])
             raise
@@ -197,7 +197,7 @@ class _Threads:
         most = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
         return max(min(_SAMPLED_ROWS, most), 1)
 
-    def _tell(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
+    def _report_progress(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
         if self._progress is not None:
             total = max(task.file_count, len(written))
             self._progress(Progress("write", len(written), total, task.rows))
