@@ -117,11 +117,11 @@ LIMITS = {
     "| {:,}": [
         (options, "_MAX_ROWS"),
         (options, "_MAX_CHARACTERS"),
-        (value_bytes, "MOST_VALUE_BYTES"),
+        (value_bytes, "MAX_VALUE_BYTES"),
         (tokens, "MAX_CHARACTERS"),
     ],
     "1 to {};": [(revision, "MOST_COLUMNS")],
-    "| {} levels": [(grid, "GRID_BITS"), (footer, "_MOST_DEPTH")],
+    "| {} levels": [(grid, "GRID_BITS"), (footer, "_MAX_DEPTH")],
     ", {} conditions": [(parse, "MAX_CONDITIONS")],
     " {} levels": [(tokens, "MAX_LEVELS")],
 }

@@ -13,13 +13,13 @@ from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.value_bytes import rows_within
 
 _SAMPLE_ROWS: Final = 16_384
-_MOST_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and needs no dictionary to be read
-_MOST_VALUES: Final = 1_024
-_MOST_BYTES: Final = 16 << 10  # read with every page, so a small part of one
-_LEAST_REPEATS: Final = 8
+_MAX_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and needs no dictionary to be read
+_MAX_VALUES: Final = 1_024
+_MAX_BYTES: Final = 16 << 10  # read with every page, so a small part of one
+_MIN_REPEATS: Final = 8
 _SAMPLE_BYTES: Final = 16 << 20
 
-_LEAST_SAVED: Final = 0.05
+_MIN_SAVED_SHARE: Final = 0.05
 _VALUE_BYTES: Final = 64 << 10  # of a text or binary: how its beginning shrinks tells enough
 _COLUMN_BYTES: Final = 16 << 20
 _TRIAL_BYTES: Final = 64 << 20
@@ -38,16 +38,6 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     return [path for path, leaf in leaves if _repeats(leaf)]
 
 
-def is_few(values: pl.Series, rows: int) -> bool:
-    """Say whether a column of so many rows deserves a dictionary, as `choose_dictionary` means it.
-
-    >>> is_few(pl.Series(["a", "b"]), 16), is_few(pl.Series(["a", "b"]), 15)
-    (True, False)
-    """
-    distinct = len(values) - values.null_count()
-    return 0 < distinct * _LEAST_REPEATS <= rows and _fits(values, distinct)
-
-
 def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str]) -> list[str]:
     """Choose the leaf columns that zstd makes less than 5 % smaller, by trying it on some rows.
 
@@ -61,17 +51,17 @@ def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Seque
     >>> choose_uncompressed(rows, page_rows=2048, dictionary=[])
     ['noise']
     """
-    found: list[str] = []
-    for some in _trials(rows):
-        tried = encode_data_file(some, weights=None, page_rows=page_rows, dictionary=dictionary)
-        group = pq.read_metadata(pa.BufferReader(tried.data)).row_group(0)
+    names: list[str] = []
+    for part in _trials(rows):
+        trial = encode_data_file(part, weights=None, page_rows=page_rows, dictionary=dictionary)
+        group = pq.read_metadata(pa.BufferReader(trial.data)).row_group(0)
         chunks = [group.column(number) for number in range(group.num_columns)]
-        found += [
+        names += [
             chunk.path_in_schema
             for chunk in chunks
-            if chunk.total_compressed_size > (1 - _LEAST_SAVED) * chunk.total_uncompressed_size
+            if chunk.total_compressed_size > (1 - _MIN_SAVED_SHARE) * chunk.total_uncompressed_size
         ]
-    return found
+    return names
 
 
 def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
@@ -95,28 +85,20 @@ def _repeats(leaf: pl.Series) -> bool:
     if not values or isinstance(dtype, pl.Boolean | pl.Null):
         return False
     is_text = isinstance(dtype, pl.String | pl.Binary)
-    if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MOST_BYTES).all():
+    if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MAX_BYTES).all():
         return False  # large ones are not compared
-    most = _most_values(dtype)
-    if leaf.head(2 * most).n_unique() > most + 1:  # null may be one
+    max_values = _max_values(dtype)
+    if leaf.head(2 * max_values).n_unique() > max_values + 1:  # null may be one
         return False  # to look at all values takes ten times as long
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
-    if distinct * _LEAST_REPEATS > values:
+    if distinct * _MIN_REPEATS > values or distinct > max_values:
         return False
-    return _fits(leaf, distinct)
+    return not is_text or bool(_bytes_each(leaf.unique()).sum() <= _MAX_BYTES)
 
 
-def _fits(leaf: pl.Series, distinct: int) -> bool:
-    """Say whether the values of a leaf, so many distinct ones, make a dictionary small enough."""
-    if distinct > _most_values(leaf.dtype):
-        return False
-    is_text = isinstance(leaf.dtype, pl.String | pl.Binary)
-    return not is_text or bool(_bytes_each(leaf.unique()).sum() <= _MOST_BYTES)
-
-
-def _most_values(dtype: pl.DataType) -> int:
+def _max_values(dtype: pl.DataType) -> int:
     packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
-    return _MOST_NUMBERS if packed else _MOST_VALUES
+    return _MAX_NUMBERS if packed else _MAX_VALUES
 
 
 def _bytes_each(texts: pl.Series) -> pl.Series:
@@ -125,19 +107,19 @@ def _bytes_each(texts: pl.Series) -> pl.Series:
 
 def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the columns, some at a time, with as many of the rows as a trial can hold; none is empty."""
-    held: list[pl.Series] = []
+    group: list[pl.Series] = []
     size = 0
     for column in rows.get_columns():
-        some = _beginnings(column)
-        if not len(some):
+        values = _beginnings(column)
+        if not len(values):
             continue
-        if held and (len(some) != len(held[0]) or size > _TRIAL_BYTES):
-            yield pl.DataFrame(held)
-            held, size = [], 0
-        held.append(some)
-        size += int(some.estimated_size())
-    if held:
-        yield pl.DataFrame(held)
+        if group and (len(values) != len(group[0]) or size > _TRIAL_BYTES):
+            yield pl.DataFrame(group)
+            group, size = [], 0
+        group.append(values)
+        size += int(values.estimated_size())
+    if group:
+        yield pl.DataFrame(group)
 
 
 def _beginnings(column: pl.Series) -> pl.Series:

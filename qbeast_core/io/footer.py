@@ -24,8 +24,8 @@ from qbeast_core.space.arrays import I64Array
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
 _I32_LIST, _BINARY_LIST = 0x9, 0x9
-_MOST_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
-_MOST_BYTES: Final = 1 << 62
+_MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
+_MAX_BYTES: Final = 1 << 62
 # What any bytes can lead to: missing or other fields, numbers out of range.
 _NO_FOOTER: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
 
@@ -127,7 +127,7 @@ def _checked(footer: FileFooter) -> FileFooter:
     for chunk in footer.chunks:
         numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
         numbers += [chunk.size - 1, *(chunk.offset_index or ())]
-    if not all(isinstance(number, int) and 0 <= number < _MOST_BYTES for number in numbers):
+    if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
         reason = "the footer tells of impossible numbers of bytes or rows"
         raise PagesUnavailable(reason)
     return footer
@@ -157,8 +157,8 @@ def _walk(
     depth: int,
     repeated: bool,
 ) -> int:
-    if depth > _MOST_DEPTH:
-        reason = f"column {column!r} nests deeper than {_MOST_DEPTH}"
+    if depth > _MAX_DEPTH:
+        reason = f"column {column!r} nests deeper than {_MAX_DEPTH}"
         raise PagesUnavailable(reason)
     fields = elements[at].fields
     repeated = repeated or fields.get(3) == _REPEATED

@@ -31,10 +31,10 @@ class LocalStore:
 
     def locate(self, path: str) -> str:
         """Return where a file lies, as other libraries take it; no symbolic link leads there from outside."""
-        found = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
         if not self.allow_absolute_paths:
             refuse_link_out(self.uri, path)
-        return found
+        return location
 
     def get(self, path: str) -> bytes:
         """Read a whole file."""
@@ -71,19 +71,19 @@ class LocalStore:
     def list(self, prefix: str) -> list[str]:
         """List the files below a folder."""
         with _errors("list", prefix):
-            found = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
-            return sorted(p.relative_to(self.local_root).as_posix() for p in found)
+            files = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
+            return sorted(p.relative_to(self.local_root).as_posix() for p in files)
 
     def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
         """List the files below a folder, with their sizes and ages."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for path in self.list(prefix):
             if path <= after:
                 continue
             with suppress(FileNotFoundError), _errors("list", path):  # another process cleans up too
                 about = (self.local_root / path).stat()
-                found.append(Entry(path, about.st_size, about.st_mtime_ns // 1_000_000))
-        return found
+                entries.append(Entry(path, about.st_size, about.st_mtime_ns // 1_000_000))
+        return entries
 
     def size(self, path: str) -> int:
         """Return a file's length in bytes."""
@@ -97,10 +97,10 @@ class LocalStore:
 
     def _entry(self, path: str) -> Path:
         """Return what is replaced or removed under a name: of a symbolic link the link itself."""
-        found = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
         if not self.allow_absolute_paths and "/" in path:
             refuse_link_out(self.uri, path.rpartition("/")[0])
-        return Path(found)
+        return Path(location)
 
     def _at(self, path: str) -> Path:
         return Path(self.locate(path))

@@ -1,4 +1,4 @@
-"""Where a table lies: told once, in one absolute form that every reader and writer of it takes alike."""
+"""The location of a table in one absolute form, which all readers and writers use."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from qbeast_core.io.thrift import (
 _LONG = field(1, I64)
 _LONG_AFTER_NEXT = field(2, I64)
 _STOP = b"\x00"
-_MOST = 1 << 31
+_MAX_SIZE = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _num_values(buffers: Sequence[memoryview]) -> int:
 
 def _size(number: int) -> int:
     """Refuse what would lead backwards, and so round for ever."""
-    if not 0 <= number < _MOST:
+    if not 0 <= number < _MAX_SIZE:
         message = f"a page of {number} bytes or values"
         raise ThriftError(message)
     return number

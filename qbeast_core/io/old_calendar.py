@@ -52,36 +52,36 @@ class OldCalendar:
             return None
         return OldCalendar(has_dates, has_int96, metadata.get("org.apache.spark.timeZone", "UTC"))
 
-    def today(self, values: pl.Expr, found: PolarsDataType, wanted: PolarsDataType) -> pl.Expr | None:
+    def today(self, values: pl.Expr, stored: PolarsDataType, wanted: PolarsDataType) -> pl.Expr | None:
         """Return the values with the same year, month and day in the calendar of today; None: they are as they are."""
         match wanted:
             case pl.Date() if self.has_dates:
                 return _shifted(values.to_physical().cast(pl.Int64)).cast(pl.Int32).cast(pl.Date)
-            case pl.Datetime(time_zone=str()) if self._is_old(found):
+            case pl.Datetime(time_zone=str()) if self._is_old(stored):
                 return self._times(values)
             case pl.Struct():
-                known = {one.name: one.dtype for one in getattr(found, "fields", ())}
+                dtypes = {one.name: one.dtype for one in getattr(stored, "fields", ())}
                 parts = {
-                    one.name: self.today(pl.field(one.name), known[one.name], one.dtype)
+                    one.name: self.today(pl.field(one.name), dtypes[one.name], one.dtype)
                     for one in wanted.fields
-                    if one.name in known
+                    if one.name in dtypes
                 }
                 changed = {name: part for name, part in parts.items() if part is not None}
                 return values.struct.with_fields(**changed) if changed else None
             case pl.List():
-                part = self.today(pl.element(), getattr(found, "inner", found), wanted.inner)
+                part = self.today(pl.element(), getattr(stored, "inner", stored), wanted.inner)
                 return None if part is None else values.list.eval(part)
             case pl.Map():
                 entries = _entries(wanted)
-                held = _entries(found) if isinstance(found, pl.Map) else entries
-                part = self.today(values.cast(entries), held, entries)
+                stored_entries = _entries(stored) if isinstance(stored, pl.Map) else entries
+                part = self.today(values.cast(entries), stored_entries, entries)
                 return None if part is None else part.cast(wanted)
             case _:
                 return None
 
-    def _is_old(self, found: PolarsDataType) -> bool:
+    def _is_old(self, stored: PolarsDataType) -> bool:
         # Spark writes no other timestamps that Polars reads as nanoseconds.
-        is_int96 = isinstance(found, pl.Datetime) and found.time_unit == "ns"
+        is_int96 = isinstance(stored, pl.Datetime) and stored.time_unit == "ns"
         return self.has_int96 if is_int96 else self.has_dates
 
     def _times(self, values: pl.Expr) -> pl.Expr:
@@ -90,10 +90,10 @@ class OldCalendar:
         local = values.to_physical() + offset
         day = local // _DAY_US
         moved = (local + (_shifted(day) - day) * _DAY_US).cast(pl.Datetime("us"))
-        known = moved.dt.replace_time_zone(
+        exact_zone = moved.dt.replace_time_zone(
             zone, ambiguous="earliest", non_existent="null"
         ).dt.convert_time_zone("UTC")
-        exact = pl.coalesce(known, (moved - timedelta(microseconds=offset)).dt.replace_time_zone("UTC"))
+        exact = pl.coalesce(exact_zone, (moved - timedelta(microseconds=offset)).dt.replace_time_zone("UTC"))
         return pl.when(values < _RULES_SINCE).then(exact).otherwise(values)
 
     def _zone_and_offset(self) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from qbeast_core.io.store import Range, merge_ranges
 from qbeast_core.io.tail import FileTail
 from qbeast_core.space.arrays import F64Array, I64Array
 
+# Decompressed bytes of a stored byte that a budget of stored bytes allows for. Ordinary columns stay below it.
 _EXPANSION: Final = 4
 
 
@@ -64,6 +65,8 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
     leaves = _leaves_of(footer, columns)
     ranges = _leaf_ranges(tail, leaves, pages)
     lengths = [sum(length for _, length in pieces) for pieces in ranges]
+    # Pages are cut after the same number of rows in all columns, so page numbers are row ranges and one list of pages
+    # serves every leaf. Only the last page of a file is shorter.
     missing = tail.pages * tail.page_rows - footer.num_rows if pages[-1] == tail.pages - 1 else 0
     return PagePlan(
         request=request,
@@ -105,10 +108,11 @@ def split_plan(plan: PagePlan, max_bytes: int) -> list[PagePlan]:
 
 
 def _check(tail: FileTail, request: PageRequest) -> None:
-    """Raise where a request is not of this file, or of no pages."""
+    """Raise if a request does not match the file, or has no pages."""
     footer, pages = tail.footer, request.pages
     if (footer.num_rows, tail.page_rows) != (request.num_rows, request.page_rows):
         reason = "the file's rows or pages are not those in the table's log"
+        # A file that another writer replaced: its pages would be cut at other rows, and rows would be wrong silently.
         raise PagesUnavailable(reason, request.path)
     if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or (pages[1:] <= pages[:-1]).any():
         reason = f"the pages wanted are not ascending numbers from 0 to {tail.pages - 1}"
@@ -121,12 +125,13 @@ def _leaves_of(footer: FileFooter, columns: Collection[str]) -> list[int]:
 
 
 def _costs(footer: FileFooter, leaves: list[int]) -> F64Array:
-    """Return by leaf what a stored byte counts: large values may take a thousandth of their size in a file."""
+    """Return what a stored byte of each leaf counts: some columns decompress to a thousand times their size."""
     chunks = [footer.chunks[leaf] for leaf in leaves]
     return np.array([max(1.0, chunk.uncompressed / (_EXPANSION * max(chunk.size, 1))) for chunk in chunks])
 
 
 def _leaf_ranges(tail: FileTail, leaves: list[int], pages: I64Array) -> list[list[Range]]:
+    # Successive pages lie side by side, so each run of them is one range.
     breaks = np.flatnonzero(np.diff(pages) != 1)
     first = pages[np.concatenate(([0], breaks + 1))]
     after = pages[np.concatenate((breaks, [len(pages) - 1]))] + 1
@@ -136,7 +141,7 @@ def _leaf_ranges(tail: FileTail, leaves: list[int], pages: I64Array) -> list[lis
     for leaf, leaf_starts, leaf_lengths in zip(leaves, starts.tolist(), lengths.tolist(), strict=True):
         chunk = tail.footer.chunks[leaf]
         runs = list(zip(leaf_starts, leaf_lengths, strict=True))
-        if chunk.data_start > chunk.start:
+        if chunk.data_start > chunk.start:  # every page of the chunk needs its dictionary
             runs = merge_ranges([(chunk.start, chunk.data_start - chunk.start), *runs])
         ranges.append(runs)
     return ranges

@@ -188,10 +188,10 @@ class PageReader:
 
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
     """Give the frame exactly these columns and data types."""
-    found = frame.schema  # once: Polars makes it anew each time
-    if columns and list(found) != list(columns):  # select([]) would drop the rows
-        missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in found]
+    dtypes = frame.schema  # once: Polars makes it anew each time
+    if columns and list(dtypes) != list(columns):  # select([]) would drop the rows
+        missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in dtypes]
         frame = (frame.with_columns(missing) if missing else frame)[list(columns)]
-        found = frame.schema
-    other = {name: schema[name] for name in columns if found[name] != schema[name]}
+        dtypes = frame.schema
+    other = {name: schema[name] for name in columns if dtypes[name] != schema[name]}
     return frame.cast(other) if other else frame  # type: ignore[arg-type]

@@ -63,11 +63,11 @@ def encode_data_file(
     """
     table = _with_values(_with_weights(frame, weights, page_rows), {} if values is None else values)
     chosen = set(dictionary)
-    known = [name for name in statistics if not _has_nan(table.column(name))]
-    known += [WEIGHT_COLUMN] if weights is not None else []
+    bounded = [name for name in statistics if not _has_nan(table.column(name))]
+    bounded += [WEIGHT_COLUMN] if weights is not None else []
     while True:
         levels = _compression_levels(table.schema, uncompressed, compression_level)
-        data = _encode(table, page_rows, known, chosen, levels)
+        data = _encode(table, page_rows, bounded, chosen, levels)
         if len(table) == 0:
             return EncodedFile(data.to_pybytes(), data.size, 0)
         cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
@@ -104,9 +104,11 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows
 
 def _with_values(table: Any, values: Mapping[str, pl.Series]) -> Any:
     """Return the same table with dictionaries: places among values become such values."""
-    for name, known in values.items():
-        places = table.column(name).combine_chunks()
-        column = pa.DictionaryArray.from_arrays(places, known.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    for name, dictionary in values.items():
+        codes = table.column(name).combine_chunks()
+        column = pa.DictionaryArray.from_arrays(
+            codes, dictionary.to_arrow(compat_level=pl.CompatLevel.oldest())
+        )
         table = table.set_column(table.column_names.index(name), name, column)
     return table
 
@@ -126,7 +128,9 @@ def _encode(
     table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int | None]
 ) -> Any:
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
-    encodings = {one.name: _encoding(one.type) for one in table.schema if one.name not in dictionary}
+    encodings = {
+        column.name: _encoding(column.type) for column in table.schema if column.name not in dictionary
+    }
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
         "row_group_size": _ONE_GROUP,
@@ -183,11 +187,11 @@ def _page_sizes(data: Any, footer: FileFooter, page_rows: int) -> tuple[I64Array
     expected = np.arange(pages, dtype=np.int64) * page_rows
     for row, chunk in zip(sizes, footer.chunks, strict=True):
         start, length = chunk.offset_index or (0, 0)
-        offsets, found, first_rows = read_page_locations(data[start : start + length].to_pybytes())
-        ends = offsets + found
+        offsets, page_bytes, first_rows = read_page_locations(data[start : start + length].to_pybytes())
+        ends = offsets + page_bytes
         fills = offsets[:1] == chunk.data_start and ends[-1:] == chunk.start + chunk.size
         if fills and np.array_equal(first_rows, expected) and np.array_equal(offsets[1:], ends[:-1]):
-            row[:] = found
+            row[:] = page_bytes
         else:
             misaligned.add(chunk.path)
     return sizes, misaligned

@@ -31,7 +31,7 @@ _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
 )
 
 
-def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
+def stored_type(stored: pl.DataType, wanted: pl.DataType) -> pl.DataType:
     """Return the type to read a file's column as, so that a strict cast makes a table's column of it without loss.
 
     Polars itself widens numbers and converts timestamps; a type that is not castable is left to it, and refused.
@@ -41,43 +41,43 @@ def stored_type(found: pl.DataType, wanted: pl.DataType) -> pl.DataType:
     >>> stored_type(pl.Struct({"a": pl.Binary, "b": pl.Date}), pl.Struct({"b": pl.Date, "a": pl.String}))
     Struct({'b': Date, 'a': Binary})
     """
-    match found, wanted:
+    match stored, wanted:
         case pl.Struct(), pl.Struct():
-            known = {one.name: _type(one.dtype) for one in found.fields}
+            stored_fields = {one.name: _type(one.dtype) for one in stored.fields}
             fields = {one.name: _type(one.dtype) for one in wanted.fields}
             return pl.Struct(
-                {name: stored_type(known.get(name, dtype), dtype) for name, dtype in fields.items()}
+                {name: stored_type(stored_fields.get(name, dtype), dtype) for name, dtype in fields.items()}
             )
         case pl.List(), pl.List():
-            return pl.List(stored_type(_type(found.inner), _type(wanted.inner)))
+            return pl.List(stored_type(_type(stored.inner), _type(wanted.inner)))
         case pl.Map(), pl.Map():
-            key = stored_type(_type(found.key), _type(wanted.key))
-            value = stored_type(_type(found.value), _type(wanted.value))
+            key = stored_type(_type(stored.key), _type(wanted.key))
+            value = stored_type(_type(stored.value), _type(wanted.value))
             # INT96 overflows in maps as Polars reads them, and not in lists.
             return (
                 pl.List(pl.Struct({"key": key, "value": value}))
-                if "'ns'" in str(found)
+                if "'ns'" in str(stored)
                 else pl.Map(key, value)
             )
         case _:
-            return found if _is_cast(found, wanted) else wanted
+            return stored if _is_cast(stored, wanted) else wanted
 
 
-def _is_cast(found: pl.DataType, wanted: pl.DataType) -> bool:
+def _is_cast(stored: pl.DataType, wanted: pl.DataType) -> bool:
     """Return whether Spark or deltalake read one type as the other without loss, and Polars' scan does not."""
-    bits, wanted_bits = _INTEGER_BITS.get(found), _INTEGER_BITS.get(wanted)
+    bits, wanted_bits = _INTEGER_BITS.get(stored), _INTEGER_BITS.get(wanted)
     if isinstance(wanted, pl.Decimal):
-        return bits is not None or _is_narrowed(found, wanted)
+        return bits is not None or _is_narrowed(stored, wanted)
     if bits is None or wanted_bits is None:
-        return (found, wanted) in _PAIRS
-    return found != wanted and bits >= wanted_bits
+        return (stored, wanted) in _PAIRS
+    return stored != wanted and bits >= wanted_bits
 
 
-def _is_narrowed(found: pl.DataType, wanted: pl.Decimal) -> bool:
+def _is_narrowed(stored: pl.DataType, wanted: pl.Decimal) -> bool:
     """Return whether a decimal type needs a cast to another one."""
-    if not isinstance(found, pl.Decimal) or found.scale > wanted.scale:
+    if not isinstance(stored, pl.Decimal) or stored.scale > wanted.scale:
         return False
-    return found.scale < wanted.scale or (found.precision or 38) > (wanted.precision or 38)
+    return stored.scale < wanted.scale or (stored.precision or 38) > (wanted.precision or 38)
 
 
 def _type(dtype: PolarsDataType) -> pl.DataType:

@@ -27,7 +27,7 @@ from qbeast_core.space.arrays import I64Array
 _DIRECTORY_MAGIC: Final = b"QBPAGES1"
 _HEAD: Final = struct.Struct("<8sIIIII")
 _CHECKED_FROM: Final = 12
-_MOST_RATIO: Final = 1040  # zlib packs no better
+_MAX_RATIO: Final = 1040  # zlib packs no better
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,16 @@ def parse_tail(data: bytes) -> FileTail:
 
 def _inflate(packed: bytes, size_bytes: int) -> bytes:
     """Decompress to so many bytes and no more: a few packed ones can stand for any number."""
-    if size_bytes > _MOST_RATIO * len(packed):
+    if size_bytes > _MAX_RATIO * len(packed):
         _refuse("the page directory tells of more pages than it can name")
     engine = zlib.decompressobj()
     try:
-        found = engine.decompress(packed, size_bytes + 1)
+        sizes = engine.decompress(packed, size_bytes + 1)
     except zlib.error:
-        found = b""
-    if len(found) != size_bytes or not engine.eof or engine.unused_data:
+        sizes = b""
+    if len(sizes) != size_bytes or not engine.eof or engine.unused_data:
         _refuse("the page directory names other pages than it tells of")
-    return found
+    return sizes
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -11,27 +11,27 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array
 
 # Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold.
-MOST_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
+MAX_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
 
 _PAGE_BYTES: Final = 16 << 20
-_MOST_PAGE_BYTES: Final = 1 << 30
+_MAX_PAGE_BYTES: Final = 1 << 30
 _PREFIX_BYTES: Final = 4
 _FIXED_BYTES: Final = 8
 
 
-def rows_within(column: pl.Series, most_bytes: int) -> pl.Series:
-    """Return some values of a column, in order, that take `most_bytes` at most together.
+def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
+    """Return some values of a column, in order, that take `max_bytes` at most together.
 
     Values that take more than that alone are left out.
 
     >>> rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
     ['b', 'c']
     """
-    if column.estimated_size() <= most_bytes:
+    if column.estimated_size() <= max_bytes:
         return column
     sizes = _value_bytes(column)
-    alone: BoolArray = sizes <= most_bytes
-    kept: BoolArray = alone & (np.cumsum(np.where(alone, sizes, 0)) <= most_bytes)
+    alone: BoolArray = sizes <= max_bytes
+    kept: BoolArray = alone & (np.cumsum(np.where(alone, sizes, 0)) <= max_bytes)
     return column.filter(pl.Series(kept))
 
 
@@ -47,7 +47,7 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
         sizes = _value_bytes(column)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         largest = int(sizes.max())
-        most = max(_PAGE_BYTES, min(2 * largest, _MOST_PAGE_BYTES), largest)
+        most = max(_PAGE_BYTES, min(2 * largest, _MAX_PAGE_BYTES), largest)
         while page_rows > 1 and _largest_page(ends, page_rows) > most:
             page_rows = -(-page_rows // 2)
     return page_rows
@@ -56,14 +56,14 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
 def refuse_huge_values(frame: pl.DataFrame) -> None:
     """Refuse values that Parquet cannot hold, by the names of their columns."""
     for column in frame.get_columns():
-        if column.estimated_size() <= MOST_VALUE_BYTES or not _varies(column.dtype):
+        if column.estimated_size() <= MAX_VALUE_BYTES or not _varies(column.dtype):
             continue
         sizes = _value_bytes(column)
         row = int(sizes.argmax())
-        if sizes[row] > MOST_VALUE_BYTES:
+        if sizes[row] > MAX_VALUE_BYTES:
             msg = (
                 f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {column.name!r}, and Parquet holds "
-                f"values up to {MOST_VALUE_BYTES:,}; nothing was written. Split it over several rows, or keep it "
+                f"values up to {MAX_VALUE_BYTES:,}; nothing was written. Split it over several rows, or keep it "
                 "in a file of its own and its place in the table."
             )
             raise InvalidInputError(msg, argument="df")

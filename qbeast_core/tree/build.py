@@ -16,13 +16,16 @@ from qbeast_core.tree.file_order import file_order
 from qbeast_core.tree.grid import GRID_BITS, group_keys
 from qbeast_core.tree.parallel import map_chunks
 
-_FEW_NODES: Final = 1 << 16
+# A round counts several levels at once, so that rows are visited once per round instead of once per level. It stops
+# where its nodes would leave the caches: at the first number if rows are few, at the second if they are many.
+_MIN_ROUND_NODES: Final = 1 << 16
+_MAX_ROUND_NODES: Final = 1 << 18
 
-_MANY_NODES: Final = 1 << 18  # counted in one round: their paths stay in the caches
+# Rows that 16 successive splits leave together have one key, or nearly equal ones. More levels would cost time and
+# cubes without rows, so the cube becomes a big leaf, which is cut into several files.
+_MAX_CHAIN: Final = 16
 
-_LONGEST_CHAIN: Final = 16  # rows that 16 halvings do not part are one key, or as good as one: a big leaf
-
-# Thresholds of a level's nodes, and the number of the first of them among all nodes.
+# Thresholds of a level's nodes, and the index of the first of them among all nodes.
 _Path = tuple[I32Array, int]
 
 
@@ -84,15 +87,15 @@ class TreeBuilder:
         self.row_cube = np.full(len(weights), -1, np.int32)
         self.levels: list[Level] = []
         self.thresholds: list[I32Array] = []
-        self.found = 0
+        self.node_count = 0
 
     def build(self) -> None:
         """Descend until no cube is split."""
         rows = len(self.weights)
         if not rows:
             return
-        known = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
-        domain = rows * self.rows_each + known
+        live_rows = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
+        domain = rows * self.rows_each + live_rows
         top: Level | None = Level.root(len(self.cells), rows, domain, is_known=bool(self.tree.levels))
         active: I64Array | None = None
         node = np.zeros(rows, np.int32)
@@ -107,14 +110,16 @@ class TreeBuilder:
 
     def _levels_ahead(self, top: Level, rows: int) -> int:
         """Levels of the next round: one in an append, whose thresholds depend on the rows not yet taken."""
-        most = GRID_BITS - top.depth
-        if self.tree.levels or most < 2:
-            return min(most, 1)
+        max_levels = GRID_BITS - top.depth
+        if self.tree.levels or max_levels < 2:
+            return min(max_levels, 1)
+        # As many as the largest node needs to fall to the cube size if its rows spread evenly: more would be counted
+        # in vain.
         dimensions = len(self.cells)
         largest = float((top.domains * (1.0 - top.parents_fraction)).max())
-        nodes = max(_FEW_NODES, min(rows, _MANY_NODES))
+        nodes = max(_MIN_ROUND_NODES, min(rows, _MAX_ROUND_NODES))
         levels = 1
-        while levels < most and largest > self.cube_size << (dimensions * (levels - 1)):
+        while levels < max_levels and largest > self.cube_size << (dimensions * (levels - 1)):
             if len(top.rows) << (dimensions * (levels + 1)) > nodes:
                 break
             levels += 1
@@ -129,11 +134,11 @@ class TreeBuilder:
             if level is None:
                 break
             leaf, fraction, threshold = self._thresholds(level, self._free_minimum(level, step))
-            first = self.found
+            first = self.node_count
             paths.append((threshold, first))
             self.levels.append(level)
             self.thresholds.append(threshold)
-            self.found += len(threshold)
+            self.node_count += len(threshold)
             if leaf.all():
                 below = None
             else:
@@ -160,12 +165,15 @@ class TreeBuilder:
         return lowest
 
     def _thresholds(self, level: Level, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
+        # Rows that ancestors took are gone: what is left of a domain decides, not the domain itself (format 9).
         left = 1.0 - level.parents_fraction
-        leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _LONGEST_CHAIN)
+        leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
         rows = level.rows * self.rows_each
         leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
-        if level.depth >= GRID_BITS:
+        if level.depth >= GRID_BITS:  # the grid has no finer cells
             leaf[:] = True
+        # A block of an append should fill some pages: where few rows arrive, the cube takes a larger share of them than
+        # its domain asks for. Otherwise each sample would read one page for a handful of rows.
         kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
@@ -179,30 +187,33 @@ class TreeBuilder:
     ) -> tuple[BoolArray, I64Array]:
         """Keep format 8.3: descendants' blocks stay above the smallest live threshold of their ancestors."""
         live = self.tree.levels[level.depth]
-        at = np.maximum(level.existing, 0)
-        known = level.existing >= 0
-        # Rows that are put back find the cubes they came from.
-        kept = known & (live.kept[at] < MAX_WEIGHT)
-        threshold, leaf = np.where(kept, live.kept[at], threshold), leaf & ~kept
-        blocks = known & live.has_blocks[at]
-        orphaned = known & ~live.has_blocks[at] & live.has_descendants[at]
-        # A cube with blocks that receives no row under the new threshold keeps its old one.
+        position = np.maximum(level.existing, 0)
+        is_live = level.existing >= 0
+        # A rewrite puts its rows back into the cubes they came from, with the thresholds of before. New ones would
+        # move rows of untouched neighbours too, or break the order below.
+        kept = is_live & (live.kept[position] < MAX_WEIGHT)
+        threshold, leaf = np.where(kept, live.kept[position], threshold), leaf & ~kept
+        blocks = is_live & live.has_blocks[position]
+        orphaned = is_live & ~live.has_blocks[position] & live.has_descendants[position]
+        # The smallest live threshold of a cube counts. If this append gives the cube no block with the new threshold,
+        # the old one stays in force, so rows below must stay above it.
         empty = blocks & (free > threshold)
-        threshold = np.where(empty, np.maximum(threshold, live.thresholds[at]), threshold)
-        # Without blocks of its own a cube may not reach over its descendants' rows.
+        threshold = np.where(empty, np.maximum(threshold, live.thresholds[position]), threshold)
+        # A cube without blocks, above live ones: rows that it takes now form a new ancestor block, whose threshold must
+        # be smaller than every weight below it.
         threshold = np.where(
-            orphaned, np.minimum(threshold, live.lowest_below[at].astype(np.int64) - 1), threshold
+            orphaned, np.minimum(threshold, live.lowest_below[position].astype(np.int64) - 1), threshold
         )
         return leaf & ~orphaned if level.depth < GRID_BITS else leaf, threshold
 
     def finish(self) -> Assignment:
         """Drop cubes without rows and number the others in file order."""
-        counts = self.counts()
-        cubes = self.cubes()
+        counts, cubes = self.counts(), self.cubes()
         thresholds = self.final_thresholds(counts > 0)
         used = np.flatnonzero(counts)
+        # Along the Hilbert curve neighbouring cubes get neighbouring pages, so a box reads fewer runs of pages.
         used = used[file_order(Cubes(cubes.depth[used], cubes.cells[used]))]
-        number = np.full(self.found, -1, np.int32)
+        number = np.full(self.node_count, -1, np.int32)
         number[used] = np.arange(len(used), dtype=np.int32)
         return Assignment(
             cubes=Cubes(cubes.depth[used], cubes.cells[used]),
@@ -213,7 +224,11 @@ class TreeBuilder:
 
     def counts(self) -> I64Array:
         """Return the rows that each node took, shape (nodes,)."""
-        counts = np.bincount(self.row_cube, minlength=self.found) if self.found else np.zeros(0, np.int64)
+        counts = (
+            np.bincount(self.row_cube, minlength=self.node_count)
+            if self.node_count
+            else np.zeros(0, np.int64)
+        )
         return counts.astype(np.int64, copy=False)
 
     def cubes(self) -> Cubes:
@@ -227,16 +242,18 @@ class TreeBuilder:
     def final_thresholds(self, used: BoolArray) -> I32Array:
         """Return the nodes' thresholds, given which nodes hold rows.
 
-        Equal weights may leave a cube without the children that its domain promised: it is a leaf then.
+        Rows with equal weights go to one cube together, so a cube may take all rows that its children were expected to
+        get. It is a leaf then, and a leaf has the maximum weight as its threshold (format 8.4).
         """
         thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
         thresholds[~self._has_below(used)] = MAX_WEIGHT
         return thresholds
 
     def _has_below(self, used: BoolArray) -> BoolArray:
-        """Tell which nodes have a descendant that took rows or lives already."""
-        below = np.zeros(self.found, np.bool_)
-        last = self.found
+        """Return which nodes have a descendant that took rows or has live blocks."""
+        # From the deepest level up: a node passes on to its parent that it, or a descendant, has rows.
+        below = np.zeros(self.node_count, np.bool_)
+        last = self.node_count
         for level in reversed(self.levels):
             first = last - len(level.rows)
             below[first:last] |= level.live_below(self.tree)
@@ -296,6 +313,8 @@ class Round:
         def chunk(start: int, stop: int) -> None:
             rows = slice(start, stop) if self.active is None else self.active[start:stop]
             node, weight = self.row_node[start:stop], weights[rows]
+            # Thresholds never decrease along a branch (format 8.4), so the thresholds that a weight exceeds are
+            # those of the first levels: their number is the level that takes the row.
             level = np.zeros(stop - start, np.int32)
             for threshold in thresholds:
                 level += weight > threshold[node]
@@ -307,7 +326,7 @@ class Round:
         map_chunks(chunk, len(self.row_node))
 
     def has_free_rows(self, row_cube: I32Array) -> BoolArray:
-        """Tell which of the finest nodes have rows that no cube has taken."""
+        """Return which of the finest nodes have rows that no cube has taken."""
         free = np.flatnonzero((row_cube if self.active is None else row_cube[self.active]) < 0)
         left: BoolArray = np.bincount(self.row_node[free], minlength=len(self.nodes)) > 0
         return left
@@ -337,8 +356,8 @@ def _count_round(
         keys[start:stop] = key
 
     map_chunks(chunk, len(node))
-    found, rows, row_node = group_keys(keys, nodes << (dimensions * levels))
-    return Round(dimensions, levels, active, found, rows, row_node)
+    nodes_below, rows, row_node = group_keys(keys, nodes << (dimensions * levels))
+    return Round(dimensions, levels, active, nodes_below, rows, row_node)
 
 
 def _spread(levels: int, dimensions: int) -> I64Array:
@@ -365,11 +384,11 @@ class Level:
     parent: I64Array
 
     def live_below(self, tree: ExistingTree) -> BoolArray:
-        """Tell which nodes have live blocks further down."""
+        """Return which nodes have live blocks further down."""
         if self.depth >= len(tree.levels):
             return np.zeros(len(self.rows), np.bool_)
-        known: BoolArray = self.existing >= 0
-        return known & tree.levels[self.depth].has_descendants[np.maximum(self.existing, 0)]
+        is_live: BoolArray = self.existing >= 0
+        return is_live & tree.levels[self.depth].has_descendants[np.maximum(self.existing, 0)]
 
     @staticmethod
     def root(dimensions: int, rows: int, domain: float, *, is_known: bool) -> Level:
@@ -417,8 +436,9 @@ def _child_level(
     parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
     bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1
     existing = np.full(len(keys), -1, np.int64)
-    known = level.existing[parent] >= 0
-    existing[known] = tree.find(level.depth + 1, (level.existing[parent][known] << dimensions) | code[known])
+    has_live_parent = level.existing[parent] >= 0
+    live_keys = (level.existing[parent] << dimensions) | code
+    existing[has_live_parent] = tree.find(level.depth + 1, live_keys[has_live_parent])
     domains: F64Array = rows.astype(np.float64) * rows_each
     if (existing >= 0).any():
         domains[existing >= 0] += tree.levels[level.depth + 1].domains[existing[existing >= 0]]

@@ -78,7 +78,7 @@ class _Thresholds:
         counts = np.where(taken, self._counts, 0)
         smallest = smallest_block_rows(int(counts.sum()), cube_size=self._size)
         back = region_rows(self._cubes, self._keys, self._positions, counts)
-        found = np.zeros(len(taken))
+        thresholds = np.zeros(len(taken))
         above = np.zeros(1)
         for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
             if k:
@@ -88,17 +88,17 @@ class _Thresholds:
             kept = np.maximum(self._size / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
             above = np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0))
             own = self._cubes.depth == k
-            found[own] = above[self._place(k, own)]
-        return found
+            thresholds[own] = above[self._place(k, own)]
+        return thresholds
 
     def in_same_cube(self, blocks: BoolArray) -> BoolArray:
         """Tell of each block whether one of those given is of its cube."""
-        found = np.zeros(len(blocks), np.bool_)
+        is_same = np.zeros(len(blocks), np.bool_)
         for k, keys in enumerate(self._keys):
             own = self._cubes.depth == k
             place = self._place(k, own)
-            found[own] = (np.bincount(place, blocks[own], len(keys)) > 0)[place]
-        return found
+            is_same[own] = (np.bincount(place, blocks[own], len(keys)) > 0)[place]
+        return is_same
 
     def _place(self, level: int, own: BoolArray) -> I64Array:
         return self._positions[level][own[self._cubes.depth >= level]]

@@ -47,21 +47,22 @@ def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
     live = builder.tree.levels
     sampled = _sampled_levels(builder)
     levels: list[OutlineLevel] = []
-    # Where each node of the level above stands in the outline; -1: nowhere, or closed.
+    # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
+    # joined. The position of each node of the level above in the outline; -1: not there, or below a leaf.
     sampled_at = live_at = np.zeros(1, np.int64)
     for depth in range(max(len(sampled), len(live))):
         none = (np.zeros(0, np.int64), np.zeros(0, np.int32))
         parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (none[0], *none)
         sampled_keys = _keys(sampled_at, parents, codes, dimensions)
         here = live[depth] if depth < len(live) else None
-        known = none[0] if here is None else here.keys
-        live_keys = _keys(live_at, known >> dimensions, known & ((1 << dimensions) - 1), dimensions)
-        found = np.unique(np.concatenate([sampled_keys, live_keys]))
-        found = found[found >= 0]
-        if not len(found):
+        child_keys = none[0] if here is None else here.keys
+        live_keys = _keys(live_at, child_keys >> dimensions, child_keys & ((1 << dimensions) - 1), dimensions)
+        keys = np.unique(np.concatenate([sampled_keys, live_keys]))
+        keys = keys[keys >= 0]
+        if not len(keys):
             break
-        sampled_at, live_at = _places(found, sampled_keys), _places(found, live_keys)
-        level = _blank(found)
+        sampled_at, live_at = _positions(keys, sampled_keys), _positions(keys, live_keys)
+        level = _blank(keys)
         if here is not None:
             bounds = _live_bounds(here, depth)
             _put(level.thresholds, live_at, bounds)
@@ -90,7 +91,11 @@ def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32A
 
 
 def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
-    """Bound what no sampled row announced: a cube with blocks takes it, one without keeps under those below it."""
+    """Return thresholds for live cubes that no sampled row reached.
+
+    A cube with blocks takes all rows. One without blocks stays below its descendants' weights, or it would break
+    the order of weights along the branch.
+    """
     if depth >= GRID_BITS:
         return np.full(len(level.keys), MAX_WEIGHT, np.int32)
     below = np.maximum(level.lowest_below.astype(np.int64) - 1, MIN_WEIGHT)
@@ -99,18 +104,18 @@ def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
 
 def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
     """Return the keys of nodes in the outline; -1 where the parent is not there, or closed."""
-    places = at[parents]
-    return np.where(places >= 0, (places << dimensions) | codes, -1)
+    positions = at[parents]
+    return np.where(positions >= 0, (positions << dimensions) | codes, -1)
 
 
-def _places(found: I64Array, keys: I64Array) -> I64Array:
-    return np.where(keys >= 0, np.searchsorted(found, np.maximum(keys, 0)), -1)
+def _positions(level_keys: I64Array, keys: I64Array) -> I64Array:
+    return np.where(keys >= 0, np.searchsorted(level_keys, np.maximum(keys, 0)), -1)
 
 
 def _blank(keys: I64Array) -> OutlineLevel:
     return OutlineLevel(keys, np.full(len(keys), MAX_WEIGHT, np.int32), np.zeros(len(keys), np.bool_))
 
 
-def _put(target: np.ndarray[Any, Any], places: I64Array, values: np.ndarray[Any, Any]) -> None:
-    kept = places >= 0
-    target[places[kept]] = values[kept]
+def _put(target: np.ndarray[Any, Any], positions: I64Array, values: np.ndarray[Any, Any]) -> None:
+    kept = positions >= 0
+    target[positions[kept]] = values[kept]

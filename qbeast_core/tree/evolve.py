@@ -13,7 +13,7 @@ from qbeast_core.tree.fit import ColumnBounds, Fitted, Growth, fit_column, quant
 from qbeast_core.tree.summary import ColumnSummary, IndexSummary
 
 # A tree with more cubes gets a larger cube size at the next append.
-MOST_CUBES: Final = 65_000
+MAX_CUBES: Final = 65_000
 
 _SMALLEST_CUBE: Final = 4096
 
@@ -103,7 +103,7 @@ def _is_kept(wished: ColumnKind, stored: str) -> bool:
 
 
 def _kept_cube_size(current: Revision, growth: Growth) -> int:
-    return current.desired_cube_size * (4 if growth.cubes > MOST_CUBES else 1)
+    return current.desired_cube_size * (4 if growth.cubes > MAX_CUBES else 1)
 
 
 def _fit(

@@ -9,7 +9,7 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.tree.grid import child_codes
+from qbeast_core.tree.grid import child_codes, find_keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +39,9 @@ class ExistingTree:
 
     def find(self, depth: int, keys: I64Array) -> I64Array:
         """Return the position of each key among the cubes of `depth`, -1 where there is none."""
-        if depth >= len(self.levels) or not len(self.levels[depth].keys):
+        if depth >= len(self.levels):
             return np.full(len(keys), -1, np.int64)
-        known = self.levels[depth].keys
-        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where(known[at] == keys, at, -1)
+        return find_keys(self.levels[depth].keys, keys)
 
 
 def existing_tree(
@@ -87,11 +85,11 @@ def region_rows(
     >>> [level.tolist() for level in region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
     [[50.0], [12.5, 37.5]]
     """
-    found: list[F64Array] = []
+    domains: list[F64Array] = []
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         size = _sums(position, element_counts[cubes.depth >= k], len(level_keys))
-        found.append(_child_domains(level_keys >> cubes.dimensions, size, found[-1]) if k else size)
-    return found
+        domains.append(_child_domains(level_keys >> cubes.dimensions, size, domains[-1]) if k else size)
+    return domains
 
 
 def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:

@@ -53,9 +53,9 @@ _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
 _DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
 # Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for.
-_MOST_KNOTS: Final = 1024
+_MAX_KNOTS: Final = 1024
 
-_FEWEST_KNOTS: Final = 96
+_MIN_KNOTS: Final = 96
 
 _KNOTS_PER_CUBE: Final = 16
 
@@ -108,7 +108,7 @@ def quantile_count(rows: int, *, cube_size: int) -> int:
     >>> quantile_count(6_000_000, cube_size=16_384)
     1024
     """
-    return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _FEWEST_KNOTS), _MOST_KNOTS)
+    return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _MIN_KNOTS), _MAX_KNOTS)
 
 
 def fit_column(
@@ -118,7 +118,7 @@ def fit_column(
     *,
     bounds: ColumnBounds,
     dialect: BlocksDialect,
-    knots: int = _MOST_KNOTS,
+    knots: int = _MAX_KNOTS,
     only_nulls: bool = False,
 ) -> Fitted:
     """Choose a column's transformer and transformation from its data."""
@@ -147,7 +147,7 @@ def refit_column(
     bounds: ColumnBounds,
     dialect: BlocksDialect,
     growth: Growth,
-    knots: int = _MOST_KNOTS,
+    knots: int = _MAX_KNOTS,
 ) -> Transformation:
     """Return the transformation of a column that more rows came to: the one in force, or what supersedes it.
 

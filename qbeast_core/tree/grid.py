@@ -43,6 +43,18 @@ def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
     return codes
 
 
+def find_keys(level_keys: I64Array, keys: I64Array) -> I64Array:
+    """Return the position of each key among sorted ones, -1 where it is missing.
+
+    >>> find_keys(np.array([2, 5]), np.array([5, 3, 9])).tolist()
+    [1, -1, -1]
+    """
+    if not len(level_keys):
+        return np.full(len(keys), -1, np.int64)
+    positions = np.minimum(np.searchsorted(level_keys, keys), len(level_keys) - 1)
+    return np.where(level_keys[positions] == keys, positions, -1)
+
+
 def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
     """Return the distinct keys in order, the rows of each, and every row's position among them.
 

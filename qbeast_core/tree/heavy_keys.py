@@ -13,10 +13,10 @@ from qbeast_core.tree.key_sketch import mixed
 # A key is heavy that has at least this part of the rows that no heavier key has, and two of them.
 HEAVY_SHARE: Final = 256
 
-_LEAST_ROWS: Final = 2
+_MIN_ROWS: Final = 2
 
 # Stretches of about equal length that a heavy key is found in: it has one, unless other keys have its weight.
-_MOST_RUNS: Final = 16
+_MAX_RUNS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class HeavyKeys:
         ([1, 7], [2, 3], [0, -1])
         """
         begins, counts = _runs(weights, np.zeros(0, np.int64) if starts is None else starts)
-        if int(counts.max(initial=0)) * _MOST_RUNS * HEAVY_SHARE < len(weights):
+        if int(counts.max(initial=0)) * _MAX_RUNS * HEAVY_SHARE < len(weights):
             return HeavyKeys.none()
         keys, first, run = np.unique(weights[begins], return_index=True, return_inverse=True)
         rows = np.bincount(run, counts, len(keys)).astype(np.int64)
@@ -64,9 +64,9 @@ class HeavyKeys:
         stretches = np.flatnonzero(self.firsts >= 0).tolist()
         for key in stretches:
             begin, count = int(self.firsts[key]), int(self.rows[key])
-            places: U32Array = np.arange(count, dtype=np.uint32)
-            places += np.uint32((int(self.weights[key]) * 31 + rows) & 0xFFFFFFFF)
-            order[begin : begin + count] = begin + np.argsort(mixed(places), kind="stable")
+            positions: U32Array = np.arange(count, dtype=np.uint32)
+            positions += np.uint32((int(self.weights[key]) * 31 + rows) & 0xFFFFFFFF)
+            order[begin : begin + count] = begin + np.argsort(mixed(positions), kind="stable")
         return order if stretches else None
 
 
@@ -79,7 +79,7 @@ def heaviest(counts: I64Array, rows: int) -> I64Array:
     order = np.argsort(-counts, kind="stable")[:HEAVY_SHARE]
     ordered = counts[order]
     others = rows - np.cumsum(ordered) + ordered
-    light = (ordered * HEAVY_SHARE < others) | (ordered < _LEAST_ROWS)
+    light = (ordered * HEAVY_SHARE < others) | (ordered < _MIN_ROWS)
     return order[: int(np.argmax(light)) if light.any() else len(order)]
 
 

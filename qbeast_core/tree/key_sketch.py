@@ -16,12 +16,12 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 
 # Keys that are listed at most; they take as many bytes as the counters of a small file.
-MOST_LISTED: Final = 32
+MAX_LISTED: Final = 32
 
 # Counters of a file of a thousand rows or more: the error is about 4 %.
-MOST_COUNTERS: Final = 1024
+MAX_COUNTERS: Final = 1024
 
-_FEWEST_COUNTERS: Final = 512
+_MIN_COUNTERS: Final = 512
 _FEW_ROWS: Final = 1 << 10
 _CHUNK_ROWS: Final = 1 << 15
 
@@ -53,10 +53,10 @@ class KeySketch:
         """
         differs = weights[1:] != weights[:-1]
         keys_found = int(np.count_nonzero(differs)) + 1
-        if keys_found <= MOST_LISTED:
+        if keys_found <= MAX_LISTED:
             keys, counts = np.unique(weights, return_counts=True)
             return KeySketch(len(weights), int(np.dot(counts, counts)), keys, counts.astype(np.int64))
-        width = _FEWEST_COUNTERS if len(weights) < _FEW_ROWS else MOST_COUNTERS
+        width = _MIN_COUNTERS if len(weights) < _FEW_ROWS else MAX_COUNTERS
         if keys_found == len(weights):
             return KeySketch(len(weights), len(weights), weights[:0], to_counters(weights, None, width))
         begins = np.concatenate([[0], np.flatnonzero(differs) + 1])

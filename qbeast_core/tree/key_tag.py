@@ -10,7 +10,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 from qbeast_core.tree.heavy_keys import HEAVY_SHARE, HeavyKeys
-from qbeast_core.tree.key_sketch import MOST_COUNTERS, MOST_LISTED, KeySketch
+from qbeast_core.tree.key_sketch import MAX_COUNTERS, MAX_LISTED, KeySketch
 
 # Name of the tag.
 KEYS_TAG: Final = "qbeast.keys"
@@ -20,14 +20,14 @@ OLD_VERSION: Final = "1:"
 
 _VERSION: Final = "2:"
 _KNOWN: Final = (OLD_VERSION, _VERSION)
-_MOST_CHARACTERS: Final = 1 << 14
-_MOST_BYTES: Final = 1 << 14
-_FEWEST_COUNTERS: Final = 64
-_MOST_NUMBER_BYTES: Final = 8
+_MAX_CHARACTERS: Final = 1 << 14
+_MAX_BYTES: Final = 1 << 14
+_MIN_COUNTERS: Final = 64
+_MAX_NUMBER_BYTES: Final = 8
 _CRC_BYTES: Final = 4
 _WEIGHT_BYTES: Final = 4
-_MOST_ROWS: Final = 1 << 48
-_LONGEST: Final = 10  # bytes of a number in groups of seven bits
+_MAX_ROWS: Final = 1 << 48
+_MAX_VARINT_BYTES: Final = 10  # bytes of a number in groups of seven bits
 _OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
@@ -66,7 +66,7 @@ def parse_keys(text: str | None) -> KeySketch | None:
     >>> parse_keys("3:eNpj") is None
     True
     """
-    if text is None or not text.startswith(_KNOWN) or len(text) > _MOST_CHARACTERS:
+    if text is None or not text.startswith(_KNOWN) or len(text) > _MAX_CHARACTERS:
         return None
     data = _unsqueezed(text.split(":")[1])
     return None if data is None else _read(data)
@@ -81,7 +81,7 @@ def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
     >>> parse_heavy("1:e40uu2NmZWVkZQADJkYA", 3) is None
     True
     """
-    if text is None or not text.startswith(_VERSION) or len(text) > _MOST_CHARACTERS:
+    if text is None or not text.startswith(_VERSION) or len(text) > _MAX_CHARACTERS:
         return None
     pieces = text.split(":")
     if len(pieces) == 2:  # without heavy keys
@@ -103,7 +103,7 @@ def _unsqueezed(text: str) -> bytes | None:
     try:
         packed = b64decode(text.encode("ascii"), validate=True)
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-        data = unpacker.decompress(packed[_CRC_BYTES:], _MOST_BYTES)
+        data = unpacker.decompress(packed[_CRC_BYTES:], _MAX_BYTES)
     except (ValueError, zlib.error):
         return None
     right = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
@@ -112,15 +112,15 @@ def _unsqueezed(text: str) -> bytes | None:
 
 def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
     """Return what the bytes list, as far as it fits the rows of the file."""
-    found = _unpacked(data)
-    if found is None or not 0 < found[0] <= HEAVY_SHARE or len(found[1]) < _WEIGHT_BYTES * found[0]:
+    item = _unpacked(data)
+    if item is None or not 0 < item[0] <= HEAVY_SHARE or len(item[1]) < _WEIGHT_BYTES * item[0]:
         return None
-    count, data = found
+    count, data = item
     weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
     data, numbers = data[_WEIGHT_BYTES * count :], list[int]()
-    while data and len(numbers) < 2 * count and (found := _unpacked(data)) is not None:
-        numbers.append(found[0])
-        data = found[1]
+    while data and len(numbers) < 2 * count and (item := _unpacked(data)) is not None:
+        numbers.append(item[0])
+        data = item[1]
     if data or len(numbers) < 2 * count or max(numbers) > rows:
         return None
     heavy = np.array(numbers, np.int64).reshape(2, count)
@@ -136,21 +136,21 @@ def _read(data: bytes) -> KeySketch | None:
     """Return what the bytes say, as far as they agree with themselves."""
     head: list[int] = []
     for _ in range(3):
-        found = _unpacked(data)
-        if found is None:
+        item = _unpacked(data)
+        if item is None:
             return None
-        number, data = found
+        number, data = item
         head.append(number)
     rows, squares, coded = head
     count, listed = coded >> 1, bool(coded & 1)
-    known = count <= MOST_LISTED if listed else _is_width(count)
-    if not known or rows >= _MOST_ROWS or not rows <= squares <= rows * rows:
+    known = count <= MAX_LISTED if listed else _is_width(count)
+    if not known or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
         return None
     weights = np.zeros(0, np.int32)
     if listed:
         weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
         data = data[_WEIGHT_BYTES * count :]
-    if len(data) % max(count, 1) or len(data) > count * _MOST_NUMBER_BYTES or len(weights) != count * listed:
+    if len(data) % max(count, 1) or len(data) > count * _MAX_NUMBER_BYTES or len(weights) != count * listed:
         return None
     numbers = _from_planes(data, count).view(np.int64) if listed else _counters(data, count)
     return (
@@ -169,7 +169,7 @@ def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool
 
 
 def _is_width(count: int) -> bool:
-    return _FEWEST_COUNTERS <= count <= MOST_COUNTERS and count & (count - 1) == 0
+    return _MIN_COUNTERS <= count <= MAX_COUNTERS and count & (count - 1) == 0
 
 
 def _counters(data: bytes, count: int) -> I64Array:
@@ -190,7 +190,7 @@ def _planes(numbers: U64Array, width: int | None = None) -> bytes:
 
 
 def _from_planes(data: bytes, count: int) -> U64Array:
-    planes = np.zeros((count, _MOST_NUMBER_BYTES), np.uint8)
+    planes = np.zeros((count, _MAX_NUMBER_BYTES), np.uint8)
     if count:
         read: U8Array = np.frombuffer(data, np.uint8)[: len(data) // count * count].reshape(-1, count)
         planes[:, : len(read)] = read.T
@@ -209,7 +209,7 @@ def _packed(number: int) -> bytes:
 
 def _unpacked(data: bytes) -> tuple[int, bytes] | None:
     number = 0
-    for at, group in enumerate(data[: _LONGEST + 4]):
+    for at, group in enumerate(data[: _MAX_VARINT_BYTES + 4]):
         number |= (group & 0x7F) << 7 * at
         if group < 0x80:
             return number, data[at + 1 :]

@@ -19,7 +19,7 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
     """Return the cubes whose blocks break the order of weights, and the blocks to blame.
 
     A cube is at fault if its smallest threshold is not below every weight of its descendants' blocks, or if it
-    is a leaf and no block of it has the greatest threshold. Taking away all blocks of one side mends it.
+    is a leaf and no block of it has the greatest threshold. To remove all blocks of one side repairs it.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "w"], dimensions=2)
@@ -36,6 +36,8 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
         reaching = np.flatnonzero(depth >= level)
         own = depth[reaching] == level
         lows, highs = min_weights[reaching], max_weights[reaching]
+        # After appends a cube has blocks with several thresholds, of which the smallest counts: a reader that stops
+        # there (the JVM does) must miss no row further down. So every weight below has to be greater.
         smallest = np.full(size, MAX_WEIGHT, np.int32)
         np.minimum.at(smallest, position[own], highs[own])
         greatest = np.full(size, MIN_WEIGHT, np.int32)
@@ -44,20 +46,23 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
         np.minimum.at(lowest, position[~own], lows[~own])
         filled = np.bincount(position[own], minlength=size) > 0
         inner = np.bincount(position[~own], minlength=size) > 0
+        # Without descendants the cube is a leaf, which takes all weights: one block with the maximum is enough.
+        # A cube without blocks has no threshold, so it has nothing to break.
         broken = filled & np.where(inner, smallest >= lowest, greatest < MAX_WEIGHT)
         if broken.any():
+            # Equal weights are a fault too: rows of one key have one weight and belong in one cube.
             blamed = broken[position] & (own | (lows <= smallest[position]))
-            found = {"cube": position[blamed] + first, "block": reaching[blamed], "above": own[blamed]}
-            parts.append(pl.DataFrame(found, schema=_BROKEN))
+            rows = {"cube": position[blamed] + first, "block": reaching[blamed], "above": own[blamed]}
+            parts.append(pl.DataFrame(rows, schema=_BROKEN))
         first += size
     return pl.concat(parts)
 
 
 def open_where_broken(tree: ExistingTree) -> ExistingTree:
-    """Return the tree as a build should see it when blocks have been taken away from a sound one.
+    """Return the tree as a build should see it after blocks were removed from a valid one.
 
-    Where those left of a cube have thresholds too large for their descendants, the cube counts as one without
-    blocks: rows that arrive may then take a threshold below the descendants', which mends it.
+    If the remaining thresholds of a cube are too large for its descendants, the cube counts as one without blocks.
+    New rows may then get a threshold below the descendants' weights, which repairs the order.
     """
     levels = []
     for level in tree.levels:

@@ -12,10 +12,10 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.file_order import file_order
-from qbeast_core.tree.grid import GRID_BITS
+from qbeast_core.tree.grid import GRID_BITS, find_keys
+from qbeast_core.tree.parallel import CHUNK_ROWS
 
-_MOST_LOOKED_UP: Final = 1 << 22
-_CHUNK_ROWS: Final = 1 << 14
+_MAX_LOOKED_UP: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class Outline:
     """The nodes that the sample met, from the root down, numbered in order of depth and then cube.
 
     A row that leaves a node for a child that is not here lies in a region where the sample saw nothing:
-    that child is a leaf of its own and stands, nameless, behind its parent.
+    that child is a leaf of its own, without a number, and follows its parent in the order of files.
     """
 
     dimensions: int
@@ -78,11 +78,9 @@ class Outline:
     def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
         """Return the node of each row: the first on its path that takes its weight, or the last one there."""
         nodes = np.empty(len(weights), np.int32)
-        for start in range(
-            0, len(weights), _CHUNK_ROWS
-        ):  # what is looked up again and again stays in the cache
-            some = slice(start, start + _CHUNK_ROWS)
-            nodes[some] = self._place([column[some] for column in cells], weights[some])
+        for start in range(0, len(weights), CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            nodes[chunk] = self._place([column[chunk] for column in cells], weights[chunk])
         return nodes
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
@@ -103,8 +101,8 @@ class Outline:
         position = np.zeros(len(rows), np.int64)
         for depth in range(1, len(self.levels)):
             below = self._find(depth, position, _codes_at(cells, rows, depth))
-            known = below >= 0
-            rows, position = rows[known], below[known]
+            is_named = below >= 0
+            rows, position = rows[is_named], below[is_named]
             node[rows] = position + self.firsts[depth]
             free = weights[rows] > self.levels[depth].thresholds[position]
             rows, position = rows[free], position[free]
@@ -114,20 +112,18 @@ class Outline:
         keys = (parents << self.dimensions) | codes
         table = self._tables[depth]
         if table is not None:
-            found: I64Array = table[keys]
-            return found
-        known = self.levels[depth].keys
-        at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
-        return np.where(known[at] == keys, at, -1) if len(known) else np.full(len(keys), -1, np.int64)
+            positions: I64Array = table[keys]
+            return positions
+        return find_keys(self.levels[depth].keys, keys)
 
     @cached_property
     def _tables(self) -> list[I64Array | None]:
-        """Per level the position of every possible key, where these are few."""
+        """Per level the position of every possible key, if these are few: a search takes three times as long."""
         tables: list[I64Array | None] = [None]
         for above, level in zip(self.levels[:-1], self.levels[1:], strict=True):
             size = len(above.keys) << self.dimensions
             table: I64Array | None = None
-            if size <= _MOST_LOOKED_UP:
+            if size <= _MAX_LOOKED_UP:
                 table = np.full(size, -1, np.int64)
                 table[level.keys] = np.arange(len(level.keys))
             tables.append(table)

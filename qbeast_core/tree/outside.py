@@ -61,8 +61,8 @@ def _outside(column: pl.Series, space: Transformation, slack: Slack | None) -> B
 
 def _finite(column: pl.Series) -> BoolArray:
     """Tell which rows are neither null nor NaN nor infinite."""
-    known = column.is_not_null()
+    finite = column.is_not_null()
     if column.dtype.is_float():
-        known = known & column.is_finite().fill_null(value=False)
-    found: BoolArray = known.to_numpy()
-    return found
+        finite = finite & column.is_finite().fill_null(value=False)
+    mask: BoolArray = finite.to_numpy()
+    return mask

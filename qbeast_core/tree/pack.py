@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # workers that write files draw no tree
     from qbeast_core.tree.build import Assignment
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
-_MOST_FILE_BYTES: Final = 256 << 20
+_MAX_FILE_BYTES: Final = 256 << 20
 _MIN_FILE_ROWS: Final = 1 << 16
 _MAX_FILE_ROWS: Final = 3 << 17
 _MIN_PAGE_ROWS: Final = 256
@@ -88,10 +88,10 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
     def place(start: int, stop: int) -> None:
         number = start // chunk_rows
         own = counts[number]
-        found = np.argsort(group[start:stop], kind="stable")
-        places = np.repeat(firsts[number] - (np.cumsum(own) - own), own)
-        places += np.arange(stop - start)
-        out[places] = found + start
+        order = np.argsort(group[start:stop], kind="stable")
+        positions = np.repeat(firsts[number] - (np.cumsum(own) - own), own)
+        positions += np.arange(stop - start)
+        out[positions] = order + start
 
     map_chunks(place, rows, chunk_rows=chunk_rows)
     return out
@@ -99,20 +99,20 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
 
 def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
     """Return the places of a file's rows by cube and weight; equals keep their order."""
-    place_bits = len(cubes).bit_length()
-    least = int(cubes.min()) if len(cubes) else 0
-    span = int(cubes.max()) - least if len(cubes) else 0
-    key = (cubes - cubes.dtype.type(least)).astype(np.uint64)
+    position_bits = len(cubes).bit_length()
+    first = int(cubes.min()) if len(cubes) else 0
+    span = int(cubes.max()) - first if len(cubes) else 0
+    key = (cubes - cubes.dtype.type(first)).astype(np.uint64)
     key <<= np.uint64(32)
     key |= weights.view(np.uint32) ^ _SIGN
-    if 32 + span.bit_length() + place_bits > 64:
+    if 32 + span.bit_length() + position_bits > 64:
         return np.argsort(key, kind="stable")
     # With the place in the low bits one plain sort of the numbers does, which is several times faster; by Polars, for
     # NumPy's takes three times as long on processors that are slow at what it is written for.
-    key <<= np.uint64(place_bits)
+    key <<= np.uint64(position_bits)
     key |= np.arange(len(key), dtype=np.uint32)
     key = pl.Series(key).sort(multithreaded=False).to_numpy()
-    return (key & np.uint64((1 << place_bits) - 1)).astype(np.uint32)
+    return (key & np.uint64((1 << position_bits) - 1)).astype(np.uint32)
 
 
 def rows_per_file(row_bytes: float) -> int:
@@ -123,7 +123,7 @@ def rows_per_file(row_bytes: float) -> int:
     """
     row_bytes = max(row_bytes, 1.0)
     wanted = min(max(_FILE_MEMORY_BYTES / row_bytes, _MIN_FILE_ROWS), _MAX_FILE_ROWS)
-    return int(max(min(wanted, _MOST_FILE_BYTES / row_bytes), 1))
+    return int(max(min(wanted, _MAX_FILE_BYTES / row_bytes), 1))
 
 
 def page_rows_for(file_rows: int, *, cube_size: int) -> int:

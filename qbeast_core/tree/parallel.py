@@ -37,7 +37,7 @@ def map_chunks(
     """
     bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
     if len(bounds) < _WORTH_THREADS:
-        return [function(*one) for one in bounds]
+        return [function(*bound) for bound in bounds]
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
         starts, stops = zip(*bounds, strict=True)
         return list(pool.map(function, starts, stops))

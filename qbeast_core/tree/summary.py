@@ -186,7 +186,7 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
     return float(numbers[0]), float(numbers[1])
 
 
-def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Array]:
+def _sampled_rows(first_row: int, rows: int, max_rows: int) -> tuple[I64Array, U64Array]:
     """Return the rows with the smallest keys, and these keys: a uniform sample that others' can join.
 
     Places are ascending, from 0; a key is a hash of the row's number.
@@ -194,21 +194,21 @@ def _sampled_rows(first_row: int, rows: int, most: int) -> tuple[I64Array, U64Ar
     >>> [array.tolist() for array in _sampled_rows(0, 3, 1)]
     [[2], [487617019471545679]]
     """
-    limit = np.uint64(min(2.0 * most / max(rows, 1), 1.0) * _LARGEST_KEY)
-    everything = rows <= most
+    limit = np.uint64(min(2.0 * max_rows / max(rows, 1), 1.0) * _LARGEST_KEY)
+    everything = rows <= max_rows
 
     def chunk(start: int, stop: int) -> tuple[I64Array, U64Array]:
         keys = _row_keys(first_row + start, stop - start)
         likely = np.arange(len(keys)) if everything else np.flatnonzero(keys <= limit)
         return likely + start, keys[likely]
 
-    found = map_chunks(chunk, rows)
-    places = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in found)])
-    keys = np.concatenate([np.zeros(0, np.uint64), *(key for _, key in found)])
-    if len(keys) > most:
-        kept = np.sort(np.argpartition(keys, most)[:most])
-        places, keys = places[kept], keys[kept]
-    return places, keys
+    chunks = map_chunks(chunk, rows)
+    rows_kept = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in chunks)])
+    keys = np.concatenate([np.zeros(0, np.uint64), *(key for _, key in chunks)])
+    if len(keys) > max_rows:
+        kept = np.sort(np.argpartition(keys, max_rows)[:max_rows])
+        rows_kept, keys = rows_kept[kept], keys[kept]
+    return rows_kept, keys
 
 
 def _row_keys(first_row: int, rows: int) -> U64Array:

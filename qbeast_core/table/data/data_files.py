@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.few_values import place_values, used_values
+from qbeast_core.io.few_values import encode_few_values, used_values
 from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
@@ -76,17 +76,12 @@ class FileSettings:
         uncompressed: list[str] = []
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
-            some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
-            rows, order = np.unique(some, return_inverse=True)
+            numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(numbers, return_inverse=True)
             uncompressed = choose_uncompressed(
                 RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
             )
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
-
-    def with_dictionary(self, names: Collection[str], *, among: Collection[str]) -> FileSettings:
-        """Return settings where of some columns the named ones, and no others, get a dictionary."""
-        kept = [path for path in self.dictionary if path not in among]
-        return replace(self, dictionary=[*kept, *names])
 
 
 def store_file(
@@ -97,7 +92,6 @@ def store_file(
     store: Store,
     path: str,
     settings: FileSettings,
-    values: Mapping[str, pl.Series] | None = None,
     starts: I64Array | None = None,
 ) -> AddFile:
     """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block."""
@@ -107,7 +101,6 @@ def store_file(
         page_rows,
         path=path,
         settings=settings,
-        values=values,
         starts=starts,
     )
     store.put(path, encoded.data)
@@ -121,8 +114,8 @@ def _encoded(
     *,
     path: str,
     settings: FileSettings,
-    values: Mapping[str, pl.Series] | None,
     starts: I64Array | None,
+    values: Mapping[str, pl.Series] | None = None,
 ) -> tuple[AddFile, EncodedFile]:
     heavy = HeavyKeys.of(weights, starts)
     order = heavy.shuffled(rows.height)
@@ -185,12 +178,12 @@ def write_data_files(
                 _write_one,
                 source,
                 plan.file,
-                number,
+                file_index,
                 send=send,
                 path=path,
                 settings=settings,
             )
-            for number, path in enumerate(paths)
+            for file_index, path in enumerate(paths)
         ]
         try:
             for job in as_completed(jobs):
@@ -230,13 +223,13 @@ class _Sender:
 def _write_one(
     source: CodedRows,
     plan_of: Callable[[int], FilePlan],
-    number: int,
+    file_index: int,
     *,
     send: _Sender,
     path: str,
     settings: FileSettings,
 ) -> tuple[AddFile, Future[None]]:
-    file = plan_of(number)
+    file = plan_of(file_index)
     rows, values = source.take(file.rows, file.order)
     add, encoded = _encoded(
         rows,
@@ -262,31 +255,24 @@ class CodedRows:
 
     def __init__(self, frame: pl.DataFrame, settings: FileSettings) -> None:
         self.height = frame.height
-        self._names = frame.columns
-        self._places: dict[str, pl.Series] = {}
         self._values: dict[str, pl.Series] = {}
-        tried = (
-            set(settings.dictionary).difference(settings.statistics) if frame.height > _FEW_ROWS else set()
-        )
-        for name in filter(tried.__contains__, frame.columns):
-            column = frame[name]
-            found = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
-            if found is not None:
-                self._places[name], self._values[name] = found
-        self._others = RowSource(frame.drop(self._places))
+        # Pages of indexed columns need bounds of their values, which codes do not have.
+        for name in set(settings.dictionary).difference(settings.statistics).intersection(frame.columns):
+            encoded = encode_few_values(frame[name])
+            if encoded is not None:
+                codes, self._values[name] = encoded
+                frame = frame.with_columns(codes)
+        self._source = RowSource(frame)
 
     def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
-        """Return some rows in some order as `store_file` takes them."""
-        taken, values = self._others.take(rows, order), {}
-        places: list[pl.Series] = []
-        for name, column in self._places.items():
-            some, known = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
-            if len(known):
-                values[name] = known
-            else:
-                some = known.clear(len(some))
-            places.append(some.alias(name))
-        return taken.hstack(places).select(self._names), values
+        """Return some rows in some order, with columns of codes, and the values of these columns."""
+        taken, used = self._source.take(rows, order), {}
+        for name, values in self._values.items():
+            codes, some = used_values(taken[name], values)
+            if len(some):
+                used[name] = some
+            taken = taken.with_columns(codes if len(some) else values.clear(len(codes)).alias(name))
+        return taken, used
 
 
 class RowSource:

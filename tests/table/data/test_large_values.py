@@ -116,7 +116,7 @@ def test_a_value_beyond_parquet_is_refused_by_name(
 ) -> None:
     small = pl.DataFrame({"id": [1, 2], "large": [None, NESTED[kind]]})
     path = tmp_path / "t"
-    monkeypatch.setattr(value_bytes, "MOST_VALUE_BYTES", 900)
+    monkeypatch.setattr(value_bytes, "MAX_VALUE_BYTES", 900)
     with pytest.raises(
         qbeast.InvalidInputError, match=r"row 1 has a value of [\d,]+ bytes in column 'large'"
     ):

@@ -145,10 +145,10 @@ def test_the_disk_never_holds_the_rows_more_than_twice(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    tell = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
+    report = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
 
     def measured(self: Any) -> None:
-        tell(self)
+        report(self)
         held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
 
     monkeypatch.setattr(spill_files.SpillWriter, "_report_size", measured)

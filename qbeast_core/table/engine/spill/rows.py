@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
@@ -20,7 +20,6 @@ from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from qbeast_core.table.engine.spill.files import (
     FAST,
     PLAIN,
@@ -33,7 +32,6 @@ from qbeast_core.table.engine.spill.files import (
     sampled,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import drain
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import (
@@ -187,44 +185,25 @@ class _Threads:
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        """Put the rows by file; begin again where a column proves to have many values, which is rare."""
-        plain = set(task.revision.columns)  # children are found by their values, and pages tell their bounds
-        while True:
-            try:
-                return self._scatter_once(task, plain, written)
-            except TooManyValuesError as error:
-                plain.add(error.name)
-
-    def _scatter_once(
-        self, task: PlaceTask, plain: Collection[str], written: list[PlacedFile]
-    ) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
         sample: list[pl.DataFrame] = []
-        codes, batches = self._coded(task, plain)
+        batches = self._stream.batches(None, size_bytes=self._spill.budget.batch_bytes)
         ranges = self._spill.scatter(
             sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
-            partial(_placed, task, codes),
+            partial(_placed, task),
             task.file_starts,
-            codes.schema,
+            task.target.shape.schema,
             packed=is_spooled,
             at_once=self._spill.budget.cores,
         )
         settings = FileSettings.of(
-            task.fit(pl.concat(sample)),
+            task.fit(pl.concat(sample or [self._stream.empty])),
             task.revision.columns,
             task.target.configuration,
             dialect=task.target.dialect,
             size_bytes=int(task.rows * self._row_bytes),
         )
-        return _Files(task, self._spill, codes, settings, written, packed=is_spooled), ranges
-
-    def _coded(self, task: PlaceTask, plain: Collection[str]) -> tuple[Codes, Iterator[pl.DataFrame]]:
-        """Read the first rows; return codes for columns that have few values in them, and all rows."""
-        most_bytes = self._spill.budget.batch_bytes
-        batches = self._stream.batches(None, size_bytes=most_bytes)
-        first = [next(batches, self._stream.empty)]
-        names = columns_to_code(task.fit(first[0]), besides=plain)
-        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(drain(first), batches)
+        return _Files(task, self._spill, settings, written, packed=is_spooled), ranges
 
     @property
     def _sampled_rows(self) -> int:
@@ -238,10 +217,10 @@ class _Threads:
             self._progress(Progress("write", len(written), total, task.rows))
 
 
-def _placed(task: PlaceTask, codes: Codes, batch: pl.DataFrame) -> PlacedBatch:
+def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
     rows = task.select(task.fit(batch))
     refuse_huge_values(rows)
-    return PlacedBatch(codes.code(rows), task.place(rows))
+    return PlacedBatch(rows, task.place(rows))
 
 
 class _Files:
@@ -251,19 +230,18 @@ class _Files:
         self,
         task: PlaceTask,
         spill: Spill,
-        codes: Codes,
         settings: FileSettings,
         written: list[PlacedFile],
         *,
         packed: bool,
     ) -> None:
-        self._task, self._spill, self._codes, self._settings = task, spill, codes, settings
+        self._task, self._spill, self._settings = task, spill, settings
         self._written, self._packed = written, packed
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
-        most_bytes = self._spill.budget.load_bytes
-        if part.size_bytes <= most_bytes:
+        max_bytes = self._spill.budget.load_bytes
+        if part.size_bytes <= max_bytes:
             self._write(part, size_bytes=None)
             return
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
@@ -274,7 +252,7 @@ class _Files:
             for piece in smaller:
                 self.write(piece)
             return
-        self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
+        self._write(part, size_bytes=int(max_bytes * _FILLED))  # equal index keys, all of them
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write files of so many bytes of rows at a time, or of all; none is held but by the file it is in."""
@@ -286,13 +264,8 @@ class _Files:
                 ordered += ordered_files(self._task, rows, rows.keys, places=places)
             del rows
             while ordered:
-                self._written.append(self._stored(ordered.pop(0)))
+                self._written.append(store_ordered(self._task, ordered.pop(0), settings=self._settings))
         part.delete()
-
-    def _stored(self, file: OrderedRows) -> PlacedFile:
-        rows, values = self._codes.of_file(file.rows)
-        settings = self._settings.with_dictionary(values, among=self._codes.names)
-        return store_ordered(self._task, replace(file, rows=rows, values=values), settings=settings)
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
@@ -23,7 +21,6 @@ def store_indexed(
     path: str,
     starts: I64Array,
     settings: FileSettings | None = None,
-    values: Mapping[str, pl.Series] | None = None,
 ) -> AddFile:
     """Write rows in the order of their file, which have places in a revision; return the file without blocks."""
     if settings is None:
@@ -35,6 +32,5 @@ def store_indexed(
         store=target.store,
         path=path,
         settings=settings,
-        values=values,
         starts=starts,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -57,7 +57,6 @@ class OrderedRows:
     rows: pl.DataFrame
     keys: U64Array
     children: I64Array
-    values: Mapping[str, pl.Series] = field(default_factory=dict[str, pl.Series])
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -95,7 +94,6 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
         path=f"{uuid.uuid4()}.parquet",
         starts=starts,
         settings=settings,
-        values=file.values,
     )
     return PlacedFile(
         add=add,
