@@ -57,7 +57,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.carbon_tables.table import CarbonTable
     from qbeast_core.resources import Resources
     from qbeast_core.results import MetadataResult
-    from qbeast_core.runtime import Progress
+    from qbeast_core.support.runtime import Progress
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.plan import ChangeResult

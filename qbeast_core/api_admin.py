@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from qbeast_core.io.location import resolve_location
+from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.choice import local_engine

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample, Share
+from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.named import Expressions

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from qbeast_core.io.location import resolve_location
+from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Share
+from qbeast_core.query.plan.fractions import Share
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_spark_bridge.predicates.predicates import understand

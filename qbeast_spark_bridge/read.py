@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.weights import WeightRange
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name

@@ -15,11 +15,11 @@ import pytest
 import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
-from qbeast_core.io import footer, value_bytes
+from qbeast_core.io.parquet import footer, value_bytes
 from qbeast_core.query.sql import parse, tokens
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
-from qbeast_core.tree import grid
+from qbeast_core.tree.layout import grid
 from tests.carbondata.collection import table_path
 from tests.golden.collection import find
 from tests.helpers.snippets import PAGES, ROOT, blocks_elsewhere, blocks_without_spark

@@ -21,9 +21,9 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast import read_table, scan_table, write_table
-from qbeast_core import optional
-from qbeast_core.io.local import LocalStore
-from qbeast_core.plain_text import HIDDEN
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.support import optional
+from qbeast_core.support.plain_text import HIDDEN
 from qbeast_core.table.rewrite import candidates as candidates_module
 from qbeast_core.table.rewrite import optimize as optimize_module
 from tests.helpers.snippets import ROOT

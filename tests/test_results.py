@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.as_json import to_json
 from qbeast_core.results import Result
+from qbeast_core.support.as_json import to_json
 
 RESULTS = {
     "WriteResult",

@@ -14,7 +14,7 @@ import click
 from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.options import option_of
 from qbeast_core.errors import QbeastError
-from qbeast_core.plain_text import for_people
+from qbeast_core.support.plain_text import for_people
 
 # `qbeast check` found faults.
 FAULTS: Final = 1
@@ -85,7 +85,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in message:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+                from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))

@@ -15,7 +15,7 @@ import click
 from qbeast_core.cli.answer import Answer
 
 if TYPE_CHECKING:
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.support.runtime import ProgressCallback
 
 
 def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:

@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.cli.files import ENDINGS
 from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.spec.file_path import FilePath

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.plain_text import on_one_line, visible
+from qbeast_core.support.plain_text import on_one_line, visible
 
 _MAX_CHARACTERS: Final = 40
 _GAP: Final = 2

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.suggestions import convert_call, delta_copy_call
+from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
 PARTITIONING: Final = "partitioning by"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.plain_text import shortened
+from qbeast_core.support.plain_text import shortened
 
 T = TypeVar("T")
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.forked import FORKED, is_forked, refuse_forked
-from qbeast_core.html import html_of
-from qbeast_core.optional import require
-from qbeast_core.plain_text import first_line, on_one_line
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Sample, Share
+from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
 from qbeast_core.resources import Resources
-from qbeast_core.runtime import now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.forked import FORKED, is_forked, refuse_forked
+from qbeast_core.support.html import html_of
+from qbeast_core.support.optional import require
+from qbeast_core.support.plain_text import first_line, on_one_line
+from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.index.key_counts import counts_of

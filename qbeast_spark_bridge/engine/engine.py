@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
-from qbeast_core.runtime import ProgressCallback
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
@@ -23,8 +23,8 @@ from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
-from qbeast_core.tree.summary_bytes import load_summary
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered

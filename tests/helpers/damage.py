@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.read import reader
 from qbeast_core.table.write.write import WriteResult
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.small_files import small_files
 from tests.helpers.strategies import ROW, Case
 

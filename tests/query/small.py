@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, LinearTransformation
 from qbeast_core.spec.transformer import HashTransformer, LinearTransformer

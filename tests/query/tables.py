@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
@@ -39,7 +39,7 @@ from qbeast_core.spec.transformer import (
     LinearTransformer,
     StringHistogramTransformer,
 )
-from qbeast_core.tree.columns import data_type_of, frame_weights, to_index_column
+from qbeast_core.tree.space.columns import data_type_of, frame_weights, to_index_column
 from tests.space.cube_reference import points_to_cells
 
 EPOCH = datetime(1970, 1, 1)

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.select import select
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
 from qbeast_spark_bridge.engine import engine as rewrite_tasks
 from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.errors import StorageError
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find

@@ -20,10 +20,10 @@ from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
     IdentityTransformation,
 )
-from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import ColumnBounds, Growth
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.summary import summarise
 
 
 @dataclass

@@ -20,8 +20,8 @@ from qbeast_core.carbondata.stored_file import read_file
 from qbeast_core.carbondata.structs.fields import member, read_thrift
 from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import StorageError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.local import LocalStore
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.stores.store import Store
 
 _CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
 # A column of every secondary index; CarbonData reserves the name.

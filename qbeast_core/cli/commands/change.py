@@ -26,7 +26,7 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.support.runtime import ProgressCallback
     from qbeast_core.table.dml.plan import ChangeResult
 
 _which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))

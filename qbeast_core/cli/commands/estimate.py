@@ -23,7 +23,7 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.support.runtime import ProgressCallback
 
 
 def _as_numbers(

@@ -23,8 +23,8 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.query.fractions import Sample
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.query.plan.fractions import Sample
+    from qbeast_core.support.runtime import ProgressCallback
     from qbeast_core.table.inspect.plot import PlotKind
 
 

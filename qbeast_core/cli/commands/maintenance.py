@@ -25,8 +25,8 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
     from qbeast_core.spec.block import BlocksDialect
+    from qbeast_core.support.runtime import ProgressCallback
     from qbeast_core.table.maintenance.dialect import JvmRelease
     from qbeast_core.table.maintenance.upgrade import Copies
 

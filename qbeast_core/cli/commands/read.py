@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     import qbeast
     from qbeast_core.cli.files import FileFormat
-    from qbeast_core.query.fractions import Sample
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.query.plan.fractions import Sample
+    from qbeast_core.support.runtime import ProgressCallback
 
 _SHOWN: Final = 10
 _OUTCOME: Final = "nothing was read"

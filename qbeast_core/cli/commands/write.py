@@ -223,8 +223,8 @@ def rows_of_sources(
     from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
     from qbeast_core.cli.standard_input import standard_input
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.plain_text import first_line
     from qbeast_core.resources import Resources
+    from qbeast_core.support.plain_text import first_line
 
     reading = SourceOptions(
         types=types_by_name(options.pop("types") or {}),

@@ -10,9 +10,9 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
-from qbeast_core.io.store import Store
-from qbeast_core.query.index_table import IndexTable
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.io.stores.store import Store
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log, read_layout

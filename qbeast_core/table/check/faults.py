@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
 
 # What is wrong; stable: codes may be added, never renamed.
 Code: TypeAlias = Literal[

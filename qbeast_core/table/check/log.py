@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.build import characters_per_level
-from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.index.build import characters_per_level
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout

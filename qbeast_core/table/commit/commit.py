@@ -18,14 +18,14 @@ from qbeast_core.errors import (
     QbeastWarning,
     TableExistsError,
 )
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
-from qbeast_core.logs import LOG
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files

@@ -14,25 +14,25 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.few_values import encode_few_values, used_values
-from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
-from qbeast_core.io.store import Store
-from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
+from qbeast_core.io.parquet.few_values import encode_few_values, used_values
+from qbeast_core.io.parquet.parquet_write import EncodedFile, encode_data_file
+from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
-from qbeast_core.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
-from qbeast_core.tree.heavy_keys import HeavyKeys
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
-from qbeast_core.tree.pack import RowNumbers
-from qbeast_core.tree.parallel import workers
+from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys
+from qbeast_core.tree.layout.pack import RowNumbers
+from qbeast_core.tree.layout.parallel import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.plan import FilePlan, IndexPlan
+    from qbeast_core.tree.layout.plan import FilePlan, IndexPlan
 
 _RULES: Final = "1"
 

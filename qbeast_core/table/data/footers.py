@@ -6,8 +6,8 @@ import io
 from typing import Any, Final
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.io.footer import MAGIC
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.footer import MAGIC
+from qbeast_core.io.stores.store import Store
 
 
 def stored_size(store: Store, path: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.suggestions import SCANS
+from qbeast_core.support.suggestions import SCANS
 from qbeast_core.table.data.column_names import refuse_names
 
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {

@@ -13,8 +13,8 @@ import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, invalid_argument
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
-from qbeast_core.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import NO_MATCHES, count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult

@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.machine import memory_of_machine
-from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
 
 # The smallest budget that rows can be moved in.
 LEAST_BYTES: Final = 4 << 20

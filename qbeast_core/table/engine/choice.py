@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeVar, cast
 import polars as pl
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.logs import LOG
 from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine

@@ -11,25 +11,25 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.protocol import PlannedRows, Rows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
-from qbeast_core.tree.draw import draw_outline
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.pack import pack_files, rows_per_file
-from qbeast_core.tree.plan import smallest_block_rows
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
+from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.draw import draw_outline
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.layout.pack import pack_files, rows_per_file
+from qbeast_core.tree.layout.plan import smallest_block_rows
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
 
 _WEIGHT_BITS: Final = np.uint64(32)  # of a sort key, below those of its cube
 

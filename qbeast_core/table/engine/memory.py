@@ -8,26 +8,26 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.io.machine import give_back_memory
+from qbeast_core.io.stores.machine import give_back_memory
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_total import KeyTotal
-from qbeast_core.tree.outside import rows_outside
-from qbeast_core.tree.pack import rows_per_file
-from qbeast_core.tree.parallel import CHUNK_ROWS, workers
-from qbeast_core.tree.plan import IndexPlan, plan_index
-from qbeast_core.tree.summary import IndexSummary, summarise
+from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_total import KeyTotal
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.pack import rows_per_file
+from qbeast_core.tree.layout.parallel import CHUNK_ROWS, workers
+from qbeast_core.tree.layout.plan import IndexPlan, plan_index
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.summary import IndexSummary, summarise
 
 _ALL_BYTES: Final = 1 << 62
 

@@ -12,12 +12,12 @@ from typing import Protocol, TypeVar
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import ProgressCallback
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.summary import IndexSummary
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.space.summary import IndexSummary
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, unknown_columns
-from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.batch import Lookup

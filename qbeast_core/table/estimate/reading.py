@@ -11,13 +11,13 @@ from typing import NoReturn
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.drawn import apart, draw
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.rest import parse_rest
-from qbeast_core.query.select import match
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.filters.nodes import Unknown
+from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.plan.counting import RowCount, count_rows
+from qbeast_core.query.plan.drawn import apart, draw
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.select import match
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray

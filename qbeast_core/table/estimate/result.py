@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from qbeast_core.as_json import to_json
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.html import html_of
-from qbeast_core.optional import require
-from qbeast_core.plain_text import in_lines
 from qbeast_core.sampling.intervals import Interval
 from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS, is_reliable
 from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.support.as_json import to_json
+from qbeast_core.support.html import html_of
+from qbeast_core.support.optional import require
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.estimate.question import Question
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import polars as pl
 
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.key_tag import parse_keys
-from qbeast_core.tree.key_total import KeyTotal
+from qbeast_core.tree.keys.key_tag import parse_keys
+from qbeast_core.tree.keys.key_total import KeyTotal
 
 _KEPT_TABLES: Final = 8
 

@@ -11,15 +11,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.index_table import NO_REVISION, IndexTable
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.existing import ExistingTree, existing_tree
-from qbeast_core.tree.order import broken_order, open_where_broken
+from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
+from qbeast_core.tree.layout.order import broken_order, open_where_broken
+from qbeast_core.tree.space.columns import text_column
 
 # Instead of a revision: the file has no index that can be used.
 STAGED: Final = -1

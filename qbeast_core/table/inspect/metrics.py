@@ -10,10 +10,10 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.build import characters_per_level
+from qbeast_core.query.index.build import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files

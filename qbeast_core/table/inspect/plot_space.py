@@ -11,11 +11,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from qbeast_core.query.axis_labels import axis_ticks
-from qbeast_core.query.select import Selection
+from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation
+from qbeast_core.table.inspect.axis_labels import axis_ticks
 from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, draw_text, quiet, title
 
 # Along each axis: what is smaller than a cell is spread over it.

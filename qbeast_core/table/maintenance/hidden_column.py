@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from qbeast_core.io.store import map_files
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.check.log import read_layout

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, changed_before, invalid_argument
-from qbeast_core.io.store import map_files
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours

@@ -12,23 +12,23 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from qbeast_core.as_json import to_json
-from qbeast_core.forked import refuse_forked
-from qbeast_core.html import bar, html_of
-from qbeast_core.io.footer import PagesUnavailable
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.io.pages import PageRanges
-from qbeast_core.io.store import map_files
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.fractions import Sample
+from qbeast_core.io.parquet.footer import PagesUnavailable
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageRanges
+from qbeast_core.io.stores.store import map_files
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.support.as_json import to_json
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.html import bar, html_of
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.table.read.unused import unused_conditions
-from qbeast_core.tree.design_effect import CLUSTERED
+from qbeast_core.tree.keys.design_effect import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 

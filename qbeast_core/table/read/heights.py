@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.nodes import Nothing
-from qbeast_core.query.rest import parse_rest
-from qbeast_core.query.select import match
+from qbeast_core.query.filters.nodes import Nothing
+from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.plan.counting import RowCount, count_rows
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.select import match
 from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts

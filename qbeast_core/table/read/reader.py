@@ -19,22 +19,22 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     invalid_argument,
 )
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.refusals import damaged_index
-from qbeast_core.logs import LOG
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.fractions import Sample, sample_to_weights
-from qbeast_core.query.index_table import IndexTable
-from qbeast_core.query.nodes import Node, Unknown
-from qbeast_core.query.predicate import understand
-from qbeast_core.query.select import MatchingBlocks, Selection, files_that_may_match, match
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.filters.nodes import Node, Unknown
+from qbeast_core.query.filters.predicate import understand
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.fractions import Sample, sample_to_weights
+from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.suggestions import convert_call, did_you_mean
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.suggestions import convert_call, did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
@@ -54,7 +54,7 @@ class ScanPlan:
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
-    # Whether it does nothing else, see `qbeast_core.query.predicate.understand`.
+    # Whether it does nothing else, see `qbeast_core.query.filters.predicate.understand`.
     compares_values: bool = False
 
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.query.fractions import Sample, fraction_below
+from qbeast_core.query.plan.fractions import Sample, fraction_below
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.heights import most_rows
@@ -16,7 +16,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 # Returns the lowest weights of matching rows below a fraction, ascending, as columns `weight` and `rows`. All
 # of them, or as many as hold the rows that are wanted, and one more.

@@ -6,11 +6,21 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.query.index_table import IndexTable
-from qbeast_core.query.intervals import coordinate_intervals
-from qbeast_core.query.nodes import And, Atom, Compare, IsNotNull, Node, Nothing, Or, Unknown, column_of
-from qbeast_core.query.predicate import conjuncts, disjuncts, parse_predicate
-from qbeast_core.query.select import match
+from qbeast_core.query.filters.nodes import (
+    And,
+    Atom,
+    Compare,
+    IsNotNull,
+    Node,
+    Nothing,
+    Or,
+    Unknown,
+    column_of,
+)
+from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.intervals import coordinate_intervals
+from qbeast_core.query.plan.select import match
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.read.scan import pushed_down
 

@@ -12,8 +12,8 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.table.index.state import STAGED, IndexState
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.deepen import files_to_deepen
+from qbeast_core.tree.layout.deepen import files_to_deepen
+from qbeast_core.tree.space.columns import text_column
 
 # Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision

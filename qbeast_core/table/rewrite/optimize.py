@@ -13,11 +13,11 @@ import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, invalid_argument
 from qbeast_core.log.protocol import check_writable
-from qbeast_core.query.fractions import Share, share_of
+from qbeast_core.query.plan.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlanSize

@@ -12,7 +12,7 @@ from qbeast_core.errors import CommitConflictError
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.files.live_files import removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.logs import LOG
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.read.reader import Reader

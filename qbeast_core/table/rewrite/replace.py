@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
-from qbeast_core.logs import LOG
-from qbeast_core.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.memory import MEMORY

@@ -9,9 +9,9 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, CommitInfo, Txn
 from qbeast_core.log.files.grown_files import with_adds
-from qbeast_core.logs import LOG
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.snapshot.log_files import fingerprint
 from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError, QbeastError, StorageError
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.files.deletion_vector import parse_vector, vector_path
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath

@@ -26,14 +26,14 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.forked import FORKED
-from qbeast_core.io.location import SCHEMES
-from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.location import SCHEMES
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
-from qbeast_core.suggestions import write_call
+from qbeast_core.support.forked import FORKED
+from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
 from qbeast_core.table.snapshot.log_files import LogFiles, commit_path

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
 
-from qbeast_core.io.store import Entry, Store, map_files
-from qbeast_core.io.temporary_folder import TemporaryFolder
+from qbeast_core.io.stores.store import Entry, Store, map_files
+from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,

@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
-from qbeast_core.io.store import Store, map_files
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath

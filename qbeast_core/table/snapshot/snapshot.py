@@ -20,20 +20,20 @@ from qbeast_core.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.location import resolve_location
-from qbeast_core.io.store import checked_options, open_store
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.logs import LOG
-from qbeast_core.query.build import build_index_table
-from qbeast_core.query.index_table import IndexTable
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
@@ -52,7 +52,7 @@ _TIMES_THE_FILES: Final = 4
 class Snapshot:
     """One version of a table, immutable. All reads of it share what was derived from it."""
 
-    # The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
+    # The table, in the one form of its place (`qbeast_core.io.stores.location.resolve_location`).
     uri: str
     version: int
     # When the version was committed, milliseconds since 1970 UTC; 0 if the log does not say.

@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import AddedColumnWarning
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.runtime import caller_stacklevel
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
-from qbeast_core.io.location import resolve_location
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import F64Array, I64Array
-from qbeast_core.tree.columns import data_type_of
+from qbeast_core.tree.space.columns import data_type_of
 
 _BINS: Final = 64
 # Of its order, what a column is taken to be asked for where no queries are given.

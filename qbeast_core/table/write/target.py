@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.suggestions import convert_call
+from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 
@@ -49,7 +49,7 @@ def _refuse_what_is_there(
     """Raise if the place holds a file, or data without a Delta log."""
     if log_instead(uri) is not None:
         raise error
-    from qbeast_core.io.store import open_store  # noqa: PLC0415 - used on this road alone
+    from qbeast_core.io.stores.store import open_store  # noqa: PLC0415 - used on this road alone
 
     root = open_store(uri, storage_options).local_root
     if root is None or not root.exists():

@@ -10,15 +10,15 @@ from functools import partial
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.location import resolve_location
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
-from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, now_ms
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import Progress, now_ms
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY

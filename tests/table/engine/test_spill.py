@@ -22,7 +22,7 @@ from qbeast_core.table.engine import budget
 from qbeast_core.table.engine.budget import LEAST_BYTES
 from qbeast_core.table.engine.spill import files as spill_files
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.tree.summary import SampleLimits
+from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import Case, cases

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.machine import machine_bytes
+from qbeast_core.io.stores.machine import machine_bytes
 from qbeast_core.table.engine.budget import Budget, bytes_of_text
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from tests.helpers.tables import SPILL

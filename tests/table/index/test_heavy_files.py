@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.heavy_keys import HeavyKeys
-from qbeast_core.tree.key_tag import parse_heavy
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
+from qbeast_core.tree.keys.key_tag import parse_heavy
+from qbeast_core.tree.space.columns import frame_weights
 
 ROWS = 30_000
 

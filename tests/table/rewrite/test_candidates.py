@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import polars as pl
 import pytest
 
-from qbeast_core.query.build import build_index_table
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.spec.block import Block, dump_blocks
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.candidates import Scope, choose_files

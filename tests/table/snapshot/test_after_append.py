@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.query.tags import decode_tags
+from qbeast_core.query.index.tags import decode_tags
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
@@ -62,7 +62,7 @@ def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> Non
     qbeast.write_table(ROWS, table, mode="append")
     with (
         mock.patch.object(DeltaSource, "newer_than") as asked,
-        mock.patch("qbeast_core.query.build.decode_tags", wraps=decode_tags) as decoded,
+        mock.patch("qbeast_core.query.index.build.decode_tags", wraps=decode_tags) as decoded,
     ):
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")

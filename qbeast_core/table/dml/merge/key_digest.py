@@ -11,11 +11,11 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.errors import InputChangedError
-from qbeast_core.query.atoms import compare, is_in
-from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
+from qbeast_core.query.filters.atoms import compare, is_in
+from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 _MAX_VALUES: Final = 1 << 12
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, judge

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.atoms import is_in
-from qbeast_core.query.nodes import Node, Operand, Unknown, all_of, any_of
-from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.select import select
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.filters.atoms import is_in
+from qbeast_core.query.filters.nodes import Node, Operand, Unknown, all_of, any_of
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.plan.select import select
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.dml.match import UNKNOWN, FileMatches, live_rows
 from qbeast_core.table.dml.merge.match_rows import MatchRows

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.value_bytes import refuse_huge_values
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.io.parquet.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
@@ -40,7 +40,7 @@ from qbeast_core.table.engine.tasks.placed_files import (
     ordered_files,
     store_ordered,
 )
-from qbeast_core.tree.summary import IndexSummary, merge_summaries
+from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
 

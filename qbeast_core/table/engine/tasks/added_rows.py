@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.stores.store import Store, open_store
 
 # How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it.
 SUFFIX = ".rows.arrow"

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import new_id
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import (
     CodedRows,
     FileSettings,
@@ -24,11 +24,11 @@ from qbeast_core.table.data.data_files import (
 )
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.outside import rows_outside
-from qbeast_core.tree.pack import page_rows_for, rows_per_file
-from qbeast_core.tree.plan import plan_index
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
+from qbeast_core.tree.layout.plan import plan_index
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.outside import rows_outside
 
 _MAX_WRITERS: Final = 4  # other tasks write beside this one
 

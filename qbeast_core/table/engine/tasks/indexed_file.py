@@ -9,7 +9,7 @@ from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.pack import page_rows_for
+from qbeast_core.tree.layout.pack import page_rows_for
 
 
 def store_indexed(

@@ -12,11 +12,11 @@ from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.outside import rows_outside
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
 _NO_RULES: Final = '{"fields":[]}'
 _BIAS: Final = 1 << 31

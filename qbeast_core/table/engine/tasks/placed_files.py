@@ -20,9 +20,9 @@ from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.grid import GRID_BITS, child_codes
-from qbeast_core.tree.outline import Outline
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
+from qbeast_core.tree.layout.outline import Outline
 
 
 @dataclass(frozen=True, slots=True, eq=False)

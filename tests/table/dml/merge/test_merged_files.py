@@ -10,7 +10,7 @@ from unittest import mock
 import polars as pl
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.dml.merge import rules as merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
