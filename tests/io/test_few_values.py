@@ -1,4 +1,4 @@
-"""Columns of few values as dictionary codes."""
+"""Columns of few values as places among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.parquet.few_values import encode_few_values, used_values
+from qbeast_core.io.parquet.few_values import place_values, used_values
 
 TEXTS = st.lists(st.none() | st.text(max_size=3), max_size=60)
 DECIMALS = st.lists(st.none() | st.decimals(-(10**20), 10**20, places=2), max_size=60)
@@ -22,58 +22,65 @@ def chunked(parts: list[list[object]], dtype: pl.DataType) -> pl.Series:
     )
 
 
-def check(column: pl.Series) -> None:
-    encoded = encode_few_values(column)
-    if column.null_count() == len(column):
-        assert encoded is None
-        return
-    assert encoded is not None
-    codes, values = encoded
-    assert sorted(values.to_list()) == sorted(column.drop_nulls().unique().to_list())
-    assert values.gather(codes).to_list() == column.to_list()
-    part = codes[len(codes) // 2 :]
-    part_codes, part_values = used_values(part, values)
-    assert part_values.gather(part_codes).to_list() == column[len(codes) // 2 :].to_list()
-    assert sorted(part_codes.drop_nulls().unique().to_list()) == list(range(len(part_values)))
+def check(column: pl.Series, some: pl.Series) -> None:
+    found = place_values(column, some)
+    assert found is not None
+    places, values = found
+    assert values.to_list() == sorted(column.drop_nulls().unique().to_list())
+    assert values.gather(places).to_list() == column.to_list()
+    part = places[len(places) // 2 :]
+    rows, used = used_values(part, values)
+    assert used.gather(rows).to_list() == column[len(places) // 2 :].to_list()
+    assert sorted(rows.drop_nulls().unique().to_list()) == list(range(len(used)))
 
 
-@given(st.lists(TEXTS, max_size=3))
-def test_texts_decode_to_themselves(parts):
-    check(chunked(parts, pl.String()))
+@given(st.lists(TEXTS, max_size=3), st.integers(1, 5))
+def test_texts_come_back(parts, step):
+    column = chunked(parts, pl.String())
+    if column.gather_every(step).null_count() < len(column.gather_every(step)):
+        check(column, column.gather_every(step))
 
 
-@given(st.lists(DECIMALS, max_size=3))
-def test_decimals_decode_to_themselves(parts):
-    check(chunked(parts, pl.Decimal(38, 2)))
+@given(st.lists(DECIMALS, max_size=3), st.integers(1, 5))
+def test_decimals_come_back(parts, step):
+    column = chunked(parts, pl.Decimal(38, 2))
+    if column.gather_every(step).null_count() < len(column.gather_every(step)):
+        check(column, column.gather_every(step))
 
 
-def test_chunks_share_one_dictionary():
+def test_values_that_were_not_sampled_are_found_in_any_chunk():
     rng = np.random.default_rng(0)
     parts = [[f"{number:06}" for number in rng.integers(0, 256, 40_000)] for _ in range(3)]
-    column = chunked(parts, pl.String())
-    check(column)
-    encoded = encode_few_values(column)
-    assert encoded is not None
-    assert encoded[0].chunk_lengths() == column.chunk_lengths()
+    check(chunked(parts, pl.String()), pl.Series(["000007"]))
 
 
-def test_slices_are_encoded():
-    column = chunked([["x", "y", None, "z"] * 9, ["z", "more than 12 bytes"] * 9], pl.String())
-    check(column.slice(3, 40))
+def test_slices_of_frames_are_looked_at_where_they_lie():
+    column = chunked([["x", "y", None, "z"] * 9, ["z", "long enough!"] * 9], pl.String())
+    check(column.slice(3, 40), column[:5])
 
 
 @pytest.mark.parametrize(
     "column",
     [
+        pl.Series(["a", "more than 12 bytes"]),
+        pl.Series(["a", "ä" * 7]),
         pl.Series([str(number) for number in range(257)]),
         pl.Series([None, None], dtype=pl.String),
+        pl.Series([], dtype=pl.String),
         pl.Series([1, 2]),
         pl.Series([[b"a"]]),
     ],
 )
-def test_other_columns_are_not_encoded(column):
-    assert encode_few_values(column) is None
+@pytest.mark.parametrize("sampled", [1, 300])
+def test_other_columns_stay_as_they_are(column, sampled):
+    assert place_values(column, column[:sampled]) is None
+
+
+def test_texts_that_lie_outside_of_their_views_are_never_taken_for_short_ones():
+    long = chunked([["a", "the same length, first"], ["a", "the same length, other"]], pl.String())
+    assert place_values(long, pl.Series(["a"])) is None
 
 
 def test_signs_and_zeros_of_decimals_differ():
-    check(pl.Series([Decimal("-0.01"), Decimal("0.01"), Decimal("0.00"), None], dtype=pl.Decimal(15, 2)))
+    column = pl.Series([Decimal("-0.01"), Decimal("0.01"), Decimal("0.00"), None], dtype=pl.Decimal(15, 2))
+    check(column, column[:1])

@@ -15,7 +15,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.parquet.few_values import encode_few_values, used_values
+from qbeast_core.io.parquet.few_values import place_values, used_values
 from qbeast_core.io.parquet.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
@@ -255,24 +255,32 @@ class CodedRows:
 
     def __init__(self, frame: pl.DataFrame, settings: FileSettings) -> None:
         self.height = frame.height
+        self._names = frame.columns
+        self._codes: dict[str, pl.Series] = {}
         self._values: dict[str, pl.Series] = {}
-        # Pages of indexed columns need bounds of their values, which codes do not have.
-        for name in set(settings.dictionary).difference(settings.statistics).intersection(frame.columns):
-            encoded = encode_few_values(frame[name])
-            if encoded is not None:
-                codes, self._values[name] = encoded
-                frame = frame.with_columns(codes)
-        self._source = RowSource(frame)
+        # Pages of indexed columns need bounds of their values, which codes do not have. Few rows are taken at once.
+        names = (
+            set(settings.dictionary).difference(settings.statistics)
+            if frame.height > _FEW_ROWS
+            else set[str]()
+        )
+        for name in names.intersection(frame.columns):
+            column = frame[name]
+            coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
+            if coded is not None:
+                self._codes[name], self._values[name] = coded
+        self._others = RowSource(frame.drop(self._codes))
 
     def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
         """Return some rows in some order, with columns of codes, and the values of these columns."""
-        taken, used = self._source.take(rows, order), {}
-        for name, values in self._values.items():
-            codes, some = used_values(taken[name], values)
-            if len(some):
-                used[name] = some
-            taken = taken.with_columns(codes if len(some) else values.clear(len(codes)).alias(name))
-        return taken, used
+        taken, used = self._others.take(rows, order), {}
+        columns: list[pl.Series] = []
+        for name, column in self._codes.items():
+            codes, values = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
+            if len(values):
+                used[name] = values
+            columns.append((codes if len(values) else values.clear(len(codes))).alias(name))
+        return taken.hstack(columns).select(self._names), used
 
 
 class RowSource:
