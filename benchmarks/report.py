@@ -1,4 +1,4 @@
-"""A figure beside its target, tables of figures, and the page of results."""
+"""A figure and its target, tables of figures, and the page of results."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Run benchmarks, each in a process of its own, and write their figures to benchmarks/RESULTS.md.
+"""Run benchmarks, each in its own process, and write their figures to benchmarks/RESULTS.md.
 
     make bench        or: python -m benchmarks.run_all [sample estimates write filters layouts ...]
 
-`benchmarks/results.json` keeps the last figures of each benchmark with their date and machine; RESULTS.md is made
-from it, so a run of one benchmark replaces one table. Plots go to benchmarks/out/.
+`benchmarks/results.json` keeps the last figures of each benchmark with their date and machine. RESULTS.md is made from
+it, so a run of one benchmark replaces one table. Plots go to benchmarks/out/.
 """
 
 from __future__ import annotations
