@@ -38,11 +38,11 @@ def table(figures: Iterable[Figure]) -> str:
 
 INTRODUCTION = """# Results
 
-This page is written by `make bench` from `benchmarks/results.json`; [NOTES.md](NOTES.md) describes what was tried and
-explains the figures. Data, unless a table says otherwise: TPC-H lineitem at scale 1 (6,001,215 rows, 16 columns),
-indexed by l_shipdate, l_partkey and l_extendedprice with all defaults. Bytes count everything that is read from data
-files: pages, dictionaries, page directories and footers. Candidates take turns within one run. Seconds differ by 10 to
-20 % from run to run; bytes do not.
+This page is written by `make bench` from `benchmarks/results.json`; [the notes](../docs/measurements.md) describe what
+was tried and explain the figures. Data, unless a table says otherwise: TPC-H lineitem at scale 1 (6,001,215 rows, 16
+columns), indexed by l_shipdate, l_partkey and l_extendedprice with all defaults. Bytes count everything that is read
+from data files: pages, dictionaries, page directories and footers. Candidates take turns within one run. Seconds differ
+by 10 to 20 % from run to run; bytes do not.
 """
 
 
