@@ -1,4 +1,4 @@
-"""Whether estimates keep their promise on tables with heavy keys: many are written, changed and asked."""
+"""Whether estimates keep their promise on tables with heavy keys: many tables are written, changed and queried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of docs/sampling.md, made of a year of flights.
+"""The pictures of docs/sampling.md, made from a year of flights.
 
 python -m benchmarks.pictures
 """

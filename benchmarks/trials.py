@@ -1,4 +1,4 @@
-"""Whether promises are kept: the rules of `estimate`, asked of one sum or a frame with another key column each time."""
+"""Whether promises are kept: the rules of `estimate`, applied to one sum or a frame with other keys each time."""
 
 from __future__ import annotations
 

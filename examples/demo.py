@@ -1,4 +1,4 @@
-"""The main job on real data: a year of flights, written month by month, sampled and filtered.
+"""The main use on real data: a year of flights, written month by month, sampled and filtered.
 
 Run with ``make demo``. The table and two pictures are left in ``demo-output/``.
 """

@@ -1,4 +1,4 @@
-"""A pipeline on real data: Spark writes flights as they arrive, Polars samples, Spark asks, streams and optimizes.
+"""A pipeline on real data: Spark writes flights as they arrive, Polars samples, Spark queries, streams and optimizes.
 
 Run with ``make demo-spark``. Raw files, table and checkpoint are left in ``demo-output/spark/``.
 """

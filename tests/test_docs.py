@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import runpy
@@ -32,7 +33,7 @@ SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
 def test_the_readme_has_code() -> None:
-    assert ROOT / "README.md" in WITH_CODE
+    assert ROOT / "README.md" in WITH_OUTPUT
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
@@ -42,6 +43,21 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     names: dict[str, Any] = {}
     for block in blocks_without_spark(page):
         exec(block, names)  # noqa: S102 - our own text is what is tested
+
+
+SESSIONS = re.compile(r"^```pycon\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WITH_OUTPUT = [page for page in PAGES if SESSIONS.search(page.read_text())]
+
+
+@pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: page.name)
+def test_a_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "".join(SESSIONS.findall(page.read_text()))
+    session = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
+    output: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert session.examples
+    assert not runner.run(session, out=output.append).failed, "".join(output)
 
 
 def test_the_code_about_tables_of_the_jvm_runs() -> None:

@@ -122,5 +122,6 @@ def test_what_is_not_understood_is_refused_at_once(uri: str, option: dict[str, s
 
 
 def test_local_tables_do_not_load_obstore() -> None:
-    code = "import sys; from qbeast_core.io.stores import store; store.open_store('/t'); assert 'obstore' not in sys.modules"
+    loaded = "assert 'obstore' not in sys.modules"
+    code = f"import sys; from qbeast_core.io.stores.store import open_store; open_store('/t'); {loaded}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -77,6 +77,6 @@ def test_a_table_takes_as_much_memory_as_is_stated(reader: Reader) -> None:
 
 
 def test_nothing_that_hangs_on_it_is_left_out(reader: Reader) -> None:
-    held_by_deltalake = 2.5 * reader.snapshot.files.estimated_size()  # measured: benchmarks/RESULTS.md
+    held_by_deltalake = 2.5 * reader.snapshot.files.estimated_size()  # measured: benchmarks/NOTES.md
     held = hanging_bytes(reader, {}) + held_by_deltalake
     assert held <= reader.snapshot.size_bytes <= 1.5 * held
