@@ -151,7 +151,7 @@ def upgrade_table(
     --------
     >>> import polars as pl, qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2]}), "new", columns=["a"])
-    >>> qbeast.upgrade_table("new").upgraded
+    >>> qbeast.upgrade_table("new").committed
     False
     """
     return upgrade(

@@ -178,7 +178,7 @@ READS = {
     "most in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, max_fraction=20), INPUT, ("For 20 % write max_fraction=0.2.",), argument="max_fraction"),
     "level in percent": Wrong(lambda t: t.it.estimate({"x": pl.col("price").quantile(95)}, error=0.1), INPUT, ("for 95 % write 0.95",), argument="aggregates"),
     "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema",), NO_TABLE),
-    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that it is in",), NO_TABLE),
+    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("name the folder that holds the file",), NO_TABLE),
     "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://",), "[Nn]othing was |there is no"),
 }  # fmt: skip
 
@@ -204,7 +204,7 @@ CHANGES = {
     "optimize file": Wrong(lambda t: t.it.optimize(files=["nope"]), INPUT, ("Table.files() lists them",)),
     "optimize fraction": Wrong(lambda t: t.it.optimize(fraction=2), INPUT, ("between 0 and 1", "For 2 % write fraction=0.02."), argument="fraction"),
     "optimize revision": Wrong(lambda t: t.it.optimize(revision=9), INPUT, ("[0, 1]",), argument="revision"),
-    "optimize both": Wrong(lambda t: t.it.optimize(files=[], revision=1), INPUT, ("one at a time",), argument="files"),
+    "optimize both": Wrong(lambda t: t.it.optimize(files=[], revision=1), INPUT, ("cannot be combined",), argument="revision"),
     "optimize into": Wrong(lambda t: t.it.optimize(into="fresh"), INPUT, ('"newest" or "new"', "'fresh'"), argument="into"),
     "optimize new": Wrong(lambda t: t.it.optimize(into="new", revision=1), INPUT, ('into="new"', "whole table"), argument="into"),
     "resources": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources={"memory_bytes": 1}), INPUT, ("qbeast.Resources",), argument="resources"),

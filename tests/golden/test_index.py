@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.build import build_index_table
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points
 from tests.golden.collection import Golden, each, open_golden

@@ -44,7 +44,7 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
         pytest.skip("its copies have to go first")
     table = qbeast.open_table(path)
     result = table.optimize(revision="all")
-    assert result.optimized == bool(result.plan.height)
+    assert result.committed == bool(result.plan.height)
     assert set(load_snapshot(path).files["rules"]) <= {"1"}
     assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
     for fraction, ids in golden.samples.items():
@@ -55,7 +55,7 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
             wanted = wanted.filter(pl.col("id").is_in(golden.samples[question.sample]))
         found = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
         assert_frame_equal(found, wanted, check_exact=True)
-    assert not table.optimize(revision="all").optimized
+    assert not table.optimize(revision="all").committed
 
 
 @each(bundled=OPTIMIZED)
@@ -65,7 +65,7 @@ def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_pat
         pytest.skip("its copies have to go first")
     before = load_snapshot(path)
     result = qbeast.open_table(path).optimize(into="newest", full=True)
-    if not result.optimized:
+    if not result.committed:
         assert not before.files.height
         return
     actions = last_commit(path)

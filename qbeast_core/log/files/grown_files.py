@@ -54,12 +54,12 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
             return None  # files have columns that are not derived here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
         is_known = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
-        return None if is_known else joined(files, new)
+        return None if is_known else _joined(files, new)
     except _FAULTS:
         return None
 
 
-def joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def _joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return rows and a few more at the end; a large frame is not copied each time for them."""
     grown = old.vstack(new)
     is_small = grown.estimated_size() < _SMALL_BYTES

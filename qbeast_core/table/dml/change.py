@@ -81,7 +81,9 @@ class MatchedRows:
                 "where", "must be a condition, or True for all rows", "nothing was changed", value=where
             )
         if isinstance(where, Mapping):
-            problem = "must be a condition, or True for all rows, and comes before the values: update(where, values)"
+            problem = (
+                "must be a condition, or True for all rows, and comes before the values: update(where, set)"
+            )
             invalid_argument("where", problem, "nothing was changed", value=where)
 
     def condition(self, reader: Reader) -> Condition:
