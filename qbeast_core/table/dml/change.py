@@ -11,8 +11,9 @@ from typing import ClassVar, Final, Literal, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import UnsupportedTableError, invalid_argument
+from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
+from qbeast_core.log.refusals import damaged_index
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
@@ -146,6 +147,8 @@ def _report(options: ChangeOptions, progress: Progress) -> None:
 def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     brings: Brings = "rows" if change.adds_rows else "files"
     check_writable(snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=brings)
+    if snapshot.config.newest_fault is not None:  # rows that are put back go to the newest revision
+        raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri, refused="written"))
     if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
         msg = (
             f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
