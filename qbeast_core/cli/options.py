@@ -16,13 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PARAMETERS: Final = {"columns": "select", "df": "sources", "path": "table", "version": "older"}
 
 
-def command(
-    *parameters: Callable[[Any], Any], short_help: str | None = None
-) -> Callable[[Callable[..., Answer]], click.Command]:
+def command(*parameters: Callable[[Any], Any]) -> Callable[[Callable[..., Answer]], click.Command]:
     """Make a command of a function; its docstring is the help text. It gets the options of all commands too."""
 
     def decorate(function: Callable[..., Answer]) -> click.Command:
-        made = click.command(function.__name__.replace("_", "-"), short_help=short_help)
+        made = click.command(function.__name__.replace("_", "-"))
         return made(together(*parameters, _common)(function))
 
     return decorate
@@ -36,21 +34,19 @@ def option_of(argument: str | None, command: click.Command | None) -> str | None
     """
     if argument is None or command is None:
         return None
-    by_name = {one.name or "": one for one in command.params}
-    found = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
-    if found is None:
-        return None
-    if isinstance(found, click.Option):
-        return max(found.opts, key=len)
-    return found.make_metavar(click.Context(command))
+    by_name = {parameter.name or "": parameter for parameter in command.params}
+    parameter = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return None if parameter is None else parameter.make_metavar(click.Context(command))
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return one decorator for many: arguments and options, in the order of the help text."""
 
     def decorate(function: F) -> F:
-        for one in reversed(decorators):
-            function = one(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return decorate
@@ -84,7 +80,7 @@ def as_fraction(
 
 
 def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
-    """Tell a version number from a time, which the library reads."""
+    """Return a version number as a number, and a time as it is: the library reads it."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
@@ -92,14 +88,14 @@ def as_mapping(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str] | None:
     """Collect ``key=value`` texts, if there are any; the last one of a key counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key:
-            msg = "write it as key=value"  # what was given may be a secret: it is not repeated
+            msg = "write it as key=value"  # the text may be a secret: it is not repeated
             raise click.BadParameter(msg, param=parameter)
-        found[key] = value
-    return found or None
+        values[key] = value
+    return values or None
 
 
 def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -117,7 +113,7 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
 def as_names(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...] | None:
-    """Split lists at commas, as a line of CSV is split: a name with a comma stands in double quotes."""
+    """Split lists at commas, as a line of CSV is split: a name with a comma is written in double quotes."""
     if not texts:
         return None
     try:

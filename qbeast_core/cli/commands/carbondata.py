@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,9 +23,6 @@ from qbeast_core.cli.options import (
     spill_dir_option,
     table_argument,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @command(
@@ -66,26 +63,16 @@ if TYPE_CHECKING:
     memory_option,
     spill_dir_option,
     dry_run_option,
-    short_help="Write the rows of a CarbonData table to a new table.",
 )
-def import_carbondata(
-    source: str,
-    table: str,
-    columns: Sequence[str] | None,
-    *,
-    storage_options: Mapping[str, str] | None,
-    **options: Any,
-) -> Answer:
-    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **options: Any) -> Answer:
+    """Write the rows of a CarbonData table to a new table.
 
-    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
+    No JVM is needed. SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
     """
     import qbeast
 
     with working("importing") as progress:
-        result = qbeast.import_carbondata(
-            source, table, columns, storage_options=storage_options, progress=progress, **options
-        )
+        result = qbeast.import_carbondata(source, table, columns, progress=progress, **options)
     answer = answer_of(result, source=source, table=table)
-    left_out = tuple(f"left out: {one['reason']}" for one in result.left_out)
+    left_out = tuple(f"left out: {segment['reason']}" for segment in result.left_out)
     return replace(answer, parts=answer.parts + left_out)

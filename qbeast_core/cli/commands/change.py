@@ -13,20 +13,17 @@ from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     as_names,
     choice_option,
-    command,
     commit_metadata_option,
     dry_run_option,
     memory_option,
     pairs_option,
     spill_dir_option,
-    table_argument,
     together,
     where_option,
 )
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
     from qbeast_core.table.dml.change import ChangeResult
 
 _which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
@@ -39,22 +36,14 @@ def _values(option: str, name: str, text: str) -> Callable[[Any], Any]:
     return pairs_option(option, name, metavar="NAME=SQL", text=text)
 
 
-@command(table_argument, _which_rows, _changing, short_help="Delete rows, in one commit.")
-@on_table("deleting")
-def delete(
-    table: qbeast.Table,
-    progress: ProgressCallback | None,
-    *,
-    where: str | None,
-    all_rows: bool,
-    **options: Any,
-) -> Answer:
-    """Delete rows, in one commit; the index is kept."""
-    return _answer(table.delete(_rows(where, all_rows=all_rows), progress=progress, **options))
+@on_table("deleting", _which_rows, _changing, progress=True)
+def delete(table: qbeast.Table, *, where: str | None, all_rows: bool, **options: Any) -> Answer:
+    """Delete rows, in one commit. The index is kept."""
+    return _answer(table.delete(_rows(where, all_rows=all_rows), **options))
 
 
-@command(
-    table_argument,
+@on_table(
+    "updating",
     _which_rows,
     _values(
         "--set",
@@ -62,30 +51,28 @@ def delete(
         "A column and its value in SQL: price=price*0.9, brand='other'; may be repeated.",
     ),
     _changing,
-    short_help="Change values of rows, in one commit.",
+    progress=True,
 )
-@on_table("updating")
 def update(
     table: qbeast.Table,
-    progress: ProgressCallback | None,
     *,
     where: str | None,
     all_rows: bool,
     assignments: Mapping[str, str] | None,
     **options: Any,
 ) -> Answer:
-    """Give columns of some rows other values, in one commit; the index is kept."""
+    """Give columns of some rows other values, in one commit. The index is kept."""
     from qbeast_core.errors import InvalidInputError
 
     rows = _rows(where, all_rows=all_rows)
     if not assignments:
         msg = "give the values to set: --set NAME=SQL; nothing was changed"
         raise InvalidInputError(msg, argument="assignments")
-    return _answer(table.update(rows, assignments, progress=progress, **options))
+    return _answer(table.update(rows, assignments, **options))
 
 
-@command(
-    sources_and_table,
+@on_table(
+    "merging",
     click.option(
         "--on", metavar="NAMES", multiple=True, required=True, callback=as_names, help="Columns to match by."
     ),
@@ -120,21 +107,20 @@ def update(
     ),
     reading_options,
     _changing,
-    short_help="Merge files into a table, in one commit.",
+    arguments=sources_and_table,
+    progress=True,
 )
-@on_table("merging")
-def merge(
-    table: qbeast.Table, progress: ProgressCallback | None, *, sources: Sequence[str], **options: Any
-) -> Answer:
-    """Merge SOURCEs into a table, in one commit: replace the rows that it has, insert the others.
+def merge(table: qbeast.Table, *, sources: Sequence[str], **options: Any) -> Answer:
+    """Merge SOURCEs into a table, in one commit.
 
-    Columns of CSV and JSON are read with the types that the table has. In conditions and values plain names are columns
-    of the table, and source.price is a column of the SOURCE.
+    Rows that the table has are replaced, the others inserted. Columns of CSV and JSON are read with the types that the
+    table has. In conditions and values plain names are columns of the table, and source.price is a column of the
+    SOURCE.
     """
     options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too
     with rows_of_sources(sources, options, expected=table.schema) as rows:
         del options["storage_options"]
-        return _answer(table.merge(rows, progress=progress, **options))
+        return _answer(table.merge(rows, **options))
 
 
 def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:

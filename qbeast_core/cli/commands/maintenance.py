@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,10 +25,8 @@ from qbeast_core.cli.options import (
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
     from qbeast_core.spec.block import BlocksDialect
     from qbeast_core.table.maintenance.dialect import JvmRelease
-    from qbeast_core.table.maintenance.upgrade import Copies
 
 
 @command(
@@ -41,24 +39,21 @@ if TYPE_CHECKING:
     commit_metadata_option,
     memory_option,
     dry_run_option,
-    short_help="Give a Delta table or Parquet files an index.",
 )
-def convert(
-    table: str, columns: Sequence[str], *, storage_options: Mapping[str, str] | None, **options: Any
-) -> Answer:
-    """Give a Delta table, or a folder of Parquet files, an index to come; no data is moved."""
+def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
+    """Give a Delta table or Parquet files an index. No data is moved: `qbeast optimize` builds the index."""
     import qbeast
     from qbeast_core.cli.tables import size_text
 
     with working("converting"):
-        result = qbeast.convert_table(table, columns, storage_options=storage_options, **options)
+        result = qbeast.convert_table(table, columns, **options)
     rows = "rows that the log does not count" if result.rows is None else f"{result.rows:,} rows"
-    held = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
+    content = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
     index = f"indexed by {', '.join(result.columns)}, cubes of {result.cube_size:,} rows"
     if result.committed:
-        text = f"version {result.version}: {held}; {index} as soon as `qbeast optimize` runs"
-    elif result.dry_run and not _is_indexed(table, storage_options):
-        text = f"a dry run: {held} would be {index}; nothing was changed"
+        text = f"version {result.version}: {content}; {index} as soon as `qbeast optimize` runs"
+    elif result.dry_run and not _is_indexed(table, options["storage_options"]):
+        text = f"a dry run: {content} would be {index}; nothing was changed"
     else:
         text = f"version {result.version} is a qbeast table already, {index}; nothing was changed"
     return Answer(parts=(text,), data={"table": table, **result.to_dict()})
@@ -73,23 +68,18 @@ def convert(
         optional=True,
     ),
     dry_run_option,
-    short_help="Bring an old table of qbeast-spark up to date.",
 )
-def upgrade(
-    table: str, *, replicated: Copies | None, dry_run: bool, storage_options: Mapping[str, str] | None
-) -> Answer:
-    """Bring a table of qbeast-spark before 0.6.0 up to date; no data is touched."""
+def upgrade(table: str, **options: Any) -> Answer:
+    """Bring an old table of qbeast-spark up to date. Releases before 0.6.0 are old; no data is touched."""
     import qbeast
 
     with working("upgrading"):
-        result = qbeast.upgrade_table(
-            table, replicated=replicated, dry_run=dry_run, storage_options=storage_options
-        )
+        result = qbeast.upgrade_table(table, **options)
     return answer_of(result, table=table)
 
 
-@command(
-    table_argument,
+@on_table(
+    "optimizing",
     click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
     click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
     click.option(
@@ -109,25 +99,21 @@ def upgrade(
     memory_option,
     spill_dir_option,
     dry_run_option,
-    short_help="Rewrite what is out of shape.",
+    progress=True,
 )
-@on_table("optimizing")
-def optimize(
-    table: qbeast.Table, progress: ProgressCallback | None, *, files: Sequence[str], **options: Any
-) -> Answer:
-    """Rewrite what is out of shape: small appends, files of other writers, overfull cubes."""
-    result = table.optimize(files=list(files) or None, progress=progress, **options)
+def optimize(table: qbeast.Table, *, files: Sequence[str], **options: Any) -> Answer:
+    """Rewrite what is out of shape. That is small appends, files of other writers, and overfull cubes."""
+    result = table.optimize(files=list(files) or None, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
 
-@command(
-    table_argument,
-    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
+_types: Final = click.argument(
+    "columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping
 )
-@on_table("adding columns")
-def add_columns(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
-) -> Answer:
+
+
+@on_table("adding columns", _types)
+def add_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
     """Add columns at the end; existing rows get nulls."""
     from qbeast_core.cli.sources import types_by_name
 
@@ -135,85 +121,65 @@ def add_columns(
     return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
 
 
-@command(
-    table_argument,
-    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
-    short_help="Give columns wider types.",
-)
-@on_table("widening columns")
-def widen_columns(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
-) -> Answer:
-    """Give columns wider types; files are written anew where they hold narrower ones than a reader takes."""
+@on_table("widening columns", _types)
+def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
+    """Give columns wider types. Files whose narrower types a reader would reject are rewritten."""
     from qbeast_core.cli.sources import types_by_name
 
     version = table.widen_columns(types_by_name(columns))
-    told = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
-    return Answer(parts=(f"version {version}: {told}",), data={"widened": dict(columns)})
+    types = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
+    return Answer(parts=(f"version {version}: {types}",), data={"widened": dict(columns)})
 
 
-@command(
-    table_argument,
+@on_table(
+    "switching the dialect",
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
     choice_option("--jvm", choices=("0.7", "0.8"), text="Which qbeast-spark is to read the table."),
-    short_help="Write the index for other readers.",
 )
-@on_table("switching the dialect")
-def switch_dialect(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, dialect: BlocksDialect, jvm: JvmRelease
-) -> Answer:
-    """Spell the index in the log as the format's documents do, or as qbeast-spark reads it; no data file is touched."""
+def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelease) -> Answer:
+    """Rewrite the index in the log for other readers.
+
+    No data file is touched. The documented dialect is that of the format's documents; qbeast-spark reads its own.
+    """
     return answer_of(table.switch_dialect(dialect, jvm=jvm))
 
 
-@command(
-    table_argument,
+@on_table(
+    "setting properties",
     click.argument("properties", nargs=-1, metavar="[NAME=TEXT]...", callback=as_mapping),
     click.option("--unset", metavar="NAME", multiple=True, help="Take a property away; may be repeated."),
-    short_help="Show, set or unset properties.",
 )
-@on_table("setting properties")
 def set_properties(
-    table: qbeast.Table,
-    _progress: ProgressCallback | None,
-    *,
-    properties: Mapping[str, str] | None,
-    unset: Sequence[str],
+    table: qbeast.Table, *, properties: Mapping[str, str] | None, unset: Sequence[str]
 ) -> Answer:
-    """Show the properties of a table, set them (NAME=TEXT), or unset them."""
+    """Show, set (NAME=TEXT) or unset properties of a table."""
     before = table.version
     table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
     lines = [f"{name}={value}" for name, value in sorted(table.properties.items())]
     changed = [f"version {table.version}:"] if table.version != before else []
-    return Answer(
-        parts=(*changed, *(lines or ["no properties"])), data={"properties": dict(table.properties)}
-    )
+    parts = (*changed, *(lines or ["no properties"]))
+    return Answer(parts=parts, data={"properties": dict(table.properties)})
 
 
-@command(table_argument, dry_run_option, short_help="Fix what the log alone can fix.")
-@on_table("checking")
-def repair(table: qbeast.Table, progress: ProgressCallback | None, *, dry_run: bool) -> Answer:
-    """Repair faults that `qbeast check` finds, as far as the log allows; no row is touched."""
-    result = table.repair(dry_run=dry_run, progress=progress)
+@on_table("checking", dry_run_option, progress=True)
+def repair(table: qbeast.Table, **options: Any) -> Answer:
+    """Repair faults of the log that `qbeast check` finds. No row is touched."""
+    result = table.repair(**options)
     return Answer(parts=(repr(result),), data=result.to_dict())
 
 
-@command(
-    table_argument,
+@on_table(
+    "restoring",
     click.argument("older", metavar="VERSION", callback=as_version),
     dry_run_option,
-    short_help="Make an older version the newest again.",
 )
-@on_table("restoring")
-def restore(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, older: int | str, dry_run: bool
-) -> Answer:
-    """Make an older VERSION (a number, or a time) the newest again, in one commit."""
+def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
+    """Make an older VERSION the newest again, in one commit. VERSION is a number, or a time."""
     return answer_of(table.restore(older, dry_run=dry_run))
 
 
-@command(
-    table_argument,
+@on_table(
+    "looking for files",
     click.option(
         "--retention-hours",
         type=float,
@@ -226,11 +192,9 @@ def restore(
         show_default=True,
         help="List the files, or delete them for good.",
     ),
-    short_help="List or delete files that nobody needs.",
 )
-@on_table("looking for files")
-def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: Any) -> Answer:
-    """List, or delete, data files that no version needs any more."""
+def vacuum(table: qbeast.Table, **options: Any) -> Answer:
+    """List or delete data files that no version needs."""
     from qbeast_core.cli.tables import size_text
 
     result = table.vacuum(**options)
@@ -238,10 +202,10 @@ def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     age = f"{result.retention_hours:g} hours"
     if not result.files:
         return Answer(parts=(f"nothing to delete: every file is needed, or younger than {age}",), data=data)
-    found = f"{len(result.files):,} file(s), {size_text(result.bytes)}, older than {age}"
+    files = f"{len(result.files):,} file(s), {size_text(result.bytes)}, older than {age}"
     if result.deleted:
-        return Answer(parts=(f"deleted {found}",), data=data)
-    return Answer(parts=(*result.files, f"{found}; --delete deletes them for good"), data=data)
+        return Answer(parts=(f"deleted {files}",), data=data)
+    return Answer(parts=(*result.files, f"{files}; --delete deletes them for good"), data=data)
 
 
 def _is_indexed(table: str, storage_options: Mapping[str, str] | None) -> bool:

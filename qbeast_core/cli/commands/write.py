@@ -58,7 +58,7 @@ reading_options = together(
         "--format",
         "file_format",
         choices=_FORMATS,
-        text="Of the sources, if their names do not tell.",
+        text="Of the sources, if their names do not show it.",
         optional=True,
     ),
     pairs_option(
@@ -106,7 +106,7 @@ _writing = together(
         "queries",
         metavar="SQL",
         multiple=True,
-        help="A filter that will be asked; may be repeated.",
+        help="A filter of later queries; may be repeated.",
     ),
     click.option("--most", type=click.IntRange(1, 8), default=4, show_default=True, help="Columns at most."),
     click.option(
@@ -117,15 +117,14 @@ _writing = together(
     reading_options,
     memory_option,
     spill_dir_option,
-    short_help="Propose columns to index.",
 )
 def suggest(
     sources: Sequence[str], *, queries: Sequence[str], most: int, table_rows: int | None, **options: Any
 ) -> Answer:
-    """Propose columns to index, with reasons; nothing is written.
+    """Propose columns to index, with reasons. Nothing is written.
 
-    SOURCEs are as for `qbeast write`; their rows are held in memory. A WHERE is a condition that will be asked, each as
-    often as it is given.
+    SOURCEs are as for `qbeast write`; their rows are held in memory. Each --where is a filter of later queries, and
+    counts as often as it is given.
     """
     import qbeast
     from qbeast_core.cli.tables import remark
@@ -154,10 +153,9 @@ def suggest(
     dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
     _writing,
-    short_help="Write files to a new table, in one commit.",
 )
 def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
-    """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
+    """Write SOURCEs to a new table, in one commit.
 
     A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
     input (with --format).
@@ -176,10 +174,9 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     ),
     reading_options,
     _writing,
-    short_help="Append files to a table, in one commit.",
 )
 def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
-    """Append SOURCEs to a table, indexed as it is, in one commit.
+    """Append SOURCEs to a table, in one commit.
 
     Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
     there is no table one is made if --columns are given.
