@@ -67,12 +67,8 @@ class DataFile(ABC):
         """Return, for each of some columns, the rows of some pages of a blocklet as one Arrow array."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
-    """Some pages of a column in a blocklet with their bytes, and what decodes them."""
-
-    pages: dict[int, tuple[DataChunk2, memoryview]]
-    context: PageContext
+# Some pages of a column in a blocklet with their bytes, and the context to decode them.
+Chunk = tuple[dict[int, tuple[DataChunk2, memoryview]], PageContext]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,15 +114,15 @@ def _page(blocklet: Blocklet, column: Column, chunks: dict[int, Chunk], page: in
     rows = blocklet.page_rows[page]
 
     def leaf(node: Column) -> Any:
-        chunk = chunks[node.number]
-        return decode_page(*chunk.pages[page], chunk.context, rows if node is column else -1)
+        pages, context = chunks[node.number]
+        return decode_page(*pages[page], context, rows if node is column else -1)
+
+    def records(node: Column) -> Any:
+        pages, context = chunks[node.number]
+        return fixed_records(*pages[page], context)
 
     with place(f"page {page}"):
-        values = assemble(
-            column,
-            leaf,
-            lambda node: fixed_records(*chunks[node.number].pages[page], chunks[node.number].context),
-        )
+        values = assemble(column, leaf, records)
         if len(values) != rows:
             damaged(f"{rows} rows have {len(values)} values")
     return values
