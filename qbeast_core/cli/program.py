@@ -10,7 +10,7 @@ import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import reported
-from qbeast_core.cli.options import json_option
+from qbeast_core.cli.options import flag, json_option
 from qbeast_core.suggestions import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
@@ -125,14 +125,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    *("-V", "--version"),
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Print the version.",
-)
+@flag("-V --version", "Print the version.", is_eager=True, expose_value=False, callback=_show_version)
 @json_option
 def program() -> None:
     """Delta tables organised by a multidimensional index.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -11,11 +11,13 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sources_and_table, txn_option
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
-    as_names,
     choice_option,
     commit_metadata_option,
     dry_run_option,
+    flag,
     memory_option,
+    names_option,
+    option,
     pairs_option,
     spill_dir_option,
     together,
@@ -26,14 +28,10 @@ if TYPE_CHECKING:
     import qbeast
     from qbeast_core.table.dml.change import ChangeResult
 
-_which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
+_which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
 _changing: Final = together(
     txn_option, commit_metadata_option, memory_option, spill_dir_option, dry_run_option
 )
-
-
-def _values(option: str, name: str, text: str) -> Callable[[Any], Any]:
-    return pairs_option(option, name, metavar="NAME=SQL", text=text)
 
 
 @on_table("deleting", _which_rows, _changing, progress=True)
@@ -45,10 +43,10 @@ def delete(table: qbeast.Table, *, where: str | None, all_rows: bool, **options:
 @on_table(
     "updating",
     _which_rows,
-    _values(
-        "--set",
-        "assignments",
+    pairs_option(
+        "--set assignments",
         "A column and its value in SQL: price=price*0.9, brand='other'; may be repeated.",
+        "NAME=SQL",
     ),
     _changing,
     progress=True,
@@ -73,36 +71,36 @@ def update(
 
 @on_table(
     "merging",
-    click.option(
-        "--on", metavar="NAMES", multiple=True, required=True, callback=as_names, help="Columns to match by."
+    names_option("--on", "Columns to match by.", required=True),
+    choice_option(
+        "--when-matched", "What becomes of rows of the table with a match.", ("update", "delete", "ignore")
+    ),
+    option("--matched-if", "Only of those for which this holds.", "SQL"),
+    option("--delete-if", "Of rows with a match, those to delete instead.", "SQL"),
+    pairs_option(
+        "--set update",
+        "What a column of a match is set to; by default all, to those of the SOURCE.",
+        "NAME=SQL",
+    ),
+    pairs_option(
+        "--insert insert",
+        "What a column of a new row is set to; by default all, to those of the SOURCE.",
+        "NAME=SQL",
     ),
     choice_option(
-        "--when-matched",
-        choices=("update", "delete", "ignore"),
-        text="What becomes of rows of the table with a match.",
+        "--when-not-matched", "What becomes of rows of the SOURCE without a match.", ("insert", "ignore")
     ),
-    click.option("--matched-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option("--delete-if", metavar="SQL", help="Of rows with a match, those to delete instead."),
-    _values("--set", "update", "What a column of a match is set to; by default all, to those of the SOURCE."),
-    _values(
-        "--insert", "insert", "What a column of a new row is set to; by default all, to those of the SOURCE."
-    ),
-    choice_option(
-        "--when-not-matched",
-        choices=("insert", "ignore"),
-        text="What becomes of rows of the SOURCE without a match.",
-    ),
-    click.option("--not-matched-if", metavar="SQL", help="Only of those for which this holds."),
+    option("--not-matched-if", "Only of those for which this holds.", "SQL"),
     choice_option(
         "--when-not-matched-by-source",
-        choices=("ignore", "delete"),
-        text="What becomes of rows of the table without a match.",
+        "What becomes of rows of the table without a match.",
+        ("ignore", "delete"),
     ),
-    click.option("--not-matched-by-source-if", metavar="SQL", help="Only of those for which this holds."),
+    option("--not-matched-by-source-if", "Only of those for which this holds.", "SQL"),
     choice_option(
         "--schema-mode",
-        choices=("merge",),
-        text="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        "merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        ("merge",),
         optional=True,
     ),
     reading_options,

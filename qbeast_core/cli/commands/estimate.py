@@ -13,7 +13,9 @@ from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
     as_mapping,
+    flag,
     memory_option,
+    option,
     sample_option,
     version_option,
     where_option,
@@ -45,48 +47,44 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
 @on_table(
     "estimating",
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
-    click.option(
+    option(
         "--by",
-        metavar="SQL",
+        "Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
+        "SQL",
         multiple=True,
         callback=_as_list,
-        help="Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
     ),
     where_option,
-    click.option(
-        "--error", metavar="FRACTION", help="How far an answer may be off, as a fraction of it: 0.02 or 2%."
-    ),
-    click.option(
+    option("--error", "How far an answer may be off, as a fraction of it: 0.02 or 2%.", "FRACTION"),
+    option(
         "--absolute",
-        metavar="NAME=NUMBER",
+        "The same for one answer, in its own unit; may be repeated.",
+        "NAME=NUMBER",
         multiple=True,
         callback=_as_numbers,
-        help="The same for one answer, in its own unit; may be repeated.",
     ),
-    click.option(
+    option(
         "--confidence",
-        metavar="FRACTION",
+        "How often an answer has to be that near.",
+        "FRACTION",
         default="95%",
         show_default=True,
-        help="How often an answer has to be that near.",
     ),
     sample_option,
-    click.option(
-        "--simultaneous", is_flag=True, help="All answers at once have to be that near, not each by itself."
-    ),
-    click.option(
+    flag("--simultaneous", "All answers at once have to be that near, not each by itself."),
+    option(
         "--max-fraction",
-        metavar="FRACTION",
+        "Read no more of the keys, even if the error is not reached.",
+        "FRACTION",
         default="100%",
-        help="Read no more of the keys, even if the error is not reached.",
     ),
-    click.option("--max-bytes", type=int, metavar="BYTES", help="The same for bytes of data files."),
-    click.option(
+    option("--max-bytes", "The same for bytes of data files.", "BYTES", type=int),
+    option(
         "--min-group-rows",
+        "Groups that seem to have fewer rows are listed, but not read on for.",
+        "ROWS",
         type=int,
-        metavar="ROWS",
         default=0,
-        help="Groups that seem to have fewer rows are listed, but not read on for.",
     ),
     memory_option,
     version_option,

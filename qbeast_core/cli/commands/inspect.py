@@ -14,6 +14,8 @@ from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
     columns_option,
+    flag,
+    option,
     sample_option,
     version_option,
     where_option,
@@ -31,7 +33,7 @@ _ENDINGS: Final = (".png", ".svg", ".pdf")
 
 @on_table(
     "counting",
-    click.option("--revision", type=int, help="This revision alone; 0 is what is not indexed."),
+    option("--revision", "This revision alone; 0 is what is not indexed.", type=int),
     version_option,
 )
 def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
@@ -42,7 +44,7 @@ def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
 
 @on_table(
     "checking",
-    click.option("--log-only", is_flag=True, help="Look at the log alone, not into the data files: fast."),
+    flag("--log-only", "Look at the log alone, not into the data files: fast."),
     version_option,
     absolute_paths_option,
     progress=True,
@@ -59,11 +61,7 @@ def check(table: qbeast.Table, *, log_only: bool, progress: ProgressCallback | N
 
 @on_table(
     "reading",
-    click.option(
-        *("-n", "--limit"),
-        type=click.IntRange(min=1),
-        help="Commits at most; all that the log has by default.",
-    ),
+    option("-n --limit", "Commits at most; all that the log has by default.", type=click.IntRange(min=1)),
     version_option,
 )
 def history(table: qbeast.Table, *, limit: int | None) -> Answer:
@@ -81,16 +79,12 @@ def history(table: qbeast.Table, *, limit: int | None) -> Answer:
 @on_table(
     "drawing",
     click.argument("kind", type=click.Choice(("tree", "space", "fraction")), default="tree"),
-    click.option(
-        *("-o", "--output"),
-        type=click.Path(),
-        help="File of the picture: .png, .svg or .pdf; KIND.png by default.",
-    ),
-    click.option("--overwrite", is_flag=True, help="Replace the file if there is one."),
+    option("-o --output", "File of the picture: .png, .svg or .pdf; KIND.png by default.", type=click.Path()),
+    flag("--overwrite", "Replace the file if there is one."),
     columns_option("Of the space: two indexed columns. Of the fraction: columns to return."),
     where_option,
     sample_option,
-    click.option("--revision", type=int, help="Which tree or space; the newest in use by default."),
+    option("--revision", "Which tree or space; the newest in use by default.", type=int),
     version_option,
 )
 def plot(

@@ -18,7 +18,9 @@ from qbeast_core.cli.options import (
     commit_metadata_option,
     dialect_option,
     dry_run_option,
+    flag,
     memory_option,
+    option,
     spill_dir_option,
     table_argument,
 )
@@ -32,9 +34,7 @@ if TYPE_CHECKING:
 @command(
     table_argument,
     columns_option("Columns to index, as for `qbeast write`.", required=True),
-    click.option(
-        "--cube-size", type=int, help="Rows a cube aims to hold; by default chosen from the number of rows."
-    ),
+    option("--cube-size", "Rows a cube aims to hold; by default chosen from the number of rows.", type=int),
     dialect_option("The dialect of the index."),
     commit_metadata_option,
     memory_option,
@@ -63,8 +63,8 @@ def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
     table_argument,
     choice_option(
         "--replicated",
-        choices=("keep", "drop"),
-        text="What becomes of files with copies of rows; kept, with a warning, by default.",
+        "What becomes of files with copies of rows; kept, with a warning, by default.",
+        ("keep", "drop"),
         optional=True,
     ),
     dry_run_option,
@@ -80,21 +80,13 @@ def upgrade(table: str, **options: Any) -> Answer:
 
 @on_table(
     "optimizing",
-    click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
-    click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
-    click.option(
-        "--fraction", metavar="FRACTION", help="Only what samples up to this fraction read: 0.1 or 10%."
-    ),
-    click.option(
-        "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
-    ),
-    click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree."),
-    click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest."),
-    click.option(
-        "--redraw",
-        is_flag=True,
-        help="Rewrite all files with quantiles and ranges of the rows there are now.",
-    ),
+    option("--revision", "Look at this revision alone; 0 is what is not indexed.", type=int),
+    flag("--all-revisions", "Look at every revision, one commit each."),
+    option("--fraction", "Only what samples up to this fraction read: 0.1 or 10%.", "FRACTION"),
+    option("--file files", "Rewrite this file, whatever its shape; may be repeated.", multiple=True),
+    flag("--full", "Rewrite every file looked at into a fresh tree."),
+    flag("--fold", "Index rows of older revisions with the newest."),
+    flag("--redraw", "Rewrite all files with quantiles and ranges of the rows there are now."),
     commit_metadata_option,
     memory_option,
     spill_dir_option,
@@ -134,7 +126,7 @@ def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
 @on_table(
     "switching the dialect",
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
-    choice_option("--jvm", choices=("0.7", "0.8"), text="Which qbeast-spark is to read the table."),
+    choice_option("--jvm", "Which qbeast-spark is to read the table.", ("0.7", "0.8")),
 )
 def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelease) -> Answer:
     """Rewrite the index in the log for other readers.
@@ -147,7 +139,7 @@ def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelea
 @on_table(
     "setting properties",
     click.argument("properties", nargs=-1, metavar="[NAME=TEXT]...", callback=as_mapping),
-    click.option("--unset", metavar="NAME", multiple=True, help="Take a property away; may be repeated."),
+    option("--unset", "Take a property away; may be repeated.", "NAME", multiple=True),
 )
 def set_properties(
     table: qbeast.Table, *, properties: Mapping[str, str] | None, unset: Sequence[str]
@@ -180,18 +172,11 @@ def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
 
 @on_table(
     "looking for files",
-    click.option(
-        "--retention-hours",
-        type=float,
-        help="Spare younger files; by default what the table says, or a week.",
+    option(
+        "--retention-hours", "Spare younger files; by default what the table says, or a week.", type=float
     ),
-    click.option("--allow-short-retention", is_flag=True, help="Accept less than the table promises."),
-    click.option(
-        *("--dry-run/--delete",),
-        default=True,
-        show_default=True,
-        help="List the files, or delete them for good.",
-    ),
+    flag("--allow-short-retention", "Accept less than the table promises."),
+    option("--dry-run/--delete", "List the files, or delete them for good.", default=True, show_default=True),
 )
 def vacuum(table: qbeast.Table, **options: Any) -> Answer:
     """List or delete data files that no version needs."""

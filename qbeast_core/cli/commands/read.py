@@ -16,6 +16,8 @@ from qbeast_core.cli.options import (
     as_fraction,
     choice_option,
     command,
+    flag,
+    option,
     sample_option,
     select_option,
     table_argument,
@@ -37,41 +39,33 @@ _FORMATS: Final = ("parquet", "csv", "jsonl")
 
 
 def _limit(by_default: str) -> Callable[[Any], Any]:
-    return click.option(
-        *("-n", "--limit"),
-        metavar="ROWS",
-        type=click.IntRange(min=0),
-        help=f"Rows at most; by default {by_default}.",
-    )
+    return option("-n --limit", f"Rows at most; by default {by_default}.", "ROWS", type=click.IntRange(min=0))
 
 
 _output_options = together(
     version_option,
     absolute_paths_option,
-    click.option(
-        *("-o", "--output"),
-        metavar="FILE",
+    option(
+        "-o --output",
+        "Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
+        "FILE",
         type=click.Path(),
-        help="Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
     ),
     choice_option(
-        "--format",
-        "file_format",
-        choices=_FORMATS,
-        text="Format of the output, if its name has no ending; without --output the rows are printed so.",
+        "--format file_format",
+        "Format of the output, if its name has no ending; without --output the rows are printed so.",
+        _FORMATS,
         optional=True,
     ),
-    click.option("--overwrite", is_flag=True, help="Replace the output file if there is one."),
+    flag("--overwrite", "Replace the output file if there is one."),
 )
 
 _rows_options = together(
     where_option, select_option, _limit("10, and all of them with --output or --format"), _output_options
 )
 
-_expand_option: Final = click.option(
-    "--expand",
-    is_flag=True,
-    help="Add a column sampling_weight: how many rows of the table each row of the sample stands for.",
+_expand_option: Final = flag(
+    "--expand", "Add a column sampling_weight: how many rows of the table each row of the sample stands for."
 )
 
 
@@ -104,16 +98,16 @@ def _requested(**options: Any) -> _Request:
 @command(
     table_argument,
     sample_option,
-    click.option(
+    option(
         "--rows",
-        metavar="ROWS",
+        "Instead of a fraction: the approximate number of rows of the sample; with --where, of matching rows.",
+        "ROWS",
         type=click.IntRange(min=0),
-        help="Instead of a fraction: the approximate number of rows of the sample; with --where, of matching rows.",
     ),
     _expand_option,
     _rows_options,
-    click.option("--schema", is_flag=True, help="Print columns and types instead of rows."),
-    click.option("--count", is_flag=True, help="Print the number of rows instead of rows."),
+    flag("--schema", "Print columns and types instead of rows."),
+    flag("--count", "Print the number of rows instead of rows."),
 )
 def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
     """Show what a table is and some of its rows."""
@@ -205,7 +199,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     select_option,
     version_option,
     absolute_paths_option,
-    click.option("--files", "list_files", is_flag=True, help="List the files as well."),
+    flag("--files list_files", "List the files as well."),
 )
 def explain(
     table: qbeast.Table,

@@ -18,6 +18,7 @@ from qbeast_core.cli.options import (
     dialect_option,
     dry_run_option,
     memory_option,
+    option,
     pairs_option,
     spill_dir_option,
     table_argument,
@@ -55,42 +56,32 @@ _columns = columns_option(
 
 reading_options = together(
     choice_option(
-        "--format",
-        "file_format",
-        choices=_FORMATS,
-        text="Of the sources, if their names do not show it.",
-        optional=True,
+        "--format file_format", "Of the sources, if their names do not show it.", _FORMATS, optional=True
     ),
     pairs_option(
-        "--type",
-        "types",
-        metavar="NAME=TYPE",
-        text="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        "--type types",
+        "Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        "NAME=TYPE",
     ),
-    click.option("--separator", default=",", show_default=True, help="Between the fields of CSV."),
-    click.option(
-        *("--null-value", "null_values"),
-        metavar="TEXT",
+    option("--separator", "Between the fields of CSV.", default=",", show_default=True),
+    option(
+        "--null-value null_values",
+        "Text that means null in CSV, besides an empty field.",
+        "TEXT",
         multiple=True,
-        help="Text that means null in CSV, besides an empty field.",
     ),
 )
 
-txn_option: Final = click.option(
+txn_option: Final = option(
     "--txn",
-    metavar="APPLICATION:VERSION",
+    "Write nothing if the table holds this version of the application, or a later one.",
+    "APPLICATION:VERSION",
     callback=_transaction,
-    help="Write nothing if the table holds this version of the application, or a later one.",
 )
 
 _writing = together(
-    click.option(
-        "--cube-size",
-        metavar="ROWS",
-        type=int,
-        help="Rows a cube aims to hold; by default chosen from the data.",
-    ),
-    click.option("--column-stats", metavar="JSON", help="What is known beyond these rows, see docs/cli.md."),
+    option("--cube-size", "Rows a cube aims to hold; by default chosen from the data.", "ROWS", type=int),
+    option("--column-stats", "What is known beyond these rows, see docs/cli.md.", "JSON"),
     txn_option,
     commit_metadata_option,
     memory_option,
@@ -101,18 +92,12 @@ _writing = together(
 
 @command(
     _sources,
-    click.option(
-        "--where",
-        "queries",
-        metavar="SQL",
-        multiple=True,
-        help="A filter of later queries; may be repeated.",
-    ),
-    click.option("--most", type=click.IntRange(1, 8), default=4, show_default=True, help="Columns at most."),
-    click.option(
+    option("--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True),
+    option("--most", "Columns at most.", type=click.IntRange(1, 8), default=4, show_default=True),
+    option(
         "--table-rows",
+        "Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
         type=click.IntRange(min=1),
-        help="Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
     ),
     reading_options,
     memory_option,
@@ -141,14 +126,9 @@ def suggest(
 @command(
     sources_and_table,
     _columns,
+    choice_option("--mode", "What to do where there is a table.", ("error", "overwrite", "ignore")),
     choice_option(
-        "--mode", choices=("error", "overwrite", "ignore"), text="What to do where there is a table."
-    ),
-    choice_option(
-        "--schema-mode",
-        choices=("merge", "overwrite"),
-        text="How --mode overwrite treats other columns.",
-        optional=True,
+        "--schema-mode", "How --mode overwrite treats other columns.", ("merge", "overwrite"), optional=True
     ),
     dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
@@ -167,10 +147,7 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     sources_and_table,
     _columns,
     choice_option(
-        "--schema-mode",
-        choices=("merge",),
-        text="merge: rows may lack columns (null) or bring new ones.",
-        optional=True,
+        "--schema-mode", "merge: rows may lack columns (null) or bring new ones.", ("merge",), optional=True
     ),
     reading_options,
     _writing,
