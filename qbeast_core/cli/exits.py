@@ -77,7 +77,7 @@ def reported(settings: Settings) -> Generator[None]:
         code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
-            _silence_stdout()  # as other tools do: there is no reader
+            _silence_stdout()  # as other tools do: the reader is gone
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             facts = _facts(error, settings)

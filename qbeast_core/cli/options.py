@@ -141,22 +141,18 @@ def as_names(
     return tuple(name.strip() for line in lines for name in line if name.strip())
 
 
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _setting(name: str, text: str) -> Callable[[F], F]:
+    """Return a flag that sets an attribute of `Settings` while the command line is read."""
+
     def keep(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         settings = ctx.find_object(Settings)
         if settings is not None and value:
             setattr(settings, name, value)
 
-    return keep
+    return flag(f"--{name}", text, is_eager=True, expose_value=False, callback=keep)
 
 
-json_option: Final = flag(
-    "--json",
-    "Print one JSON document instead of text.",
-    is_eager=True,
-    expose_value=False,
-    callback=_remember("json"),
-)
+json_option: Final = _setting("json", "Print one JSON document instead of text.")
 
 _common: Final = together(
     pairs_option(
@@ -164,13 +160,7 @@ _common: Final = together(
         "An option of the object store, as deltalake takes it; may be repeated.",
     ),
     json_option,
-    flag(
-        "--traceback",
-        "Show where an error comes from.",
-        is_eager=True,
-        expose_value=False,
-        callback=_remember("traceback"),
-    ),
+    _setting("traceback", "Show where an error comes from."),
 )
 
 table_argument: Final = click.argument("table", type=click.Path())
@@ -214,6 +204,9 @@ spill_dir_option: Final = option(
 )
 
 dry_run_option: Final = flag("--dry-run", "Change nothing, and print what would be done.")
+
+# Of commands that write rows.
+writing_options: Final = together(commit_metadata_option, memory_option, spill_dir_option, dry_run_option)
 
 
 def columns_option(text: str, *, required: bool = False) -> Callable[[F], F]:

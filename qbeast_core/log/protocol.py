@@ -103,11 +103,11 @@ _PHYSICAL: Final = "delta.columnMapping.physicalName"
 def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None:
     """Raise unless every row of the table can be read right.
 
-    Features that bind writers only do not matter here.
+    Features that bind writers alone do not matter here.
     """
     named = set(protocol.reader_features or ())
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
-    # Checked whatever the protocol says: if a file has other names or types, its rows would come back wrong.
+    # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata):
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):

@@ -55,7 +55,7 @@ def coordinates_of_numbers(
     """Return the coordinates of numbers, such as the literals of a predicate.
 
     >>> quantiles = CDFNumericQuantilesTransformation(quantiles=(0.0, 3.0, 3.0), data_type="DoubleDataType")
-    >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=one).tolist() for one in (True, False)]
+    >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=first).tolist() for first in (True, False)]
     [[0.5], [1.0]]
     """
     if isinstance(transformation, LinearTransformation):

@@ -115,7 +115,7 @@ def _table(quantiles: tuple[str, ...]) -> _Table:
     ordered = sorted(text.encode("utf-8", "surrogatepass") for text in quantiles)
     distinct = sorted(set(ordered))
     ends = np.array([0, *(bisect_right(ordered, text) for text in distinct)])
-    # Below every quantile the rank is that of the first one.
+    # Below every quantile: the rank of the first one.
     first = np.concatenate([[0], ends[:-1]])
     last = np.maximum(ends - 1, 0)
     return _Table(tuple(_levels(distinct)), first / (len(ordered) - 1), last / (len(ordered) - 1))

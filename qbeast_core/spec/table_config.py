@@ -44,7 +44,7 @@ class TableConfig:
     # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
     # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
     last_revision_id: int | None
-    # Those that can be read, by id, ascending.
+    # Readable revisions by id, ascending.
     revisions: Mapping[int, Revision]
     # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
@@ -122,11 +122,11 @@ class TableConfig:
     def highest_revision_id(self) -> int:
         """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
         had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
-        return max((one for one in (had, *self.revision_ids) if one <= MAX_REVISION_ID), default=0)
+        return max((number for number in (had, *self.revision_ids) if number <= MAX_REVISION_ID), default=0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
-        added = {f"{REVISION_PREFIX}{one.revision_id}": one.to_json() for one in revisions}
+        added = {f"{REVISION_PREFIX}{revision.revision_id}": revision.to_json() for revision in revisions}
         return self.with_entries({**added, LAST_REVISION_ID: str(revisions[-1].revision_id)})
 
     def with_entries(self, entries: Mapping[str, str]) -> Self:
@@ -202,7 +202,7 @@ def _last_revision_id(
     faults[LAST_REVISION_ID] = (
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
-    column_lists = {one.columns for one in revisions.values()}
+    column_lists = {revision.columns for revision in revisions.values()}
     return max(revisions) if len(column_lists) == 1 else None
 
 

@@ -87,7 +87,7 @@ class ColumnarFile(DataFile):
         arrays: list[Any] = []
         for column in columns:
             with self.inside(blocklet, column):
-                arrays.append(self._column(blocklet, column, pages) if pages else empty(column))
+                arrays.append(self._column(blocklet, column, pages))
         return arrays
 
     def inside(self, blocklet: Blocklet, column: Column) -> Any:
@@ -95,6 +95,8 @@ class ColumnarFile(DataFile):
         return self.file.inside(place_of(blocklet, column))
 
     def _column(self, blocklet: Blocklet, column: Column, pages: Sequence[int]) -> Any:
+        if not pages:
+            return pa.nulls(0, column.arrow_type)
         chunks: dict[int, Chunk] = {}
         for node in column.walk():
             is_known = 0 <= node.dimension < len(self.cardinalities)
@@ -131,11 +133,6 @@ def _page(blocklet: Blocklet, column: Column, chunks: dict[int, Chunk], page: in
 def place_of(blocklet: Blocklet, column: Column) -> str:
     """Return the place of a column in messages."""
     return f"blocklet {blocklet.number}, column {column.schema.name!r}"
-
-
-def empty(column: Column) -> Any:
-    """Return no rows of a column."""
-    return pa.nulls(0, column.arrow_type)
 
 
 def checked_blocklets(blocklets: Sequence[Blocklet], rows: int) -> tuple[Blocklet, ...]:

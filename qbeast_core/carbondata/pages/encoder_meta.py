@@ -36,7 +36,7 @@ class StoreType(IntEnum):
 
 
 class ColumnKind(IntEnum):
-    """Role of a column: those that decide how its page is read."""
+    """Role of a column, as far as it decides how its page is read."""
 
     PLAIN_VALUE = 2
     COMPLEX_PRIMITIVE = 7

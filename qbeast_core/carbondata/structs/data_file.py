@@ -1,4 +1,4 @@
-"""Structs of ``carbondata.thrift`` in files of version 3, and those that older files share with them."""
+"""Structs of ``carbondata.thrift`` in files of version 3, some of them in older files too."""
 
 from __future__ import annotations
 

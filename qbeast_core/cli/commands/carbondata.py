@@ -15,14 +15,11 @@ from qbeast_core.cli.options import (
     choice_option,
     columns_option,
     command,
-    commit_metadata_option,
     dialect_option,
-    dry_run_option,
-    memory_option,
     option,
     pairs_option,
-    spill_dir_option,
     table_argument,
+    writing_options,
 )
 
 
@@ -50,10 +47,7 @@ from qbeast_core.cli.options import (
         "NAME=VALUE",
     ),
     dialect_option("The dialect of the index of the new table."),
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
+    writing_options,
 )
 def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **options: Any) -> Answer:
     """Write the rows of a CarbonData table to a new table.

@@ -12,16 +12,13 @@ from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sou
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     choice_option,
-    commit_metadata_option,
-    dry_run_option,
     flag,
-    memory_option,
     names_option,
     option,
     pairs_option,
-    spill_dir_option,
     together,
     where_option,
+    writing_options,
 )
 
 if TYPE_CHECKING:
@@ -29,9 +26,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.dml.change import ChangeResult
 
 _which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
-_changing: Final = together(
-    txn_option, commit_metadata_option, memory_option, spill_dir_option, dry_run_option
-)
+_changing: Final = together(txn_option, writing_options)
 
 
 @on_table("deleting", _which_rows, _changing, progress=True)

@@ -33,7 +33,7 @@ _ENDINGS: Final = (".png", ".svg", ".pdf")
 
 @on_table(
     "counting",
-    option("--revision", "This revision alone; 0 is what is not indexed.", type=int),
+    option("--revision", "This revision alone; 0 is the rows without index.", type=int),
     version_option,
 )
 def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:

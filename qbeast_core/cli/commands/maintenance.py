@@ -21,8 +21,8 @@ from qbeast_core.cli.options import (
     flag,
     memory_option,
     option,
-    spill_dir_option,
     table_argument,
+    writing_options,
 )
 
 if TYPE_CHECKING:
@@ -80,21 +80,18 @@ def upgrade(table: str, **options: Any) -> Answer:
 
 @on_table(
     "optimizing",
-    option("--revision", "Look at this revision alone; 0 is what is not indexed.", type=int),
+    option("--revision", "Look at this revision alone; 0 is the rows without index.", type=int),
     flag("--all-revisions", "Look at every revision, one commit each."),
     option("--fraction", "Only what samples up to this fraction read: 0.1 or 10%.", "FRACTION"),
     option("--file files", "Rewrite this file, whatever its shape; may be repeated.", multiple=True),
     flag("--full", "Rewrite every file looked at into a fresh tree."),
     flag("--fold", "Index rows of older revisions with the newest."),
     flag("--redraw", "Rewrite all files with quantiles and ranges of the rows there are now."),
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
+    writing_options,
     progress=True,
 )
 def optimize(table: qbeast.Table, *, files: Sequence[str], **options: Any) -> Answer:
-    """Rewrite what is out of shape. That is small appends, files of other writers, and overfull cubes."""
+    """Rewrite what is out of shape. Such as small appends, files of other writers, overfull cubes."""
     result = table.optimize(files=list(files) or None, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
@@ -173,7 +170,7 @@ def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
 @on_table(
     "looking for files",
     option(
-        "--retention-hours", "Spare younger files; by default what the table says, or a week.", type=float
+        "--retention-hours", "Spare younger files; by default the table's property, or a week.", type=float
     ),
     flag("--allow-short-retention", "Accept less than the table promises."),
     option("--dry-run/--delete", "List the files, or delete them for good.", default=True, show_default=True),

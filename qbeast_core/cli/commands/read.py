@@ -65,7 +65,7 @@ _rows_options = together(
 )
 
 _expand_option: Final = flag(
-    "--expand", "Add a column sampling_weight: how many rows of the table each row of the sample stands for."
+    "--expand", "Add a column sampling_weight: how many rows of the table each row of the sample represents."
 )
 
 

@@ -14,15 +14,14 @@ from qbeast_core.cli.options import (
     choice_option,
     columns_option,
     command,
-    commit_metadata_option,
     dialect_option,
-    dry_run_option,
     memory_option,
     option,
     pairs_option,
     spill_dir_option,
     table_argument,
     together,
+    writing_options,
 )
 
 if TYPE_CHECKING:
@@ -81,12 +80,9 @@ txn_option: Final = option(
 
 _writing = together(
     option("--cube-size", "Rows a cube aims to hold; by default chosen from the data.", "ROWS", type=int),
-    option("--column-stats", "What is known beyond these rows, see docs/cli.md.", "JSON"),
+    option("--column-stats", "Statistics beyond these rows, see docs/cli.md.", "JSON"),
     txn_option,
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
+    writing_options,
 )
 
 
@@ -116,11 +112,14 @@ def suggest(
     from qbeast_core.cli.tables import table as drawn
 
     with working("reading"), rows_of_sources(sources, options) as rows:
-        found = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
-    facts = {**facts_of(found, "columns", "design_effect", "opened"), "reasons": found.frame.to_dicts()}
-    reasons = drawn(("column", "why"), found.frame.select("column", "reason").rows())
-    effect = remark(f"design effect of samples {found.design_effect:.2f}")
-    return Answer(parts=(f"--columns {','.join(found.columns)}", reasons, effect), data=facts)
+        suggestion = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
+    facts = {
+        **facts_of(suggestion, "columns", "design_effect", "opened"),
+        "reasons": suggestion.frame.to_dicts(),
+    }
+    reasons = drawn(("column", "why"), suggestion.frame.select("column", "reason").rows())
+    effect = remark(f"design effect of samples {suggestion.design_effect:.2f}")
+    return Answer(parts=(f"--columns {','.join(suggestion.columns)}", reasons, effect), data=facts)
 
 
 @command(
@@ -156,7 +155,7 @@ def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
     """Append SOURCEs to a table, in one commit.
 
     Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
-    there is no table one is made if --columns are given.
+    there is no table, a new one is made if --columns are given.
     """
     return _write(sources, table, mode="append", **options)
 

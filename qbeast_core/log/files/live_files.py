@@ -1,4 +1,4 @@
-"""Live files as whole add actions, and what a commit does to them: repeat or remove them, with nothing of them lost."""
+"""Live files as whole add actions, and their changes in a commit: repeated or removed, with all fields kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbeast_core.spec.block import BlocksDialect
 class LiveFiles:
     """The files of one version."""
 
-    # Every live file, as its newest add says it.
+    # Every live file, as in its newest add.
     listed: tuple[AddFile, ...]
     # Files that their newest commit both removes and adds. Delta forbids such commits; Spark takes these
     # files for live, `deltalake` and this library do not (format 11).
@@ -34,7 +34,7 @@ class FileChange:
     data_change: bool = False
 
 
-# What to do with the files that live when a commit lands, and how this table spells blocks.
+# What to do with the files that live when a commit lands, and the dialect of the table's blocks.
 FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
 
 
