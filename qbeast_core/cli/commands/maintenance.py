@@ -43,20 +43,10 @@ if TYPE_CHECKING:
 def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
     """Give a Delta table or Parquet files an index. No data is moved: `qbeast optimize` builds the index."""
     import qbeast
-    from qbeast_core.cli.tables import size_text
 
     with working("converting"):
         result = qbeast.convert_table(table, columns, **options)
-    rows = "rows that the log does not count" if result.rows is None else f"{result.rows:,} rows"
-    content = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
-    index = f"indexed by {', '.join(result.columns)}, cubes of {result.cube_size:,} rows"
-    if result.committed:
-        text = f"version {result.version}: {content}; {index} as soon as `qbeast optimize` runs"
-    elif result.dry_run and not _is_indexed(table, options["storage_options"]):
-        text = f"a dry run: {content} would be {index}; nothing was changed"
-    else:
-        text = f"version {result.version} is a qbeast table already, {index}; nothing was changed"
-    return Answer(parts=(text,), data={"table": table, **result.to_dict()})
+    return answer_of(result, table=table)
 
 
 @command(
@@ -188,13 +178,3 @@ def vacuum(table: qbeast.Table, **options: Any) -> Answer:
     if result.deleted:
         return Answer(parts=(f"deleted {files}",), data=data)
     return Answer(parts=(*result.files, f"{files}; --delete deletes them for good"), data=data)
-
-
-def _is_indexed(table: str, storage_options: Mapping[str, str] | None) -> bool:
-    import qbeast
-
-    try:
-        qbeast.open_table(table, storage_options=storage_options)
-    except (qbeast.NotQbeastTableError, qbeast.TableNotFoundError):
-        return False
-    return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer, Part, facts_of
+from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
     choice_option,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from qbeast_core.table.write.target import Mode
-    from qbeast_core.table.write.write import WriteResult
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
@@ -160,14 +159,13 @@ def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
     return _write(sources, table, mode="append", **options)
 
 
-def _write(sources: Sequence[str], table: str, *, mode: Mode, dry_run: bool, **options: Any) -> Answer:
+def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) -> Answer:
     import qbeast
 
     expected = _types_of(table, mode, options["columns"], options["storage_options"])
     with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
-        result = qbeast.write_table(rows, table, **options, mode=mode, dry_run=dry_run, progress=progress)
-    parts = _planned_text(result) if dry_run else _result_text(result)
-    return Answer(parts=parts, data={"table": table, **result.to_dict()})
+        result = qbeast.write_table(rows, table, **options, mode=mode, progress=progress)
+    return answer_of(result, table=table)
 
 
 def _types_of(
@@ -215,30 +213,3 @@ def rows_of_sources(
             "--separator, --null-value and --type."
         )
         raise InvalidInputError(msg, argument="sources") from error
-
-
-def _result_text(result: WriteResult) -> tuple[Part, ...]:
-    from qbeast_core.cli.tables import size_text
-
-    if not result.committed:
-        return (f"nothing was written: version {result.version} stays as it is",)
-    what = f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}"
-    if result.spilled_bytes:
-        what += f"; {size_text(result.spilled_bytes)} went through temporary files"
-    return what, _index_text(result)
-
-
-def _planned_text(planned: WriteResult) -> tuple[Part, ...]:
-    if planned.skipped:
-        return (f"a dry run: nothing would be written, version {planned.version} stays as it is",)
-    where = "a new table" if planned.version < 0 else f"version {planned.version + 1}"
-    return (
-        f"a dry run: {where} would get {planned.rows:,} rows in {planned.files:,} file(s); nothing was written",
-        _index_text(planned),
-    )
-
-
-def _index_text(outcome: WriteResult) -> str:
-    kinds = ", ".join(f"{name}:{kind}" for name, kind in outcome.transformers.items())
-    new = "new revision" if outcome.new_revision else "revision"
-    return f"{new} {outcome.revision_id}, indexed by {kinds}; {outcome.cubes:,} cubes of {outcome.cube_size:,} rows"
