@@ -77,7 +77,7 @@ def pairs_option(names: str, text: str, metavar: str = "KEY=VALUE") -> Callable[
 
 def names_option(names: str, text: str, *, required: bool = False) -> Callable[[F], F]:
     """Return an option of names with commas between, once or repeatedly."""
-    return option(names, text, metavar="NAMES", multiple=True, required=required, callback=as_names)
+    return option(names, text, metavar="NAMES", multiple=True, required=required, callback=_as_names)
 
 
 def as_fraction(
@@ -127,7 +127,7 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
         raise click.BadParameter(msg, param=parameter) from None
 
 
-def as_names(
+def _as_names(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...] | None:
     """Split lists at commas, as a line of CSV is split: a name with a comma is written in double quotes."""

@@ -41,14 +41,17 @@ class TableState(Interface):
     @property
     def metadata(self) -> Metadata:
         """The newest metadata."""
+        ...
 
     @property
     def protocol(self) -> Protocol:
         """The newest protocol."""
+        ...
 
     @property
     def files(self) -> pl.DataFrame:
         """Live files: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

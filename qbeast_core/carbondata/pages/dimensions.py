@@ -43,9 +43,11 @@ class Dictionaries(Protocol):
         Surrogate ``s`` of a page is member ``s`` of the array. The first is a null that no page refers to; the member
         that CarbonData stores for null is null.
         """
+        ...
 
     def direct_timestamp(self) -> tuple[int, int]:
         """Return granularity and cut-off in ms of timestamps that are surrogates."""
+        ...
 
 
 def surrogate_width(cardinality: int | None) -> int:

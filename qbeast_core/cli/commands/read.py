@@ -116,8 +116,8 @@ def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
     opening = opening_options(options)
     wanted = _requested(**options)
     if wanted.output is not None and (schema or count):
-        option = "--schema" if schema else "--count"
-        msg = f"{option} prints no rows, which --output and --format are for; nothing was read. Leave one of them out."
+        name = "--schema" if schema else "--count"
+        msg = f"{name} prints no rows, which --output and --format are for; nothing was read. Leave one of them out."
         raise InvalidInputError(msg, argument="output")
     with working("reading"):
         opened = _opened(table, wanted, opening)
