@@ -178,7 +178,7 @@ READS = {
     "most in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, max_fraction=20), INPUT, ("For 20 % write max_fraction=0.2.",), argument="max_fraction"),
     "level in percent": Wrong(lambda t: t.it.estimate({"x": pl.col("price").quantile(95)}, error=0.1), INPUT, ("for 95 % write 0.95",), argument="aggregates"),
     "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema",), NO_TABLE),
-    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("name the folder that holds the file",), NO_TABLE),
+    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that holds the file",), NO_TABLE),
     "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://",), "[Nn]othing was |there is no"),
 }  # fmt: skip
 

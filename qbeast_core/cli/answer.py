@@ -35,7 +35,7 @@ class Settings:
 class Answer:
     """The outcome of a command."""
 
-    # Printed one below the other; what is in texts is shown, not obeyed by the terminal.
+    # Printed one below the other; control characters in texts are shown, the terminal does not obey them.
     parts: tuple[Part, ...]
     # The same for `--json`: text, numbers, times, lists and mappings of them.
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])

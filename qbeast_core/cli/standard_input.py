@@ -18,7 +18,7 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 # Reads the standard input to its end; gives its bytes, or a file of them.
 StandardInput = Callable[[], io.BytesIO | Path]
 
-_SHARE: Final = 16  # of the budget: what is held comes on top of the rows that are read from it
+_SHARE: Final = 16  # of the budget: these bytes come on top of the rows that are read from them
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -28,7 +28,7 @@ def standard_input(resources: Resources) -> Generator[StandardInput]:
     with ExitStack() as stack:
 
         def read() -> io.BytesIO | Path:
-            # Polars installs a handler that lets a read go on after Ctrl-C: nobody could stop one that waits.
+            # Polars installs a handler that lets a read go on after Ctrl-C: a read that waits could not be stopped.
             signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003 - a function of C, without keywords
             most = budget_of(resources).memory_bytes // _SHARE
             first = sys.stdin.buffer.read(most + 1)
@@ -37,9 +37,9 @@ def standard_input(resources: Resources) -> Generator[StandardInput]:
             folder = SpillFolder(spill_folder_of(resources))
             stack.callback(folder.close)
             path = Path(folder.new_path())
-            with folder.writing(), path.open("wb") as kept:
-                kept.write(first)
-                shutil.copyfileobj(sys.stdin.buffer, kept, _CHUNK_BYTES)
+            with folder.writing(), path.open("wb") as file:
+                file.write(first)
+                shutil.copyfileobj(sys.stdin.buffer, file, _CHUNK_BYTES)
             return path
 
         yield read

@@ -1,4 +1,4 @@
-"""Refusals that name the cure: what of another's Delta table stands in the way, what works, what to do."""
+"""Messages about unsupported tables: the reason, the operations that work, the cure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "rowTracking": "an id for every row",
     "typeWidening": "older files hold narrower types",
 }
-_RULES: Final = frozenset(
+# Rules on rows.
+RULES: Final = frozenset(
     {"allowColumnDefaults", "checkConstraints", "generatedColumns", "identityColumns", "invariants"}
 )
 _RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
@@ -56,7 +57,7 @@ _DELTALAKE: Final = frozenset(
 
 
 def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
-    """Say that the newest revision of a table cannot be read, what still works, and the cure.
+    """Return the message about a newest revision that cannot be read: what still works, and the cure.
 
     >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
     >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
@@ -92,10 +93,13 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    told = ", ".join(_meant(feature) for feature in features)
+    meanings = (_MEANINGS.get(feature.removesuffix("-preview"), "") for feature in features)
+    listed = [
+        f"{name} ({meaning})" if meaning else name for name, meaning in zip(features, meanings, strict=True)
+    ]
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    before = f"{path} {cannot}: it uses {told}. Nothing was changed. {works}"
+    before = f"{path} {cannot}: it uses {', '.join(listed)}. Nothing was changed. {works}"
     return before + _cure(features, protocol, path, start="Or " if works else "")
 
 
@@ -114,14 +118,9 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
     )
 
 
-def _meant(feature: str) -> str:
-    meaning = _MEANINGS.get(feature.removesuffix("-preview"))
-    return feature if meaning is None else f"{feature} ({meaning})"
-
-
 def _works(features: set[str], metadata: Metadata) -> str:
-    """Return what of the table can be used nevertheless."""
-    if features <= _RULES:
+    """Return the operations that the table supports."""
+    if features <= RULES:
         keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
         constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
         dropped = (
@@ -131,14 +130,14 @@ def _works(features: set[str], metadata: Metadata) -> str:
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
             f"that keeps them ({keeper}), and optimize then{dropped}. "
         )
-    if features <= _RULES | _CONVERTIBLE:
+    if features <= RULES | _CONVERTIBLE:
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
     indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
     return "Reads and samples work. " if indexed else ""
 
 
 def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> str:
-    """Return a sentence; `start` is what it begins with, if anything."""
+    """Return a sentence that begins with `start`."""
     first = "copy" if start else "Copy"
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))
@@ -146,7 +145,7 @@ def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str)
             cure = special.format(path=path)
             return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
     partitions = next(
-        (one.removeprefix(PARTITIONING) for one in features if one.startswith(PARTITIONING)), None
+        (name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)), None
     )
     if partitions is None:
         return f"{start}{first} it into a table without: {copy_of(protocol, path)}."

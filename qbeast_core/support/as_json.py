@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -19,20 +18,19 @@ def to_json(data: Mapping[str, Any]) -> str:
 
     Characters that a terminal would obey are escaped; readers of the document get the same values.
 
+    >>> from decimal import Decimal
     >>> to_json({"rows": 3, "price": Decimal("1.50"), "key": b"\x00\xff"}).split()
     ['{', '"rows":', '3,', '"price":', '"1.50",', '"key":', '"00ff"', '}']
     """
     text = orjson.dumps(data, default=_converted, option=_OPTIONS).decode()
-    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _converted(value: object) -> object:
     match value:
-        case Decimal():
-            return str(value)
         case bytes():
             return value.hex()
-        case tuple() | set() | frozenset():
+        case set() | frozenset():
             return list(value)
         case Mapping():
             return dict(value)

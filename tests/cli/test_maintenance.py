@@ -109,12 +109,12 @@ def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None
     for name in ("delta", "parquet"):
         path = tmp_path / name
         before = contents(path)
-        assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run: 1 file(s)")
+        assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run; nothing")
         assert contents(path) == before
         done = said("convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so")
         assert (done["committed"], done["rows"], done["cube_size"]) == (True, 2000, 300)
-        assert "already" in run("convert", path, "-c", "id,price", "--dry-run").stdout
-        assert "already" in run("convert", path, "-c", "id,price").stdout
+        assert "nothing was changed" in run("convert", path, "-c", "id,price", "--dry-run").stdout
+        assert "there was nothing to do" in run("convert", path, "-c", "id,price").stdout
         assert said("optimize", path)["rows"] == 2000
         assert said("check", path)["ok"]
     complaint("convert", tmp_path / "nothing", "-c", "id", code=4)

@@ -174,7 +174,7 @@ def appending(path: str, writer: int) -> None:
                 qbeast.write_table(rows, path, mode="append")
                 break
             except qbeast.CommitConflictError as error:  # files with the hidden column came too late
-                assert "spelled for the JVM meanwhile" in str(error)  # noqa: PT017 -- most writes raise none
+                assert "rewritten for the JVM meanwhile" in str(error)  # noqa: PT017 -- most writes raise none
                 told = error
         else:
             raise AssertionError from told

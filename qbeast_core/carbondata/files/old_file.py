@@ -79,7 +79,7 @@ class OldFile(ColumnarFile):
         lost = partial(warn_of_lost_values, self.file, place_of(blocklet, column))
         version = 1 if footer.blocklets else 2
         context = replace(context, numbers_in_text=True, version=version, lost=lost)
-        return Chunk(dict.fromkeys(pages, (page, body)), context)
+        return dict.fromkeys(pages, (page, body)), context
 
 
 def _blocklets(footer: FileFooter, columns: Sequence[Column]) -> tuple[Blocklet, ...]:

@@ -95,7 +95,7 @@ class V3File(ColumnarFile):
                 [(start + head + begins[page], ends[page] - begins[page]) for page in pages]
             )
         stored = {page: (header.pages[page], body) for page, body in zip(pages, bodies, strict=True)}
-        return Chunk(stored, self._with_header(context, header))
+        return stored, self._with_header(context, header)
 
     def _with_header(self, context: PageContext, header: DataChunk3) -> PageContext:
         node = context.column

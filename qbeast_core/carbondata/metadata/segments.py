@@ -39,7 +39,7 @@ class LiveFile:
     columns: tuple[Column, ...] = ()
     # Paths of the delete deltas that count.
     deltas: tuple[str, ...] = ()
-    # Its length or that of the committed part; -1 if only the store knows it.
+    # Its length, or the length of the committed part; -1 if only the store knows it.
     size_bytes: int = -1
     # As the update status counts them.
     deleted_rows: int = 0

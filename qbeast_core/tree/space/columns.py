@@ -124,7 +124,7 @@ def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
         buffer = b""
     words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
     values = np.ascontiguousarray(words[:, 0]) if precision <= _LONG_DECIMAL_DIGITS else words
-    return NumberColumn("decimal", values, nulls, precision=precision, scale=dtype.scale)
+    return NumberColumn("decimal", values, nulls, scale=dtype.scale)
 
 
 def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
