@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -11,10 +11,11 @@ import polars as pl
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.query.index.fitting import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable, RevisionSpace
-from qbeast_core.query.index.tags import contradicted_files, decode_tags, misnamed_cubes
+from qbeast_core.query.index.tags import BLOCK_SCHEMA, contradicted_files, decode_tags, misnamed_cubes
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.space.columns import text_column
 
@@ -22,6 +23,17 @@ from qbeast_core.tree.space.columns import text_column
 UnusableReason: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]
 
 _BITS_PER_CHARACTER: Final = 6
+_BLOCKS: Final = pl.Schema(
+    [
+        *BLOCK_SCHEMA.items(),
+        ("legacy", pl.Boolean()),
+        ("revision", pl.Int64()),
+        ("ours", pl.Boolean()),
+        ("depth", pl.Int64()),
+        ("binding", pl.Boolean()),
+        ("usable", pl.Boolean()),
+    ]
+)
 _UNUSABLE: Final = pl.Schema({"file": pl.Int64, "reason": pl.String})
 
 
@@ -75,6 +87,35 @@ def build_index_table(
         contradicted=contradicted,
         corrupt_files=contradicted | unreadable | (tagged & ~filled) | is_misnamed,
         ours=ours,
+    )
+
+
+def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revision: Revision) -> IndexTable:
+    """Return the index table of files that this library just wrote to one revision, from their blocks.
+
+    `build_index_table` returns the same from the tags, in twenty queries: a third of the time of a small append.
+    """
+    width = max(characters_per_level(revision), 1)
+    rows = [
+        (
+            *(file, block.cube, block.min_weight, block.max_weight, block.element_count, block.replicated),
+            *(False, revision.revision_id, True, len(block.cube) // width, True, True),
+        )
+        for file, of_file in enumerate(blocks)
+        for block in of_file
+    ]
+    frame = pl.DataFrame(rows, schema=_BLOCKS, orient="row")
+    usable, none = np.ones(frame.height, np.bool_), np.zeros(files.height, np.bool_)
+    number, positions = revision.revision_id, np.arange(frame.height)
+    cubes = {number: (positions, _decoded(frame, positions, len(revision.columns)))}
+    return IndexTable(
+        files=files,
+        blocks=frame,
+        spaces=_spaces(cubes, {number: revision}, usable, foreign=~usable),
+        unusable=pl.DataFrame(schema=_UNUSABLE),
+        contradicted=none,
+        corrupt_files=none,
+        ours=~none,
     )
 
 

@@ -9,8 +9,9 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, CommitInfo, Txn
 from qbeast_core.log.files.grown_files import with_adds
-from qbeast_core.query.index.build import build_index_table
-from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.index.build import build_index_table, index_of_blocks
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.support.logs import LOG
 from qbeast_core.table.snapshot.log_files import fingerprint
 from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
@@ -20,7 +21,8 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
     """Return the version after `head` if our commit only adds files; None: it must be loaded."""
     if any(not isinstance(action, AddFile | Txn) for action in actions):
         return None
-    files = with_adds(head.files, [action for action in actions if isinstance(action, AddFile)])
+    adds = [action for action in actions if isinstance(action, AddFile)]
+    files = with_adds(head.files, adds)
     if files is None:
         return None
     version = head.version + 1
@@ -31,16 +33,21 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
         timestamp_ms=timestamp_of(info),
         files=files,
         fingerprint=fingerprint(head.source.store, version),
-        known_index=_index(head, files),
+        known_index=_index(head, files, adds),
     )
     keep(newest)
     return newest
 
 
-def _index(head: Snapshot, files: pl.DataFrame) -> IndexTable | None:
+def _index(head: Snapshot, files: pl.DataFrame, adds: Sequence[AddFile]) -> IndexTable | None:
     """Return the index of the new version; None: that of `head` is not known yet."""
     index = head.decoded_index
     if index is None:
         return None
-    new = build_index_table(files[head.files.height :], head.config.revisions, head.schema)
-    return index.with_files(files, new)
+    new_files, tags = files[head.files.height :], [add.tags or {} for add in adds]
+    numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
+    revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None
+    is_plain = all(add.blocks for add in adds) and all(of_file.get("qbeast.rules") == "1" for of_file in tags)
+    if revision is None or not is_plain or not fits_schema(revision, head.schema):
+        return index.with_files(files, build_index_table(new_files, head.config.revisions, head.schema))
+    return index.with_files(files, index_of_blocks(new_files, [add.blocks or () for add in adds], revision))
