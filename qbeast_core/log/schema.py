@@ -39,7 +39,7 @@ def schema_to_delta(schema: pl.Schema) -> str:
     >>> schema_to_delta(pl.Schema({"x": pl.Int64}))
     '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
     """
-    unknown = [f"{name} ({dtype})" for name, dtype in _strangers("", schema)]
+    unknown = [f"{name} ({dtype})" for name, dtype in unknown_types(schema)]
     if unknown:
         message = (
             f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed "
@@ -109,15 +109,20 @@ def schema_problems(files: str, table: str) -> list[str]:
     return problems
 
 
-def _strangers(above: str, fields: Mapping[str, Any]) -> Iterator[tuple[str, pl.DataType]]:
+def unknown_types(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, pl.DataType]]:
+    """Yield the columns, or fields inside of them, that Delta has no type for, with their types.
+
+    >>> list(unknown_types(pl.Schema({"x": pl.Struct({"y": pl.Time}), "z": pl.Int8})))
+    [('x.y', Time)]
+    """
     for name, dtype in fields.items():
         path = f"{above}{name}"
         if isinstance(dtype, pl.Struct) and dtype.fields:
-            yield from _strangers(f"{path}.", dtype.to_schema())
+            yield from unknown_types(dtype.to_schema(), f"{path}.")
         elif isinstance(dtype, pl.List | pl.Array):
-            yield from _strangers(f"{path}.", {"element": dtype.inner})
+            yield from unknown_types({"element": dtype.inner}, f"{path}.")
         elif isinstance(dtype, pl.Map):
-            yield from _strangers(f"{path}.", {"key": dtype.key, "value": dtype.value})
+            yield from unknown_types({"key": dtype.key, "value": dtype.value}, f"{path}.")
         elif dtype not in _NAMES and not _is_decimal(dtype):
             yield path, dtype
 

@@ -16,12 +16,12 @@ from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX
-from qbeast_core.table.check.faults import FAULT_SCHEMA, Code, Fault, fault_frame, faults_at
+from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-_UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
+_UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
@@ -181,7 +181,7 @@ def _branch_faults(
     copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
     below it is staged now, which is no fault.
     """
-    frames, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
+    frames, notes = [NO_FAULTS], list[str]()
     for number in blocks["revision"].unique().sort():
         mine = blocks.filter(pl.col("revision") == number)
         if mine["replicated"].any():

@@ -15,7 +15,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check.faults import Code, Fault
+from qbeast_core.table.check.faults import Fault
 from qbeast_core.tree.columns import text_column
 from qbeast_core.tree.outside import rows_outside
 
@@ -60,10 +60,9 @@ class RowCheck(Protocol):
 class _Tally:
     """Counts wrong rows, and keeps the first one."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: str, message: str) -> None:
         self.count, self.first = 0, 0
-        self._code: Code = code
-        self._message = message
+        self._code, self._message = code, message
 
     def add(self, wrong: BoolArray, start: int) -> None:
         """Count the rows of a chunk that starts at row `start` of the file."""

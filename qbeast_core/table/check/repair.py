@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import orjson
 import polars as pl
@@ -24,7 +24,7 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
 from qbeast_core.table.check.check import check_table
-from qbeast_core.table.check.faults import FAULT_SCHEMA, Code
+from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -34,78 +34,27 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 
-_SETTINGS: Final[Code] = "settings-unreadable"
+_SETTINGS: Final = "settings-unreadable"
 
 _TEXTS: Final = pl.List(pl.String())
 
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-# `drop index`: the file is staged, and optimize indexes it again. `drop layout`: it is read by row groups.
-# `set settings`: unreadable keys of the table are removed; it continues with the newest readable revision.
-# `spell blocks`: rewrite them in the table's dialect. `set size`: to the real bytes. `set statistics`: to the
-# number of rows alone.
-_Action: TypeAlias = Literal[
-    "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
-]
-
-_INDEX: Final[frozenset[Code]] = frozenset(
-    {
-        "block-rows",
-        "blocks-count",
-        "copies-misplaced",
-        "cube-unreadable",
-        "min-weight",
-        "revision-types",
-        "revision-unknown",
-        "row-cube",
-        "row-range",
-        "row-weight",
-        "tags-incomplete",
-        "tags-unreadable",
-    }
-)
-
-_LAYOUT: Final[frozenset[Code]] = frozenset({"layout", "layout-unreadable", "pages", "row-order"})
-
-_STATISTICS: Final[frozenset[Code]] = frozenset(
-    {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
+_INDEX, _LAYOUT, _STATISTICS = (
+    frozenset(code for code, kind in KINDS.items() if kind.repair == action)
+    for action in ("drop index", "drop layout", "set statistics")
 )
 
 # The faults that each action repairs.
-_REPAIRS: Final[Mapping[_Action, frozenset[Code]]] = {
-    "drop index": _INDEX | _LAYOUT | frozenset[Code]({"tags-spelling"}),
+_REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
+    "drop index": _INDEX | _LAYOUT | {"tags-spelling"},
     "drop layout": _LAYOUT,
     "spell blocks": frozenset({"tags-spelling"}),
     "set size": frozenset({"file-size"}),
-    "set statistics": _STATISTICS | frozenset[Code]({"blocks-count"}),
+    "set statistics": _STATISTICS | {"blocks-count"},
 }
 
-_LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
-
-# Advice for the faults that the log alone cannot repair.
-_ADVICE: Final[Mapping[Code, str]] = {
-    "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
-    "copy-alone": "restore an older version: the originals of these rows were lost",
-    "deletion-vector": "restore the deletion vector's file, or an older version",
-    "file-missing": "put the file back, restore an older version, or delete its rows from the log",
-    "file-outside": "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
-    "file-unreadable": "put the file back, or restore an older version",
-    "hidden-weight": "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows",
-    "indexed-columns": (
-        "write the table anew: write_table(read_table(path), path, columns=[...], mode='overwrite', "
-        "schema_mode='overwrite')"
-    ),
-    "last-revision": "append rows: a newer revision is made where they need one",
-    "leaf-threshold": "optimize(full=True) draws the tree anew",
-    "settings-unreadable": (
-        "no revision tells the indexed columns: convert_table(path, columns=[...]) begins a new index and moves no "
-        "data; or restore an older version"
-    ),
-    "reserved-column": "rename it, or drop it, with the program that added it",
-    "rows-doubled": "the tags cannot tell which: compare the rows by a key of your own",
-    "threshold-order": "optimize(full=True) draws the tree anew",
-    "weight-order": "optimize(full=True) draws the tree anew; our reads are right meanwhile",
-}
+_LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
 _COPIES: Final = (
     "it holds copies of rows, which reads must not return: upgrade the table with replicated='drop'"
@@ -202,8 +151,8 @@ def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.Da
 
 
 def _usual_advice() -> pl.Expr:
-    advice = pl.col("code").replace_strict(dict(_ADVICE), default=None, return_dtype=pl.String)
-    return advice.alias("advice")
+    advice = {code: kind.advice for code, kind in KINDS.items()}
+    return pl.col("code").replace_strict(advice, return_dtype=pl.String).alias("advice")
 
 
 def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
@@ -263,7 +212,7 @@ class FileRepair:
     """The repair of one file."""
 
     path: str
-    actions: frozenset[_Action]
+    actions: frozenset[Action]
     codes: list[str]
     # Blocks, layout and size in the log; a file that has others by now was changed and is left alone.
     logged: tuple[str | None, str | None, int]
@@ -305,8 +254,8 @@ def _spoils_index(codes: frozenset[str]) -> bool:
     return bool(codes & _INDEX)
 
 
-def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[_Action]:
-    actions: set[_Action] = set()
+def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
+    actions: set[Action] = set()
     spoiled = _spoils_index(codes)
     if spoiled and not holds_copies:
         actions.add("drop index")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -27,11 +27,9 @@ from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
+from qbeast_core.table.data.frames import replaced_types
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.read.scan_task import TableFiles
-
-if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
 
 _SHOWN: Final = 5
 # Files that one process looks at at the same time.
@@ -147,7 +145,10 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
         msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
-    return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
+    return {
+        name: replaced_types(dtype, partial(_stored, instant=name in instants))
+        for name, dtype in schema.items()
+    }
 
 
 def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:
@@ -157,20 +158,13 @@ def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:
             yield column.path.partition(".")[0]
 
 
-def _stored(dtype: PolarsDataType, *, instant: bool) -> pl.DataType:
-    """Return the type that a Delta table has for one of a file; `instant`: timestamps inside are of the INT96 kind."""
-    inner = partial(_stored, instant=instant)
+def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:
+    """Return the type that a Delta table has for one of a file; `instant`: timestamps are of the INT96 kind."""
     match dtype:
         case pl.Datetime():
             is_instant = dtype.time_zone is not None or (instant and dtype.time_unit == "ns")
             return pl.Datetime("us", "UTC" if is_instant else None)
         case pl.Categorical() | pl.Enum():
             return pl.String()
-        case pl.Struct():
-            return pl.Struct({field.name: inner(field.dtype) for field in dtype.fields})
-        case pl.List():
-            return pl.List(inner(dtype.inner))
-        case pl.Map():
-            return pl.Map(inner(dtype.key), inner(dtype.value))
         case _:
-            return dtype if isinstance(dtype, pl.DataType) else dtype()
+            return dtype

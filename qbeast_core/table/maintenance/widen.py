@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,9 @@ import polars as pl
 
 from qbeast_core.errors import CommitConflictError, UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
+from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
 from qbeast_core.table.read.reader import Reader
@@ -20,14 +22,6 @@ from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
 from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-_BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4, pl.Int64(): 8}
-_FLOATS: Final[Mapping[pl.DataType, int]] = {pl.Float32(): 4, pl.Float64(): 8}
-_NAMES: Final[Mapping[pl.DataType, str]] = {
-    pl.Int16(): "short",
-    pl.Int32(): "integer",
-    pl.Int64(): "long",
-    pl.Float64(): "double",
-}
 _MAX_PLANS: Final = 5
 _OPERATION: Final = "CHANGE COLUMNS"
 
@@ -69,31 +63,26 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         )
         return outcome.snapshot or refresh(snapshot)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
-    asked = Rewrite(
+    replacement = Rewrite(
         files=np.arange(snapshot.files.height),
         keeps_places=True,
         keeps_keys=True,
         operation=_OPERATION,
         parameters=parameters,
         base=snapshot,
-        conflict_with=_ConflictWith(snapshot),
+        conflict_with=partial(_conflict, snapshot),
     )
-    replaced = rewrite(reader.at(wide), asked, engine=engine)
+    replaced = rewrite(reader.at(wide), replacement, engine=engine)
     newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
     return newest or refresh(snapshot)
 
 
-@dataclass(frozen=True, slots=True)
-class _ConflictWith:
-    """Why new files must not follow commits that came after the version they were made of; None: they may."""
-
-    planned: Snapshot
-
-    def __call__(self, newest: Snapshot) -> str | None:
-        if newest.schema_json != self.planned.schema_json:
-            return "another writer changed the schema"
-        fresh = newest.files.filter(~pl.col("path").is_in(self.planned.files["path"].implode())).height
-        return f"another writer added {fresh} file(s) of the narrower types" if fresh else None
+def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+    """Return why new files must not follow commits that came after the version they were made of; None: they may."""
+    if newest.schema_json != planned.schema_json:
+        return "another writer changed the schema"
+    fresh = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
+    return f"another writer added {fresh} file(s) of the narrower types" if fresh else None
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
@@ -106,14 +95,16 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)
-            fields[name]["type"] = _NAMES[dtype]
+            fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({name: dtype})))["fields"][0][
+                "type"
+            ]
     changed = any(snapshot.schema[name] != dtype for name, dtype in wanted.items())
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
 
 
 def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
     now = snapshot.schema[name]
-    if any(now in widths and widths.get(dtype, 0) > widths[now] for widths in (_BYTES, _FLOATS)):
+    if is_wider(dtype, now):
         return
     msg = (
         f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
@@ -131,4 +122,4 @@ def _copy(snapshot: Snapshot) -> str:
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
     """Return whether files need a rewrite for a type: Parquet stores bytes, shorts and integers alike."""
-    return now != wanted and (now.is_float() or _BYTES[wanted] > _BYTES[pl.Int32()])
+    return now != wanted and (now.is_float() or wanted == pl.Int64())

@@ -76,7 +76,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         merge = options.schema_mode == "merge"
         replaces = options.mode == "overwrite"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
-        schema_json = merged_schema(target.schema_json, target.schema, frame)
+        schema_json = merged_schema(target.schema_json, target.schema, frame.schema)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
