@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.few_values import place_values, used_values
-from qbeast_core.io.parquet_write import EncodedFile, encode_data_file
+from qbeast_core.io.parquet_write import encode_data_file
 from qbeast_core.io.store import Store
 from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.log.actions import AddFile
@@ -32,7 +33,9 @@ from qbeast_core.tree.pack import RowNumbers
 from qbeast_core.tree.parallel import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.plan import FilePlan, IndexPlan
+    from qbeast_core.tree.plan import IndexPlan
+
+SentT = TypeVar("SentT")
 
 _RULES: Final = "1"
 
@@ -67,10 +70,10 @@ class FileSettings:
         dialect: BlocksDialect,
         size_bytes: int | None = None,
     ) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see where they are many, and the table."""
+        """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
-        if STATS_COLUMNS not in configuration:  # whoever names the columns may hide the values of others
+        if STATS_COLUMNS not in configuration:  # a table that names them may hide the values of others
             listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
@@ -84,7 +87,7 @@ class FileSettings:
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
 
     def with_dictionary(self, names: Collection[str], *, among: Collection[str]) -> FileSettings:
-        """Return settings where of some columns the named ones, and no others, get a dictionary."""
+        """Return settings in which `names` are the only columns `among` some that get a dictionary."""
         kept = [path for path in self.dictionary if path not in among]
         return replace(self, dictionary=[*kept, *names])
 
@@ -94,36 +97,16 @@ def store_file(
     weights: I32Array,
     page_rows: int,
     *,
-    store: Store,
+    put: Callable[[str, bytes], SentT],
     path: str,
     settings: FileSettings,
     values: Mapping[str, pl.Series] | None = None,
     starts: I64Array | None = None,
-) -> AddFile:
-    """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block."""
-    add, encoded = _encoded(
-        rows,
-        weights,
-        page_rows,
-        path=path,
-        settings=settings,
-        values=values,
-        starts=starts,
-    )
-    store.put(path, encoded.data)
-    return add
+) -> tuple[AddFile, SentT]:
+    """Encode rows in their order, but for those of heavy keys, which are shuffled within a block, and `put` the file.
 
-
-def _encoded(
-    rows: pl.DataFrame,
-    weights: I32Array,
-    page_rows: int,
-    *,
-    path: str,
-    settings: FileSettings,
-    values: Mapping[str, pl.Series] | None,
-    starts: I64Array | None,
-) -> tuple[AddFile, EncodedFile]:
+    Also return what `put` returns.
+    """
     heavy = HeavyKeys.of(weights, starts)
     order = heavy.shuffled(rows.height)
     if order is not None:
@@ -156,7 +139,7 @@ def _encoded(
         tags=tags,
         has_hidden_weights=settings.hidden_weights,
     )
-    return add, encoded
+    return add, put(path, encoded.data)
 
 
 def write_data_files(
@@ -168,7 +151,7 @@ def write_data_files(
     writers: int = 1,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
-    """Write every file of the plan and return what a commit has to say about them.
+    """Write every file of the plan and return the adds for a commit.
 
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
     source is that of some files. If one fails, those written are deleted again as far as the store lets us.
@@ -180,18 +163,8 @@ def write_data_files(
         workers(writers, rows=source.height, calls=plan.file_count) as pool,
     ):
         send = _Sender(store, senders, most=writers)
-        jobs = [
-            pool.submit(
-                _write_one,
-                source,
-                plan.file,
-                number,
-                send=send,
-                path=path,
-                settings=settings,
-            )
-            for number, path in enumerate(paths)
-        ]
+        write = partial(_write_one, source, plan, put=send, settings=settings)
+        jobs = [pool.submit(write, number, path) for number, path in enumerate(paths)]
         try:
             for job in as_completed(jobs):
                 job.result()[1].result()
@@ -214,7 +187,7 @@ def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
 
 
 class _Sender:
-    """Stores files while others are encoded: who encodes does not wait for the store until too many are under way."""
+    """Stores files while others are encoded: encoding waits for the store only when too many are on their way."""
 
     def __init__(self, store: Store, senders: Executor, *, most: int) -> None:
         self._store, self._senders = store, senders
@@ -228,26 +201,22 @@ class _Sender:
 
 
 def _write_one(
-    source: CodedRows,
-    plan_of: Callable[[int], FilePlan],
-    number: int,
-    *,
-    send: _Sender,
-    path: str,
-    settings: FileSettings,
+    source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
-    file = plan_of(number)
+    file = plan.file(number)
     rows, values = source.take(file.rows, file.order)
-    add, encoded = _encoded(
+    starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
+    add, sent = store_file(
         rows,
         file.weights,
         file.page_rows,
+        put=put,
         path=path,
         settings=settings,
         values=values,
-        starts=np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64),
+        starts=starts,
     )
-    return add.model_copy(update={"blocks": file.blocks}), send(path, encoded.data)
+    return add.model_copy(update={"blocks": file.blocks}), sent
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:

@@ -79,7 +79,9 @@ def switch_dialect(
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
-        kinds = [f"{name}:{kind}" for name, kind in latest.transformer_kinds.items()]
+        kinds = [
+            f"{transformer.column_name}:{transformer.kind}" for transformer in latest.column_transformers
+        ]
         if latest.revision_id == 0:
             kinds = list(snapshot.config.column_specs or latest.columns)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
