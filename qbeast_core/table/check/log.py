@@ -79,7 +79,11 @@ def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[s
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     config = snapshot.config
     newest = max(config.revisions, default=None)
-    faults = [_settings_fault(key, why) for key, why in config.faults.items()]
+    faults: list[Fault] = []
+    for key, why in config.faults.items():
+        number = key.removeprefix(REVISION_PREFIX)
+        revision = None if number == key else int(number)
+        faults.append(Fault("settings-unreadable", f"{key}: {why}", revision=revision))
     if newest is not None and config.newest_fault is None and config.last_revision_id != newest:
         message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
         faults.append(Fault(code="last-revision", message=message, revision=newest))
@@ -92,12 +96,6 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
         message = f"another writer added a column {taken!r}, the name of a column of ours: no read shows it"
         faults.append(Fault(code="reserved-column", message=message))
     return fault_frame(faults)
-
-
-def _settings_fault(key: str, why: str) -> Fault:
-    ending = key.removeprefix(REVISION_PREFIX)
-    revision = int(ending) if ending != key else None
-    return Fault(code="settings-unreadable", message=f"{key}: {why}", revision=revision)
 
 
 def _tag_faults(files: pl.DataFrame, live: LiveBlocks) -> list[pl.DataFrame]:
@@ -151,25 +149,19 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
 def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    dialects: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
-    dialect = snapshot.config.dialect
-    if len(dialects) == 1:
-        dialect = dialects.pop()
-    elif dialect is None:
-        dialect = "qbeast-spark"
-    one = _OBJECTS[dialect]
-    fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
+    dialects = {dialect for dialect in map(blocks_dialect, texts["blocks"]) if dialect is not None}
+    dialect = dialects.pop() if len(dialects) == 1 else snapshot.config.dialect or "qbeast-spark"
+    block = _OBJECTS[dialect]
+    fits = pl.col("blocks").str.contains(rf"^\[(?:{block}(?:,{block})*)?\]$")
     wrong = texts.filter(~fits)
     return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
 def _staging_notes(files: pl.DataFrame, live: LiveBlocks) -> list[str]:
-    indexed = files["file"].is_in(live.blocks["file"].unique().implode())
-    bare = files.filter(~indexed)
-    if not bare.height:
-        return []
-    rows = int(bare["num_records"].fill_null(0).sum())
-    return [f"{bare.height:,} file(s) with {rows:,} rows have no index that can be used: staging"]
+    staged = files.join(live.blocks, on="file", how="anti")
+    rows = int(staged["num_records"].sum())
+    note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
+    return [note] if staged.height else []
 
 
 def _branch_faults(
@@ -201,10 +193,9 @@ def _branch_faults(
 
 
 def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
+    threshold = pl.col("max_weight")
     cubes = blocks.group_by("cube").agg(
-        pl.col("depth").first(),
-        pl.col("max_weight").min().alias("least"),
-        pl.col("max_weight").max().alias("most"),
+        pl.col("depth").first(), threshold.min().alias("least"), threshold.max().alias("most")
     )
     above, inner = _thresholds_above(cubes, width)
     branches = blocks.join(above, on="cube", how="left")
@@ -230,11 +221,8 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
 
 def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl.Series]:
     """Give the highest and the nearest threshold over each cube; and the cubes that lie over others."""
-    with_above = cubes.with_columns(
-        highest=pl.lit(None, pl.Int64),
-        nearest=pl.lit(None, pl.Int64),
-        nearest_cube=pl.lit(None, pl.String),
-    )
+    no_number, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
+    with_above = cubes.with_columns(highest=no_number, nearest=no_number, nearest_cube=no_text)
     inner = [pl.Series("cube", [], pl.String)]
     thresholds = cubes.select(pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
     deepest = cubes["depth"].max()
@@ -245,10 +233,9 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
         with_above = with_above.with_columns(
             pl.max_horizontal("highest", "threshold").alias("highest"),
             pl.coalesce("threshold", "nearest").alias("nearest"),
-            pl.when(pl.col("threshold").is_not_null())
-            .then("above")
-            .otherwise("nearest_cube")
-            .alias("nearest_cube"),
+            pl.coalesce(pl.when(pl.col("threshold").is_not_null()).then("above"), "nearest_cube").alias(
+                "nearest_cube"
+            ),
         ).drop("above", "threshold")
     return with_above, pl.concat(inner)
 
@@ -292,11 +279,9 @@ def _disagreement(
 ) -> tuple[str, int | None] | None:
     """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
     needed = -(-rows // layout.page_rows)
-    if len(layout.weights) != needed:
-        message = (
-            f"its layout has {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
-        )
-        return message, None
+    pages = len(layout.weights)
+    if pages != needed:
+        return f"its layout has {pages} pages; {rows} rows make {needed} of {layout.page_rows}", None
     if layout.tail_bytes >= size:
         return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
     first = np.arange(needed, dtype=np.int64) * layout.page_rows

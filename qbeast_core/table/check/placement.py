@@ -82,10 +82,10 @@ class RowRange:
 
     def __init__(self, revision: Revision, *, foreign: bool) -> None:
         self._revision, self._slack = revision, clock_slack if foreign else None
-        self._beyond = _Tally(
-            "row-range",
-            "have values outside the range of their revision: a reader that relies on the range misses them",
+        message = (
+            "have values outside the range of their revision: a reader that relies on the range misses them"
         )
+        self._beyond = _Tally("row-range", message)
         self.faults = self._beyond.faults
 
     def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:  # noqa: ARG002 - a `RowCheck`
@@ -97,9 +97,8 @@ class HiddenWeights:
     """The hidden column holds the high half of each weight."""
 
     def __init__(self) -> None:
-        self._wrong = _Tally(
-            "hidden-weight", f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
-        )
+        message = f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
+        self._wrong = _Tally("hidden-weight", message)
         self.faults = self._wrong.faults
 
     def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:

@@ -84,16 +84,14 @@ class RepairResult(Result):
 
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""
-        lines = [
-            f"Repair, version {self.version}: {self.repaired_files['path'].count():,} file(s) {would}repaired"
-        ]
+        count = self.repaired_files["path"].count()
+        lines = [f"Repair, version {self.version}: {count:,} file(s) {would}repaired"]
         for path, actions, codes in self.repaired_files.head(20).iter_rows():
             lines.append(f"  {path or 'the table'}: {', '.join(actions)} ({', '.join(codes)})")
         if self.remaining.height:
             lines.append(f"  {self.remaining.height:,} fault(s) remain")
-        for code, path, message, advice in (
-            self.remaining.select("code", "path", "message", "advice").head(20).iter_rows()
-        ):
+        faults = self.remaining.select("code", "path", "message", "advice").head(20)
+        for code, path, message, advice in faults.iter_rows():
             lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
         return in_lines(lines)
 
@@ -104,9 +102,8 @@ def repair_table(
     """Check and repair a table; also return the new version if it could be loaded. See `Table.repair`."""
     snapshot = reader.snapshot
     if not dry_run:
-        check_writable(
-            snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
-        )
+        protocol, metadata = snapshot.protocol, snapshot.metadata
+        check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
     repairs, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, repairs)])
     settings = _repaired_settings(snapshot)
@@ -225,9 +222,8 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, Fi
     repairs: dict[str, FileRepair] = {}
     repaired: list[tuple[str, str]] = []
     advice: dict[str, str] = {}
-    for record in files.select("path", "blocks", "layout", "size_bytes", "state", "rules").iter_rows(
-        named=True
-    ):
+    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
+    for record in records.iter_rows(named=True):
         path = FilePath.of_log(record["path"]).text
         of_file = codes.get(path, frozenset())
         if of_file & _LOST:
@@ -255,18 +251,11 @@ def _spoils_index(codes: frozenset[str]) -> bool:
 
 
 def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
-    actions: set[Action] = set()
-    spoiled = _spoils_index(codes)
-    if spoiled and not holds_copies:
-        actions.add("drop index")
-    elif codes & _LAYOUT:
-        actions.add("drop layout")
-    if "tags-spelling" in codes and not spoiled:
-        actions.add("spell blocks")
-    if codes & _STATISTICS:
-        actions.add("set statistics")
-    if "file-size" in codes:
-        actions.add("set size")
+    actions = {repair for code in codes if (repair := KINDS[code].repair) not in (None, "drop index")}
+    if _spoils_index(codes):
+        actions.discard("spell blocks")
+        if not holds_copies:
+            actions = {"drop index", *actions} - {"drop layout"}
     return frozenset(actions)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,7 +36,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.asked_columns import column_texts
 from qbeast_core.table.index.revision import check_columns, resolve_specs
-from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
+from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
@@ -81,13 +82,10 @@ def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> Conv
     """Convert a table; see `qbeast.convert_table` for the options and errors."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
-    try:
+    # If another writer was first, perhaps with the same conversion, try once more.
+    with suppress(CommitConflictError, TableExistsError):
         return _convert(uri, specs, options, engine)
-    except (
-        CommitConflictError,
-        TableExistsError,
-    ):  # another writer was first, perhaps with the same conversion
-        return _convert(uri, specs, options, engine)
+    return _convert(uri, specs, options, engine)
 
 
 def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine) -> ConvertResult:
@@ -99,8 +97,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
     except TableNotFoundError as error:
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
-        folder = find_parquet(store, error)
-        return _convert_parquet(store, folder, specs, options, engine=engine)
+        return _convert_parquet(store, *find_parquet(store, error), specs, options, engine=engine)
     counts: pl.Series = snapshot.files["num_records"]
     rows = None if counts.null_count() else int(counts.sum())
     sizes = snapshot.files["size_bytes"].to_list()
@@ -118,19 +115,20 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
 
 def _convert_parquet(
     store: Store,
-    folder: ParquetFolder,
+    paths: Sequence[str],
+    schema: pl.Schema,
     specs: Sequence[ColumnSpec],
     options: WriteOptions,
     *,
     engine: Engine,
 ) -> ConvertResult:
     now = now_ms()
-    plain = Metadata(id=new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
-    _refuse_columns(folder.schema, specs, options)  # before every file is read
-    look = AddParquet(open_files(store.uri, options.storage_options or {}), folder.schema, now)
-    adds = tuple(engine.map(look, folder.paths, at_once=AT_ONCE))
+    plain = Metadata(id=new_id(), schema_string=schema_to_delta(schema), created_time=now)
+    _refuse_columns(schema, specs, options)  # before every file is read
+    look = AddParquet(open_files(store.uri, options.storage_options or {}), schema, now)
+    adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
     rows = sum(int(orjson.loads(file.stats or "{}")["numRecords"]) for file in adds)
-    metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
+    metadata = _indexed(plain, schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
     planned = _result(metadata, -1, [file.size for file in adds], rows, dry_run=options.dry_run)
     intent = WriteIntent(mode="create", adds=adds, metadata=metadata)
     return _published(store, None, intent, options, planned)
@@ -192,14 +190,13 @@ def _indexed(
     _refuse_columns(schema, specs, options)
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
-    staging = staging_revision(
-        [spec.name for spec in specs], timestamp_ms=now_ms, table_id=uri, cube_size=size
-    )
+    names = [spec.name for spec in specs]
+    staging = staging_revision(names, timestamp_ms=now_ms, table_id=uri, cube_size=size)
     listed = [str(spec) for spec in specs]
-    more: Mapping[str, str] = {BLOCKS_DIALECT: dialect}
+    entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
-        more = {**more, **qbeast_spark_entries(listed, cube_size=size)}
-    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(more)
+        entries |= qbeast_spark_entries(listed, cube_size=size)
+    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
     config = config.with_revisions([staging]).with_column_specs(listed)
     return plain.model_copy(update={"configuration": config.to_configuration()})
 

@@ -83,7 +83,8 @@ class SuggestedColumns:
     frame: pl.DataFrame
 
     def __repr__(self) -> str:
-        return in_lines([self._title, *(f"  {one}: {why}" for one, why in self._reasons.items())])
+        reasons = self.frame.select("column", "reason").iter_rows()
+        return in_lines([self._title, *(f"  {column}: {reason}" for column, reason in reasons)])
 
     def _repr_html_(self) -> str:
         return html_of(self._title, {}, self.frame)
@@ -94,10 +95,6 @@ class SuggestedColumns:
             f"columns={list(self.columns)}, would open {self.opened:.0%} of the table, "
             f"design effect {self.design_effect:.2f}"
         )
-
-    @property
-    def _reasons(self) -> dict[str, str]:
-        return dict(self.frame.select("column", "reason").iter_rows())
 
 
 def suggest_columns(
@@ -260,7 +257,8 @@ class _Suggestion:
     def _frame(self, best: ColumnSet, key: ColumnSet) -> pl.DataFrame:
         """Return a row a column, those proposed first."""
         profile, proposed = self.profile, {one.name: one for one in (*best, *key)}
-        alone = {name: self._alone(proposed.get(name, ColumnSpec(name))) for name in profile.names}
+        alone: dict[str, float | None] = dict.fromkeys(profile.names)
+        alone |= {name: self.claims.opened((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
         others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {
@@ -280,9 +278,6 @@ class _Suggestion:
             for one in profile.others
         ]
         return pl.DataFrame([*records, *unfit], schema=_FRAME, orient="row")
-
-    def _alone(self, column: ColumnSpec) -> float | None:
-        return self.claims.opened((column,)) if column.name in self.compared else None
 
     def _reason(self, name: str, alone: float | None, best: ColumnSet, key: ColumnSet) -> str:
         only = "" if alone is None else f"alone it would open {alone:.0%} of the table"

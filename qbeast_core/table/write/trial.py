@@ -49,15 +49,16 @@ class Trial:
         axes = [self._axis(spec) for spec in specs]
         weights = frame_weights(self.rows, [spec.name for spec in specs])
         placed = assign_rows([cells for _, cells in axes], weights, cube_size=self._cube_size)
-        packed = pack_files(
-            placed.counts, file_rows=max(round(rows_per_file(self.row_bytes) * self._scale), 1)
-        )
+        file_rows = max(round(rows_per_file(self.row_bytes) * self._scale), 1)
+        packed = pack_files(placed.counts, file_rows=file_rows)
+        rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
+        page_rows = page_rows_for(rows_of_file, cube_size=default_cube_size(self.table_rows))
         drawn = _Drawn(
             spaces={one.columns[0]: one.transformations[0] for one, _ in axes},
             placed=placed,
             packed=packed,
             statistics=self._statistics(placed, packed, weights),
-            page_rows=self._page_rows(len(packed.file_starts) - 1),
+            page_rows=page_rows * self._scale,
         )
         return np.array([drawn.share(one) for one in self.filters])
 
@@ -68,12 +69,6 @@ class Trial:
     @property
     def _cube_size(self) -> int:
         return max(round(default_cube_size(self.table_rows) * self._scale), 1)
-
-    def _page_rows(self, files: int) -> float:
-        return (
-            page_rows_for(self.table_rows // files, cube_size=default_cube_size(self.table_rows))
-            * self._scale
-        )
 
     def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
         """Return the space of one column, as a revision of its own, and the cells of the rows in it."""
@@ -102,33 +97,26 @@ class Trial:
         names, by = rows.columns, own_column("file")
         number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
         grouped = rows.hstack([number]).group_by(by, maintain_order=True)
-        fields = {
-            "min": [self._or_end(pl.col(name).min(), *self._ends[name][0]) for name in names],
-            "max": [self._or_end(pl.col(name).max(), *self._ends[name][1]) for name in names],
-            "null_count": [pl.col(names).null_count()] if names else [],
-        }
+        fields = {**self._bounds, "null_count": [pl.col(names).null_count()] if names else []}
         structs = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
         nothing = pl.repeat(value=False, n=len(sizes), eager=True)
         files = pl.DataFrame({by: np.arange(len(sizes)), **structs})
         return Statistics(files, nothing.alias("foreign"), sizes, nothing)
 
-    @staticmethod
-    def _or_end(bound: pl.Expr, of_sample: pl.Expr, of_table: pl.Expr) -> pl.Expr:
-        """Return the bound of a file; at an end of the sample that of the table, which reaches further."""
-        return pl.when(bound != of_sample).then(bound).otherwise(of_table)
-
     @cached_property
-    def _ends(self) -> dict[str, list[tuple[pl.Expr, pl.Expr]]]:
-        """Ends of each column that is asked for, in the sample and in the table; null where they are not known."""
-        ends: dict[str, list[tuple[pl.Expr, pl.Expr]]] = {}
+    def _bounds(self) -> dict[str, list[pl.Expr]]:
+        """Bounds of the rows of a file; where the sample ends, the bound of the table, null if it is not known."""
+        bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
         for name in self.asked:
-            dtype = self.rows.schema[name]
-            some = [pl.lit(end, dtype) for end in (self.rows[name].min(), self.rows[name].max())]
-            whole = self.rows[name].clear() if self.whole is None else self.whole[name]
-            ends[name] = list(
-                zip(some, [pl.lit(end, dtype) for end in (whole.min(), whole.max())], strict=True)
-            )
-        return ends
+            column, dtype = self.rows[name], self.rows.schema[name]
+            table = column.clear() if self.whole is None else self.whole[name]
+            for end, bound, of_sample, of_table in (
+                ("min", pl.col(name).min(), column.min(), table.min()),
+                ("max", pl.col(name).max(), column.max(), table.max()),
+            ):
+                inside = pl.when(bound != pl.lit(of_sample, dtype)).then(bound)
+                bounds[end].append(inside.otherwise(pl.lit(of_table, dtype)))
+        return bounds
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept

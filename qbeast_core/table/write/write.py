@@ -34,7 +34,7 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.creation import MAX_CREATIONS, goes_on, target_once_created
+from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
@@ -54,14 +54,13 @@ def write_rows(
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
-            return WriteResult.untouched(
-                target.version, target.config.latest, effect, dry_run=options.dry_run
-            )
+            latest = target.config.latest
+            return WriteResult.untouched(target.version, latest, effect, dry_run=options.dry_run)
         report_progress(options, Progress("read"))
         try:
             return _write(source, target, options, uri=uri, engine=engine)
         except TableExistsError:
-            if not (left and goes_on(target, options.mode)):
+            if not left or target is not None or options.mode == "error":
                 raise
     raise AssertionError  # the last round returns or raises
 
