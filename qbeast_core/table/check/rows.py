@@ -17,11 +17,11 @@ from qbeast_core.table.check.log import read_layout
 from qbeast_core.table.check.pages import check_pages
 from qbeast_core.table.check.placement import (
     ForeignRows,
-    HiddenWeights,
     OurRows,
     Placement,
     RowCheck,
-    RowRange,
+    hidden_weights,
+    row_range,
 )
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -145,10 +145,10 @@ def _places_of(
     hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.indexed)
     if placement is not None and in_blocks == rows:
         checks.append(OurRows(placement, job.layout) if job.ours else ForeignRows(placement))
-        checks.append(RowRange(placement.revision, foreign=not job.ours))
+        checks.append(row_range(placement.revision, foreign=not job.ours))
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:
-        checks.append(HiddenWeights())
+        checks.append(hidden_weights())
     if not checks:
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})

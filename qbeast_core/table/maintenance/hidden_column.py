@@ -21,7 +21,7 @@ _NAMED: Final = 3
 def hidden_column_files(snapshot: Snapshot) -> list[int]:
     """Return the numbers of the live files that hold the hidden column.
 
-    The layout tag of a file tells; of a file without one, such as a file not yet indexed, the footer is read.
+    The layout tag of a file records it. Of files without one, such as those not yet indexed, the footers are read.
     """
     layouts = list(map(read_layout, snapshot.files["layout"]))
     unknown = [path for path, layout in zip(snapshot.data_paths, layouts, strict=True) if layout is None]

@@ -11,14 +11,13 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.io.location import resolve_location
 from qbeast_core.io.s3_locking import refuse_unsafe_locking
-from qbeast_core.log.actions import AddFile
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent
 from qbeast_core.table.write.target import find_target
@@ -67,11 +66,22 @@ def publish_parts(
         return None
     target = task.target
     options = WriteOptions(mode="append", storage_options=target.storage_options, txn=txn)
+    rows = sum(part.rows for part in parts)
+    intent = rows_intent("append", adds, rows, options, operation=operation)
+    revisions = [part.revision for part in parts if part.indexed]
     with discarding(target.store, adds):
         # What the oldest part was planned on: later commits are checked against it.
         oldest = min(part.version for part in parts)
         base = load_snapshot(target.uri, version=oldest, storage_options=target.storage_options)
-        outcome = _publish(base, adds, parts, options, operation)
+        outcome = None
+        if revisions and revisions.count(revisions[0]) == len(revisions):
+            # Staged files conflict with nothing that concerns the index; any other conflict comes again.
+            with suppress(CommitConflictError):
+                indexed = replace(intent, revision=revisions[0])
+                outcome = commit(base.source.store, base, fit_blocks(indexed, base))
+        if outcome is None:
+            staged = tuple(add.without_index() for add in adds)
+            outcome = commit(base.source.store, base, replace(intent, adds=staged))
     if outcome.already_applied:
         delete_data_files(target.store, adds)
     elif outcome.snapshot is not None:
@@ -79,21 +89,3 @@ def publish_parts(
         before = files.filter(~pl.col("path").is_in([add.path for add in adds]))
         warn_if_growing(before, files, () if latest is None else latest.columns)
     return outcome
-
-
-def _publish(
-    base: Snapshot,
-    adds: Sequence[AddFile],
-    parts: Sequence[AppendedPart],
-    options: WriteOptions,
-    operation: str,
-) -> CommitOutcome:
-    store, rows = base.source.store, sum(part.rows for part in parts)
-    revisions = [part.revision for part in parts if part.indexed]
-    if revisions and revisions[0] is not None and revisions.count(revisions[0]) == len(revisions):
-        intent = rows_intent("append", adds, rows, options, operation=operation)
-        # Staged files conflict with nothing that concerns the index; any other conflict comes again.
-        with suppress(CommitConflictError):
-            return commit(store, base, fit_blocks(replace(intent, revision=revisions[0]), base))
-    staged = [add.without_index() for add in adds]
-    return commit(store, base, rows_intent("append", staged, rows, options, operation=operation))

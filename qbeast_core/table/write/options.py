@@ -262,4 +262,6 @@ def _as_column_value(value: Any, dtype: pl.DataType) -> pl.Series:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Real | Decimal) and math.isfinite(value)
