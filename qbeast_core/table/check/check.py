@@ -41,11 +41,8 @@ def check_table(
     live, frames, notes = check_log(reader.index_state)
     faults, rows = _presence(snapshot), _rows(snapshot, live)
     if data:
-        faults += [
-            *_contents(snapshot, live, rows, progress, engine),
-            *_copies(snapshot, live),
-            *_vectors(reader),
-        ]
+        faults += _contents(snapshot, live, rows, progress, engine)
+        faults += [*_copies(snapshot, live), *_vectors(reader)]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     return CheckReport(
@@ -155,11 +152,8 @@ def _copies(snapshot: Snapshot, live: LiveBlocks) -> list[Fault]:
     refused = [path for path in paths if _refusal(store, path) is not None]
     blocks = live.blocks.with_columns(paths[live.blocks["file"]])
     readable = blocks.filter(~pl.col("path").is_in(refused))
-    return [
-        fault
-        for revision in revisions_with_copies(readable)
-        for fault in copy_faults(readable, revision, store, snapshot.schema, options)
-    ]
+    faults_of = partial(copy_faults, readable, store=store, schema=snapshot.schema, options=options)
+    return [fault for revision in revisions_with_copies(readable) for fault in faults_of(revision)]
 
 
 def _vectors(reader: Reader) -> list[Fault]:

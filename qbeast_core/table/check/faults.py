@@ -20,7 +20,7 @@ Action: TypeAlias = Literal[
     "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
 ]
 
-_OPTIMIZE: Final = "optimize(full=True) draws the tree anew"
+_OPTIMIZE: Final = "optimize(full=True) builds a new tree"
 
 
 class Kind(NamedTuple):
@@ -38,9 +38,7 @@ class Kind(NamedTuple):
 KINDS: Final[Mapping[str, Kind]] = {
     "block-rows": Kind("drop index"),
     "blocks-count": Kind("drop index"),
-    "copies-misplaced": Kind(
-        "drop index", "no reader can tell its rows apart: restore the table, or the file from where it came"
-    ),
+    "copies-misplaced": Kind("drop index", "restore the table, or the file: no reader can separate its rows"),
     "copy-alone": Kind(None, "restore an older version: the originals of these rows were lost"),
     "cube-unreadable": Kind("drop index"),
     "deletion-vector": Kind(None, "restore the deletion vector's file, or an older version"),
@@ -54,11 +52,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "file-size": Kind("set size"),
     "file-unreadable": Kind(None, "put the file back, or restore an older version"),
     "hidden-weight": Kind(
-        None, "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows"
+        None, "run optimize(files=[...]): until then samples of other engines may lack rows"
     ),
     "indexed-columns": Kind(
         None,
-        "write the table anew: write_table(read_table(path), path, columns=[...], mode='overwrite', "
+        "write it again: write_table(read_table(path), path, columns=[...], mode='overwrite', "
         "schema_mode='overwrite')",
     ),
     "last-revision": Kind(None, "append rows: a newer revision is made where they need one"),
@@ -75,9 +73,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "row-range": Kind("drop index"),
     "row-weight": Kind("drop index"),
     "rows-count": Kind("set statistics"),
-    "rows-doubled": Kind(
-        None, "the tags cannot tell which: compare the rows by a key of your own", "warning"
-    ),
+    "rows-doubled": Kind(None, "compare the rows by a key of your own", "warning"),
     "settings-unreadable": Kind(
         None,
         "no revision tells the indexed columns: convert_table(path, columns=[...]) begins a new index and moves no "

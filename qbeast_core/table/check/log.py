@@ -25,10 +25,7 @@ _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
-    "other types": (
-        "revision-types",
-        "its revision has no space, or indexed columns of other types than the table has now",
-    ),
+    "other types": ("revision-types", "its revision has no space, or columns of other types than the table"),
     "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
@@ -110,10 +107,9 @@ def _tag_faults(files: pl.DataFrame, live: LiveBlocks) -> list[pl.DataFrame]:
 
 def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFrame]:
     """Compare blocks with the statistics of their files (format 8.5)."""
+    copies = pl.col("replicated")
     sums = blocks.group_by("file").agg(
-        pl.col("rows").sum(),
-        pl.col("replicated").any().alias("some"),
-        pl.col("replicated").all().alias("all"),
+        pl.col("rows").sum(), copies.any().alias("some"), copies.all().alias("all")
     )
     wrong, mixed, silent = _parts(
         files.join(sums, on="file", how="inner", maintain_order="left"),

@@ -56,9 +56,7 @@ _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
 
 _LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
-_COPIES: Final = (
-    "it holds copies of rows, which reads must not return: upgrade the table with replicated='drop'"
-)
+_COPIES: Final = "it holds copies of rows, which reads must skip: upgrade the table with replicated='drop'"
 
 _UNREAD: Final = "the file cannot be read, so it is left as it is"
 

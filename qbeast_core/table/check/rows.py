@@ -85,10 +85,9 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         footer = read_footer(store, job.path, size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         names = footer.schema.to_arrow_schema().names
-        faults = [
-            *_statistics_of(store, job, sum(groups), storage_options),
-            *_places_of(store, job, sum(groups), storage_options, names),
-        ]
+        rows = sum(groups)
+        faults = [*_statistics_of(store, job, rows, storage_options)]
+        faults += _places_of(store, job, rows, storage_options, names)
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         layout = job.layout

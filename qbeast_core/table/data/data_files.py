@@ -81,9 +81,8 @@ class FileSettings:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(some, return_inverse=True)
-            uncompressed = choose_uncompressed(
-                RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
-            )
+            sample = RowSource(frame).take(rows, order)
+            uncompressed = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
 
     def with_dictionary(self, names: Collection[str], *, among: Collection[str]) -> FileSettings:

@@ -65,10 +65,8 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
         if any(inner != pl.Null for _, inner in unknown_types({name: dtype}))
     ]
     if problems:
-        msg = (
-            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
-            "Nothing was written. Cast or drop them."
-        )
+        what = f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
+        msg = f"{what}. Nothing was written. Cast or drop them."
         raise SchemaMismatchError(msg, problems=problems)
     changed = {name: dtype for name, dtype in wanted.items() if schema[name] != dtype}
     return _cast(frame, changed) if changed else frame
@@ -153,22 +151,14 @@ def _stored(dtype: pl.DataType) -> pl.DataType:
 
 
 def _cast(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    cast: list[pl.Series] = []
-    problems: list[str] = []
-    for name, dtype in wanted.items():
-        column = frame.get_column(name)
-        stored = _stored_column(column, dtype)
-        if stored is None:
-            problems.append(f"column {name!r} has {column.dtype} that {dtype} cannot hold")
-        else:
-            cast.append(stored)
+    columns = {name: _stored_column(frame.get_column(name), dtype) for name, dtype in wanted.items()}
+    lost = [name for name, column in columns.items() if column is None]
+    problems = [f"column {name!r} has {frame[name].dtype} that {wanted[name]} cannot hold" for name in lost]
     if problems:
-        msg = (
-            f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}. "
-            "Nothing was written. Drop or change them."
-        )
+        what = f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}"
+        msg = f"{what}. Nothing was written. Drop or change them."
         raise SchemaMismatchError(msg, problems=problems)
-    return frame.with_columns(cast)
+    return frame.with_columns(column for column in columns.values() if column is not None)
 
 
 def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
@@ -181,10 +171,8 @@ def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
         return cast if cast.null_count() == column.null_count() else None
     try:
         return column.cast(wanted)
-    except (
-        pl.exceptions.InvalidOperationError,
-        pl.exceptions.PanicException,
-    ):  # it panics while it prints values
+    # It panics while it prints values.
+    except (pl.exceptions.InvalidOperationError, pl.exceptions.PanicException):
         return None
 
 
@@ -208,7 +196,5 @@ def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
     >>> is_spark_frame([1, 2])
     False
     """
-    return any(
-        kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
-        for kind in type(data).__mro__
-    )
+    names = [(kind.__module__, kind.__name__) for kind in type(data).__mro__]
+    return any(module.startswith("pyspark.sql.") and name == "DataFrame" for module, name in names)

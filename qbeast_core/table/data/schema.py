@@ -41,9 +41,9 @@ def fit_frame(
     if columns_now == schema and not required:
         return frame
     new = [name for name in columns_now if name not in schema]
-    problems = (
-        case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
-    )
+    problems = [f"column {name!r} is not in the table" for name in new]
+    if merge:
+        problems = case_problems(new, schema)
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
         problem, column = _column(frame, columns_now, name, dtype, merge=merge, by_value=not replaces)
@@ -53,16 +53,14 @@ def fit_frame(
         columns.append(column)
     if problems:
         named = not merge and any(name not in columns_now for name in schema) | bool(new)
-        option, cure = "df", "Cast or fill them."
+        cure = "Cast or fill them."
         if replaces:
-            option, cure = (
-                "schema_mode",
-                'With schema_mode="overwrite" the columns of the table are replaced too.',
-            )
+            cure = 'With schema_mode="overwrite" the columns of the table are replaced too.'
         elif named:
-            option, cure = "schema_mode", 'With schema_mode="merge" columns may be new or missing.'
+            cure = 'With schema_mode="merge" columns may be new or missing.'
         msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written. {cure}"
-        raise SchemaMismatchError(msg, problems=problems, argument=option)
+        argument = "schema_mode" if replaces or named else "df"
+        raise SchemaMismatchError(msg, problems=problems, argument=argument)
     return frame.select(*columns, *new)
 
 

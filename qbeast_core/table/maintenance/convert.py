@@ -142,10 +142,8 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
         )
         raise InvalidColumnsError(msg, columns=requested)
     if options.dialect not in (None, config.dialect) and config.column_specs:
-        msg = (
-            f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. Use "
-            "Table.switch_dialect()."
-        )
+        what = f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}"
+        msg = f"{what}; nothing was changed. Use Table.switch_dialect()."
         raise InvalidInputError(msg, argument="dialect")
 
 

@@ -90,7 +90,7 @@ def switch_dialect(
     outcome = publish_metadata(
         snapshot,
         snapshot.metadata.model_copy(update={"configuration": configuration}),
-        brings="files",
+        "files",
         parameters={BLOCKS_DIALECT: dialect},
         files=plan,
     )
@@ -126,11 +126,7 @@ def _refuse_new_transformations(snapshot: Snapshot) -> None:
     """Raise if a revision has a transformation that the released JVM fails to load."""
     for revision in snapshot.config.revisions.values():
         pairs = zip(revision.column_transformers, revision.transformations, strict=False)
-        new = [
-            one.column_name
-            for one, space in pairs
-            if isinstance(one, _NEW_IN_0_8) or isinstance(space, _NEW_IN_0_8)
-        ]
+        new = [pair[0].column_name for pair in pairs if any(isinstance(one, _NEW_IN_0_8) for one in pair)]
         if new:
             msg = (
                 f"revision {revision.revision_id} indexes {', '.join(new)} by quantiles or as one value, and "

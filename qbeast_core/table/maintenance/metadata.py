@@ -34,18 +34,16 @@ _RULE: Final = "delta.constraints."
 def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
     """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
     if not isinstance(cast("object", properties), Mapping):
-        invalid_argument(
-            "properties", "must map names to texts, or to None to unset them", _OUTCOME, value=properties
-        )
+        problem = "must map names to texts, or to None to unset them"
+        invalid_argument("properties", problem, _OUTCOME, value=properties)
     for key, value in properties.items():
         _refuse_property(snapshot, key, value)
     merged = {**snapshot.metadata.configuration, **properties}
     configuration = {key: value for key, value in merged.items() if value is not None}
     parameters = {key: value or "" for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    return publish_metadata(
-        snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", parameters=parameters
-    )
+    operation = "SET TBLPROPERTIES"
+    return publish_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
 
 
 def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
@@ -60,9 +58,7 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
     parameters = {"columns": ",".join(new)}
-    outcome = publish_metadata(
-        snapshot, changed, brings="columns", operation="ADD COLUMNS", parameters=parameters
-    )
+    outcome = publish_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
     warn_of_added_columns(snapshot, new)
     return outcome
 
@@ -81,8 +77,8 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
 def publish_metadata(
     snapshot: Snapshot,
     metadata: Metadata,
-    *,
     brings: Brings,
+    *,
     operation: str = "",
     parameters: Mapping[str, Any],
     files: FileChangePlanner | None = None,

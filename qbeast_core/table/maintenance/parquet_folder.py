@@ -125,10 +125,8 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
         msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
-    return {
-        name: replaced_types(dtype, partial(_stored, instant=name in instants))
-        for name, dtype in schema.items()
-    }
+    stored_as = {name: partial(_stored, instant=name in instants) for name in schema}
+    return {name: replaced_types(dtype, stored_as[name]) for name, dtype in schema.items()}
 
 
 def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:

@@ -67,10 +67,8 @@ def upgrade(
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
-        msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
-            f"{convert_call(uri)}."
-        )
+        cure = f"Convert it instead: {convert_call(uri)}."
+        msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. {cure}"
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
@@ -81,7 +79,7 @@ def upgrade(
         outcome = publish_metadata(
             snapshot,
             snapshot.metadata.model_copy(update={"configuration": configuration}),
-            brings="files",
+            "files",
             operation="UPGRADE",
             parameters={"replicated": replicated or "keep"},
             files=plan,

@@ -26,12 +26,7 @@ _MAX_PLANS: Final = 5
 _OPERATION: Final = "CHANGE COLUMNS"
 
 
-def widen_columns(
-    reader: Reader,
-    columns: Mapping[str, TypeLike],
-    *,
-    engine: Engine,
-) -> Snapshot:
+def widen_columns(reader: Reader, columns: Mapping[str, TypeLike], *, engine: Engine) -> Snapshot:
     """Give columns wider types; see `Table.widen_columns` for which, and for the errors."""
     for left in reversed(range(_MAX_PLANS)):
         reader = reader.renewed()
@@ -58,9 +53,8 @@ def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) ->
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not stored_anew or not snapshot.files.height:
-        outcome = publish_metadata(
-            snapshot, wide.metadata, brings="columns", operation=_OPERATION, parameters=parameters
-        )
+        metadata = wide.metadata
+        outcome = publish_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return outcome.snapshot or refresh(snapshot)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     replacement = Rewrite(
@@ -95,9 +89,7 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     for name, dtype in wanted.items():
         if dtype != snapshot.schema[name]:
             _check_wider(snapshot, name, dtype)
-            fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({name: dtype})))["fields"][0][
-                "type"
-            ]
+            fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
     changed = any(snapshot.schema[name] != dtype for name, dtype in wanted.items())
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
 

@@ -221,9 +221,7 @@ def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBo
     listed = [] if isinstance(quantiles, str) or not isinstance(quantiles, Iterable) else list(quantiles)
     values = _in_format_unit(name, dtype, listed) if listed else []
     if len(set(values)) < 2:
-        msg = (
-            f"column_stats: {name}_quantiles needs a list of at least two different values, got {quantiles!r}"
-        )
+        msg = f"column_stats: {name}_quantiles needs at least two different values, got {quantiles!r}"
         raise InvalidInputError(msg, argument="column_stats")
     return ColumnBounds(lowest, highest, tuple(values))  # type: ignore[arg-type] # one column, one type
 

@@ -91,10 +91,8 @@ class SuggestedColumns:
 
     @property
     def _title(self) -> str:
-        return (
-            f"columns={list(self.columns)}, would open {self.opened:.0%} of the table, "
-            f"design effect {self.design_effect:.2f}"
-        )
+        shares = f"would open {self.opened:.0%} of the table, design effect {self.design_effect:.2f}"
+        return f"columns={list(self.columns)}, {shares}"
 
 
 def suggest_columns(
@@ -179,8 +177,8 @@ class _Suggestion:
         looked_at = _some(rows, _ROWS_OF_CLAIMS)
         few = _some(looked_at, _ROWS)
         self.profile = Profile.of(few)
-        filters = [_understood(one, looked_at) for one in queries or ()]
-        named = tuple(dict.fromkeys(name for one in filters for name in one.meta.root_names()))
+        filters = [_condition(query, looked_at) for query in queries or ()]
+        named = tuple(dict.fromkeys(name for query in filters for name in query.meta.root_names()))
         self.asked = [name for name in named if name in self.profile.names]
         importance = np.full(len(filters), 1 / max(len(filters), 1))
         if not self.asked:
@@ -188,7 +186,8 @@ class _Suggestion:
             filters = [window(looked_at[name]) for name in named]
             importance = self.profile.importance(named)
         self.compared = self.asked or list(named)
-        nodes = tuple(_planned(one, rows.schema) for one in filters)
+        pushed = [pushed_down(rows.schema, query, None)[0] for query in filters]
+        nodes = tuple(Unknown() if some is None else parse_predicate(some, rows.schema) for some in pushed)
         usual = self._trial(few, nodes, named, least=least)
         asked_for = self._trial(looked_at, nodes, named)
         self.candidates, self.claims = Candidates(usual, importance), Candidates(asked_for, importance)
@@ -271,13 +270,11 @@ class _Suggestion:
                 "alone": alone[name],
                 "reason": self._reason(name, alone[name], best, key),
             }
-            for name, at in ((one, profile.names.index(one)) for one in (*proposed, *others))
+            for name, at in ((name, profile.names.index(name)) for name in (*proposed, *others))
         ]
-        unfit = [
-            {"column": one, "proposed": False, "reason": "its type cannot be indexed"}
-            for one in profile.others
-        ]
-        return pl.DataFrame([*records, *unfit], schema=_FRAME, orient="row")
+        unfit = {"proposed": False, "reason": "its type cannot be indexed"}
+        records += [{"column": name, **unfit} for name in profile.others]
+        return pl.DataFrame(records, schema=_FRAME, orient="row")
 
     def _reason(self, name: str, alone: float | None, best: ColumnSet, key: ColumnSet) -> str:
         only = "" if alone is None else f"alone it would open {alone:.0%} of the table"
@@ -300,19 +297,13 @@ class _Suggestion:
         return f"adds too little: {only}"
 
 
-def _understood(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
-    """Return a query as an expression, or refuse it where it cannot be evaluated."""
+def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
+    """Return a query as an expression; refuse one that cannot be evaluated."""
     condition = filter_of(query, rows.schema, argument="queries")
     condition = pl.lit(value=True) if condition is None else condition
     with evaluating(query, "queries", "nothing was written"):
         rows.select(condition)
     return condition
-
-
-def _planned(condition: pl.Expr, schema: pl.Schema) -> Node:
-    """Return what a plan understands of a condition."""
-    given, _ = pushed_down(schema, condition, None)
-    return Unknown() if given is None else parse_predicate(given, schema)
 
 
 def _some(rows: pl.DataFrame, most: int) -> pl.DataFrame:

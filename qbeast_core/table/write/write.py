@@ -110,11 +110,11 @@ def _write(
 
 
 def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:
-    """Write all files; where that fails, those written go again as far as the store lets us."""
+    """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
-        for some in plan.write():
-            adds += some
+        for part in plan.write():
+            adds += part
         report_progress(options, Progress("commit", len(adds), len(adds), rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)
