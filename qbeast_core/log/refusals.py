@@ -1,4 +1,4 @@
-"""Refusals that name the cure: what of another's Delta table stands in the way, what works, what to do."""
+"""Messages of refused Delta tables: the feature that qbeast does not support, what works, and the cure."""
 
 from __future__ import annotations
 
@@ -92,10 +92,11 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    told = ", ".join(_meant(feature) for feature in features)
+    meanings = {feature: _MEANINGS.get(feature.removesuffix("-preview")) for feature in features}
+    used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings.items())
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    before = f"{path} {cannot}: it uses {told}. Nothing was changed. {works}"
+    before = f"{path} {cannot}: it uses {used}. Nothing was changed. {works}"
     return before + _cure(features, protocol, path, start="Or " if works else "")
 
 
@@ -114,22 +115,17 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
     )
 
 
-def _meant(feature: str) -> str:
-    meaning = _MEANINGS.get(feature.removesuffix("-preview"))
-    return feature if meaning is None else f"{feature} ({meaning})"
-
-
 def _works(features: set[str], metadata: Metadata) -> str:
     """Return what of the table can be used nevertheless."""
     if features <= _RULES:
         keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
         constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
-        dropped = (
+        drop = (
             f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
         )
         return (
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
-            f"that keeps them ({keeper}), and optimize then{dropped}. "
+            f"that keeps them ({keeper}), and optimize then{drop}. "
         )
     if features <= _RULES | _CONVERTIBLE:
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
@@ -145,11 +141,8 @@ def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str)
         if special is not None:
             cure = special.format(path=path)
             return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
-    partitions = next(
-        (one.removeprefix(PARTITIONING) for one in features if one.startswith(PARTITIONING)), None
-    )
-    if partitions is None:
+    partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]
+    if not partitions:
         return f"{start}{first} it into a table without: {copy_of(protocol, path)}."
-    names = [name.strip() for name in partitions.split(", ")]
-    copy = copy_of(protocol, path, columns=names)
+    copy = copy_of(protocol, path, columns=[name.strip() for name in partitions[0].split(", ")])
     return f"{start}{first} it into a new table, where an index on these columns does their work: {copy}."

@@ -102,11 +102,7 @@ def _refusal(store: Store, path: str) -> str | None:
 
 
 def _contents(
-    snapshot: Snapshot,
-    live: LiveBlocks,
-    rows: int,
-    progress: ProgressCallback | None,
-    engine: Engine | None,
+    snapshot: Snapshot, live: LiveBlocks, rows: int, progress: ProgressCallback | None, engine: Engine | None
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)

@@ -1,4 +1,4 @@
-"""Copies of rows in layouts before 0.6.0: each has its original, and no row stands twice (format 11)."""
+"""Copies of rows in layouts before 0.6.0: each has its original, and no row is there twice (format 11)."""
 
 from __future__ import annotations
 

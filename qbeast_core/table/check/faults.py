@@ -24,7 +24,7 @@ _OPTIMIZE: Final = "optimize(full=True) builds a new tree"
 
 
 class Kind(NamedTuple):
-    """What is known of all faults of one code."""
+    """Facts about all faults of one code."""
 
     # The entry of the log that repairs it; None: the log alone cannot.
     repair: Action | None = None
@@ -76,8 +76,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rows-doubled": Kind(None, "compare the rows by a key of your own", "warning"),
     "settings-unreadable": Kind(
         None,
-        "no revision tells the indexed columns: convert_table(path, columns=[...]) begins a new index and moves no "
-        "data; or restore an older version",
+        "the indexed columns are unknown: begin a new index, which moves no data, by convert_table(path, "
+        "columns=[...]), or restore an older version",
     ),
     "stats-bounds": Kind("set statistics"),
     "stats-missing": Kind("set statistics", severity="warning"),
@@ -150,9 +150,9 @@ def faults_at(code: str, places: pl.DataFrame, message: pl.Expr | str) -> pl.Dat
     if places.is_empty():
         return NO_FAULTS
     text = pl.lit(message) if isinstance(message, str) else message
-    given = {"code": pl.lit(code), "severity": pl.lit(KINDS[code].severity), "message": text}
+    fixed = {"code": pl.lit(code), "severity": pl.lit(KINDS[code].severity), "message": text}
     columns = {name: pl.col(name) if name in places.columns else pl.lit(None) for name in FAULT_SCHEMA}
-    return places.select(**columns | given).cast(FAULT_SCHEMA)
+    return places.select(**columns | fixed).cast(FAULT_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -203,13 +203,10 @@ class CheckReport:
         return in_lines(lines)
 
     def _repr_html_(self) -> str:
-        facts = {
-            "checked": "log and data" if self.data else "log",
-            "files": f"{self.files:,}",
-            "blocks": f"{self.blocks:,}",
-            "rows": f"{self.rows:,}",
-            "verdict": escape(self._verdict().strip()),
-        }
+        counts = {"files": self.files, "blocks": self.blocks, "rows": self.rows}
+        facts = {"checked": "log and data" if self.data else "log"}
+        facts |= {name: f"{count:,}" for name, count in counts.items()}
+        facts["verdict"] = escape(self._verdict().strip())
         facts |= {f"note {number}": escape(note) for number, note in enumerate(self.notes, 1)}
         return html_of(f"Check of {self.uri}, version {self.version}", facts, self.faults)
 

@@ -65,7 +65,7 @@ def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[s
         _revision_faults(snapshot),
         *_tag_faults(files, live),
         *_count_faults(files, blocks),
-        _spelling_faults(snapshot, files),
+        _dialect_faults(snapshot, files),
         _layout_faults(files, live.blocks),
     ]
     whole = blocks["file"].n_unique() == files.height
@@ -142,7 +142,7 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
     return [frame.filter(met) if met.any() else frame.head(0) for met in frame.select(**named)]
 
 
-def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
+def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
     dialects = {dialect for dialect in map(blocks_dialect, texts["blocks"]) if dialect is not None}
@@ -165,9 +165,9 @@ def _branch_faults(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Find blocks that reach below a threshold above them, and thresholds that fall on the way down.
 
-    These are faults in revisions that we alone wrote to; elsewhere a note tells how many there are, and revisions with
+    These are faults in revisions that we alone wrote to; elsewhere a note counts them, and revisions with
     copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
-    below it is staged now, which is no fault.
+    below it is staged now, which is not a fault.
     """
     frames, notes = [NO_FAULTS], list[str]()
     for number in blocks["revision"].unique().sort():
@@ -202,7 +202,7 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
         pl.col("least") < pl.col("nearest"),
         ~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT),
     )
-    falling, leaves = (one.unique("cube", keep="first", maintain_order=True) for one in of_cubes)
+    falling, leaves = (rows.unique("cube", keep="first", maintain_order=True) for rows in of_cubes)
     not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
     below = "the cube's threshold {} is below that of {} over it, {}"
     no_leaf = "no cube lies below it, and yet its threshold is {}"

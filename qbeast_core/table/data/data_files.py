@@ -153,7 +153,7 @@ def write_data_files(
     """Write every file of the plan and return the adds for a commit.
 
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
-    source is that of some files. If one fails, those written are deleted again as far as the store lets us.
+    source is that of some files. If one fails, the written ones are deleted as far as the store allows.
     """
     paths = [f"{new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
@@ -181,7 +181,7 @@ def write_data_files(
 
 
 def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
-    """Delete files that no commit names, as far as the store lets us."""
+    """Delete files that no commit names, as far as the store allows."""
     delete_files(store, [add.path for add in adds])
 
 
@@ -219,7 +219,7 @@ def _write_one(
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:
-    """Delete files that nothing names, as far as the store lets us."""
+    """Delete files that nothing names, as far as the store allows."""
     for path in paths:
         with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
             store.delete(path)

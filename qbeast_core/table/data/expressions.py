@@ -55,11 +55,7 @@ class Condition:
 
 
 def condition_of(
-    given: Predicate | None,
-    schema: pl.Schema,
-    *,
-    argument: str = "where",
-    outcome: str = _UNCHANGED,
+    source: Predicate | None, schema: pl.Schema, *, argument: str = "where", outcome: str = _UNCHANGED
 ) -> Condition:
     """Check and parse a condition before anything is read.
 
@@ -69,37 +65,37 @@ def condition_of(
     >>> condition_of(None, schema).constant
     True
     """
-    if given is None:
+    if source is None:
         return Condition(pl.lit(value=True), "true", constant=True)
     use = _Use(argument, outcome)
-    expr = _expression(given, schema, use)
-    dtype = _checked(given, expr, schema, use)
+    expr = _expression(source, schema, use)
+    dtype = _checked(source, expr, schema, use)
     if dtype not in (pl.Boolean(), pl.Null()):
         use.refuse(
-            f"{_shown(given)} is of type {dtype}, neither true nor false for a row; compare it with something"
+            f"{_shown(source)} is of type {dtype}, neither true nor false for a row; compare it with something"
         )
     constant = None
     if not expr.meta.root_names():
-        with use.evaluating(given):
+        with use.evaluating(source):
             constant = pl.select(expr).to_series().to_list() == [True]
-    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(given), constant)
+    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(source), constant)
 
 
-def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
+def filter_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
     """Check the filter of a read: text as `condition_of` does, expressions as Polars does.
 
     >>> str(filter_of("a < 10", pl.Schema({"a": pl.Int64})))
     '[(col("a")) < (dyn int: 10)]'
     """
-    if given is None:
+    if source is None:
         return None
-    if not isinstance(given, pl.Expr):
-        return condition_of(given, schema, argument=argument, outcome=_UNREAD).expr
+    if not isinstance(source, pl.Expr):
+        return condition_of(source, schema, argument=argument, outcome=_UNREAD).expr
     use = _Use(argument, _UNREAD)
-    _refuse_unknown(given, given, schema, use)
-    with use.evaluating(given):
-        _no_rows(schema).lazy().filter(given).collect()
-    return given
+    _refuse_unknown(source, source, schema, use)
+    with use.evaluating(source):
+        _no_rows(schema).lazy().filter(source).collect()
+    return source
 
 
 def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:
@@ -115,17 +111,17 @@ def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str
 
 
 @contextmanager
-def evaluating(given: object, argument: str = "where", outcome: str = _UNCHANGED) -> Generator[None]:
+def evaluating(source: object, argument: str = "where", outcome: str = _UNCHANGED) -> Generator[None]:
     """Translate what Polars raises while it evaluates a condition; nothing if there is none."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        if given is None:
+        if source is None:
             raise
         problem = "cannot be evaluated"
         if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and not an `Exception`
             problem = "makes Polars panic"
-        _Use(argument, outcome).refuse(f"{_shown(given)} {problem}: {_text_of(error)}", error)
+        _Use(argument, outcome).refuse(f"{_shown(source)} {problem}: {_text_of(error)}", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,71 +148,71 @@ class _Use:
 
 
 def value_of(
-    given: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "assignments"
+    source: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "assignments"
 ) -> pl.Expr:
     """Check a value for a column before anything is read; return it in the column's own type."""
     use = _Use(argument)
-    if isinstance(given, str | pl.Expr):
-        expr = _expression(given, schema, use, dtype)
+    if isinstance(source, str | pl.Expr):
+        expr = _expression(source, schema, use, dtype)
     else:
         try:
-            expr = pl.lit(given)
+            expr = pl.lit(source)
         except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-            use.refuse(f"cannot hold a {type(given).__name__}: {_cause(error)}", error)
-    value_type = _checked(given, expr, schema, use)
+            use.refuse(f"cannot hold a {type(source).__name__}: {_cause(error)}", error)
+    value_type = _checked(source, expr, schema, use)
     if not _storable(value_type, dtype):
-        problem = f"column {column!r} is {dtype} and {_shown(given)} is {value_type}"
+        problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
         msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
         raise SchemaMismatchError(msg, problems=[problem])
     return (expr if value_type == dtype else expr.cast(dtype)).alias(column)
 
 
-def _expression(given: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:
-    if isinstance(given, pl.Expr):
-        return given
-    if not isinstance(given, str):
+def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:
+    if isinstance(source, pl.Expr):
+        return source
+    if not isinstance(source, str):
         joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
-        cure = joined if isinstance(given, list | tuple) else ""
-        use.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}", cure=cure)
+        cure = joined if isinstance(source, list | tuple) else ""
+        use.refuse(f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
     from qbeast_core.query.sql.lower import UnknownColumnError, sql_expression  # noqa: PLC0415 -- see above
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
-        return sql_expression(given, schema, dtype=dtype, clock=UTC_NOW)
+        return sql_expression(source, schema, dtype=dtype, clock=UTC_NOW)
     except InvalidSqlError as error:
-        use.refuse(f"{_shown(given)} cannot be read as SQL: {error}", error)
+        use.refuse(f"{_shown(source)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:
-        _refuse_names(given, [error.name], schema, use)
+        _refuse_names(source, [error.name], schema, use)
 
 
-def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> None:
+def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        _refuse_names(given, unknown, schema, use)
+        _refuse_names(source, unknown, schema, use)
 
 
-def _refuse_names(given: object, unknown: list[str], schema: pl.Schema, use: _Use) -> NoReturn:
-    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(given, str) else ""
+def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, use: _Use) -> NoReturn:
+    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(source, str) else ""
     use.refuse(
         f"names no such column(s): {unknown}; there are {list(schema)}",
         cure=did_you_mean(unknown, schema) + quoted,
-        value=given,
+        value=source,
         known=nearest(unknown[0], schema),
     )
 
 
-def _checked(given: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> pl.DataType:
+def _checked(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> pl.DataType:
     """Return the type of an expression that gives one value per row, from that row alone."""
-    _refuse_unknown(given, expr, schema, use)
-    with use.evaluating(given):
+    _refuse_unknown(source, expr, schema, use)
+    with use.evaluating(source):
         types = _no_rows(schema).lazy().select(expr).collect_schema()
         # Texts hold functions of one row alone: aggregates are refused when SQL is parsed. The probe would refuse some
         # of them, since Polars rewrites comparisons that are the same for every row to a repeated constant.
-        by_row = len(types) == 1 and (isinstance(given, str) or _is_by_row(expr, schema))
+        by_row = len(types) == 1 and (isinstance(source, str) or _is_by_row(expr, schema))
     if not by_row:
         use.refuse(
-            f"must say one thing of each row from that row alone; {_shown(given)} looks at several columns or rows at "
+            f"must say one thing of each row from that row alone; {_shown(source)} looks at several columns or rows at "
             "once. Compute what it needs first, and put it in as a value"
         )
     return types.dtypes()[0]
@@ -240,13 +236,13 @@ def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
         return bool(pl.select(expr).height == 1 and expr.meta.is_row_separable() and _is_value(expr))
     limits: list[int | None] = []
 
-    def source(
+    def frames(
         columns: list[str] | None, _filter: pl.Expr | None, rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         limits.append(rows)
         yield _no_rows(schema) if columns is None else _no_rows(schema).select(columns)
 
-    lazy = register_io_source(source, schema=schema, is_pure=True)
+    lazy = register_io_source(frames, schema=schema, is_pure=True)
     # Nothing is simplified: what turns out to be constant would not read the columns at all.
     limits_alone = pl.QueryOptFlags.none().update(slice_pushdown=True)
     lazy.select(expr.alias("value")).head(_PROBE_ROWS).collect(optimizations=limits_alone)
@@ -280,8 +276,8 @@ def _text_of(error: BaseException) -> str:
     return text
 
 
-def _shown(given: object) -> str:
-    text = repr(given) if isinstance(given, str) else str(given)
+def _shown(source: object) -> str:
+    text = repr(source) if isinstance(source, str) else str(source)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

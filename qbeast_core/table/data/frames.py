@@ -105,11 +105,11 @@ def _made_rows(data: object) -> str:
 def _from_stream(data: ArrowStream) -> pl.DataFrame:
     try:
         frame = pl.DataFrame(data)
-    # Whatever Polars raises, which depends on the type that it cannot take.
+    # The errors of Polars depend on the type that it cannot read.
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
         msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
         raise InvalidInputError(msg, argument="df") from error
-    # pandas hands its index over as one more column; whoever wants it resets it first.
+    # pandas passes its index as one more column; to keep it, users reset it first.
     return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and _is_index(name, data)])
 
 
@@ -133,7 +133,7 @@ def replaced_types(dtype: PolarsDataType, replacement: Callable[[pl.DataType], p
         case pl.Map():
             return pl.Map(replaced_types(dtype.key, replacement), replaced_types(dtype.value, replacement))
         case pl.Struct():
-            return pl.Struct({one.name: replaced_types(one.dtype, replacement) for one in dtype.fields})
+            return pl.Struct({field.name: replaced_types(field.dtype, replacement) for field in dtype.fields})
         case _:
             return replacement(dtype if isinstance(dtype, pl.DataType) else dtype())
 

@@ -78,7 +78,7 @@ def merged_schema(schema_json: str, schema: pl.Schema, columns: Mapping[str, pl.
 
 
 def case_problems(new: list[str], schema: pl.Schema) -> list[str]:
-    """Return what is wrong with new columns whose names differ from columns of the table in case alone."""
+    """Return the problems of new columns whose names differ from columns of the table in case alone."""
     names = {name.lower(): name for name in schema}
     return [
         f"column {name!r} differs in case alone from {names[name.lower()]!r}, which Delta cannot tell apart"

@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.spec.own_column import own_column
 
-# What a damaged file makes Polars raise; a panic is no `Exception`.
+# What a damaged file makes Polars raise; a panic is not an `Exception`.
 SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 _CUT: Final = "reading stopped before the last row"

@@ -126,7 +126,7 @@ def _refuse_new_transformations(snapshot: Snapshot) -> None:
     """Raise if a revision has a transformation that the released JVM fails to load."""
     for revision in snapshot.config.revisions.values():
         pairs = zip(revision.column_transformers, revision.transformations, strict=False)
-        new = [pair[0].column_name for pair in pairs if any(isinstance(one, _NEW_IN_0_8) for one in pair)]
+        new = [pair[0].column_name for pair in pairs if any(isinstance(part, _NEW_IN_0_8) for part in pair)]
         if new:
             msg = (
                 f"revision {revision.revision_id} indexes {', '.join(new)} by quantiles or as one value, and "

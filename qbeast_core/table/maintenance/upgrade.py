@@ -56,11 +56,7 @@ class UpgradeResult(Result):
 
 
 def upgrade(
-    uri: str,
-    *,
-    replicated: Copies | None,
-    storage_options: Mapping[str, str] | None,
-    dry_run: bool = False,
+    uri: str, *, replicated: Copies | None, storage_options: Mapping[str, str] | None, dry_run: bool = False
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")

@@ -86,11 +86,10 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     unknown = [name for name in wanted if name not in fields]
     if unknown:
         unknown_columns("columns", unknown, fields, "nothing was changed")
-    for name, dtype in wanted.items():
-        if dtype != snapshot.schema[name]:
-            _check_wider(snapshot, name, dtype)
-            fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
-    changed = any(snapshot.schema[name] != dtype for name, dtype in wanted.items())
+    changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
+    for name, dtype in changed.items():
+        _check_wider(snapshot, name, dtype)
+        fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
 
 

@@ -69,7 +69,6 @@ def _times(root: Path) -> Iterator[float]:
     """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
     for folder in (root, root / LOG_DIRECTORY):
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield folder.stat().st_mtime
-            for path in folder.iterdir():
+            for path in (folder, *folder.iterdir()):
                 with suppress(FileNotFoundError):
                     yield path.stat().st_mtime

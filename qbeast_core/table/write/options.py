@@ -204,8 +204,7 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
         msg = f"column_stats is not valid JSON: {error}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
-        msg = "column_stats must be a JSON object; nothing was written"
-        raise InvalidInputError(msg, argument="column_stats")
+        invalid_argument("column_stats", "must be a JSON object", _OUTCOME, value=stats)
     return parsed
 
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
+from qbeast_core.io.store import open_store
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.suggestions import convert_call
@@ -49,8 +50,6 @@ def _refuse_what_is_there(
     """Raise if the place holds a file, or data without a Delta log."""
     if log_instead(uri) is not None:
         raise error
-    from qbeast_core.io.store import open_store  # noqa: PLC0415 -- used here alone
-
     root = open_store(uri, storage_options).local_root
     if root is None or not root.exists():
         return

@@ -1,4 +1,4 @@
-"""What filters would open of a table that is not written: its tree, files and pages are drawn from some of its rows."""
+"""What filters would open of a table that is not written: its tree, files and pages are estimated from a sample."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from qbeast_core.tree.summary import summarise
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Trial:
-    """Rows that stand for a table of more rows: cubes, files and pages are smaller by as much as they are fewer."""
+    """A sample of a table, indexed as the table: cubes, files and pages are smaller in proportion to the rows."""
 
     # A uniform sample of the table.
     rows: pl.DataFrame
     table_rows: int
     row_bytes: float
-    # What is asked of the table.
+    # What queries ask for, and the columns that they name.
     filters: tuple[Node, ...]
-    asked: tuple[str, ...]
+    filtered: tuple[str, ...]
     # All rows of the table, where they are at hand: the ends of its columns.
     whole: pl.DataFrame | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
@@ -54,13 +54,13 @@ class Trial:
         rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
         page_rows = page_rows_for(rows_of_file, cube_size=default_cube_size(self.table_rows))
         drawn = _Drawn(
-            spaces={one.columns[0]: one.transformations[0] for one, _ in axes},
+            spaces={space.columns[0]: space.transformations[0] for space, _ in axes},
             placed=placed,
             packed=packed,
             statistics=self._statistics(placed, packed, weights),
             page_rows=page_rows * self._scale,
         )
-        return np.array([drawn.share(one) for one in self.filters])
+        return np.array([drawn.share(node) for node in self.filters])
 
     @property
     def _scale(self) -> float:
@@ -82,15 +82,15 @@ class Trial:
         sizes = np.diff(packed.file_starts)
         if len(sizes) == 1:
             return self._of_one_file
-        return self._of_files(self._asked[rows_by_file(placed, packed, weights)], sizes)
+        return self._of_files(self._filtered[rows_by_file(placed, packed, weights)], sizes)
 
     @cached_property
     def _of_one_file(self) -> Statistics:
-        return self._of_files(self._asked, np.array([self.rows.height]))
+        return self._of_files(self._filtered, np.array([self.rows.height]))
 
     @cached_property
-    def _asked(self) -> pl.DataFrame:
-        return self.rows[list(self.asked)]
+    def _filtered(self) -> pl.DataFrame:
+        return self.rows[list(self.filtered)]
 
     def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
         """Return the statistics that the log would hold; `rows` are in the order of their files."""
@@ -107,7 +107,7 @@ class Trial:
     def _bounds(self) -> dict[str, list[pl.Expr]]:
         """Bounds of the rows of a file; where the sample ends, the bound of the table, null if it is not known."""
         bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
-        for name in self.asked:
+        for name in self.filtered:
             column, dtype = self.rows[name], self.rows.schema[name]
             table = column.clear() if self.whole is None else self.whole[name]
             for end, bound, of_sample, of_table in (
@@ -140,7 +140,7 @@ class _Drawn:
         return float(sizes[opened].sum() / self.packed.file_starts[-1])
 
     def _may_match(self, atom: Atom) -> BoolArray:
-        """Return which blocks may hold a row for which it is true: by their files, and by their cubes."""
+        """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
         of_files = self.statistics.may_match(atom)[self._file]
         space = self.spaces.get(column_of(atom))
         intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)

@@ -40,11 +40,7 @@ from qbeast_core.table.write.plan import prepare, rows_intent
 
 
 def write_rows(
-    source: Source,
-    path: str | os.PathLike[str],
-    options: WriteOptions,
-    *,
-    engine: Engine = MEMORY,
+    source: Source, path: str | os.PathLike[str], options: WriteOptions, *, engine: Engine = MEMORY
 ) -> WriteResult:
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
@@ -66,12 +62,7 @@ def write_rows(
 
 
 def _write(
-    source: Source,
-    target: Snapshot | None,
-    options: WriteOptions,
-    *,
-    uri: str,
-    engine: Engine,
+    source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
     planned = prepare(source.empty, target, options)
@@ -213,11 +204,7 @@ class WriteResult(FilesResult):
 
     @staticmethod
     def untouched(
-        version: int,
-        revision: Revision | None,
-        design_effect: float | None = None,
-        *,
-        dry_run: bool = False,
+        version: int, revision: Revision | None, design_effect: float | None = None, *, dry_run: bool = False
     ) -> WriteResult:
         """Return the outcome of a write that had nothing to do."""
         return WriteResult(
