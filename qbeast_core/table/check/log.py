@@ -145,8 +145,10 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
 def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    dialects = {dialect for dialect in map(blocks_dialect, texts["blocks"]) if dialect is not None}
-    dialect = dialects.pop() if len(dialects) == 1 else snapshot.config.dialect or "qbeast-spark"
+    dialects: set[BlocksDialect] = {name for name in map(blocks_dialect, texts["blocks"]) if name is not None}
+    dialect: BlocksDialect = snapshot.config.dialect or "qbeast-spark"
+    if len(dialects) == 1:
+        dialect = dialects.pop()
     block = _OBJECTS[dialect]
     fits = pl.col("blocks").str.contains(rf"^\[(?:{block}(?:,{block})*)?\]$")
     wrong = texts.filter(~fits)
@@ -234,14 +236,6 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
             ),
         ).drop("above", "threshold")
     return with_above, pl.concat(inner)
-
-
-def read_layout(text: str | None) -> PageLayout | None:
-    """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
-    try:
-        return None if text is None else parse_layout(text)
-    except InvalidMetadataError:
-        return None
 
 
 def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:

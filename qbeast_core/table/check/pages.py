@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.io.footer import PagesUnavailable, read_page_locations
 from qbeast_core.io.store import Store
 from qbeast_core.io.tail import FileTail, parse_tail
 from qbeast_core.io.thrift import ThriftError
-from qbeast_core.spec.layout import PageLayout
+from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.table.check.faults import Fault
+
+
+def read_layout(text: str | None) -> PageLayout | None:
+    """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
+    try:
+        return None if text is None else parse_layout(text)
+    except InvalidMetadataError:
+        return None
 
 
 def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Fault]:

@@ -249,11 +249,13 @@ def _spoils_index(codes: frozenset[str]) -> bool:
 
 
 def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
-    actions = {repair for code in codes if (repair := KINDS[code].repair) not in (None, "drop index")}
+    actions = {repair for code in codes if (repair := KINDS[code].repair) is not None}
+    actions.discard("drop index")
     if _spoils_index(codes):
         actions.discard("spell blocks")
         if not holds_copies:
-            actions = {"drop index", *actions} - {"drop layout"}
+            actions.discard("drop layout")
+            actions.add("drop index")
     return frozenset(actions)
 
 

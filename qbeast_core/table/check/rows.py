@@ -13,8 +13,7 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.store import Store, open_store
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.check.log import read_layout
-from qbeast_core.table.check.pages import check_pages
+from qbeast_core.table.check.pages import check_pages, read_layout
 from qbeast_core.table.check.placement import (
     ForeignRows,
     OurRows,

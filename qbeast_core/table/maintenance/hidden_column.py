@@ -11,7 +11,7 @@ import pyarrow as pa
 from qbeast_core.io.store import map_files
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.table.check.log import read_layout
+from qbeast_core.table.check.pages import read_layout
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.snapshot.snapshot import Snapshot
 

@@ -66,7 +66,8 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
     """Return new types of columns; raise on values that are not types."""
     if isinstance(columns, pa.Schema):
-        return types_of(dict(zip(columns.names, columns.types, strict=True)))
+        fields = cast("pa.Schema", columns)
+        return types_of(dict(zip(fields.names, fields.types, strict=True)))
     try:
         return pl.DataFrame(schema={name: type_of(given) for name, given in columns.items()}).schema
     except (pl.exceptions.PolarsError, pa.ArrowException, AttributeError, TypeError, ValueError):

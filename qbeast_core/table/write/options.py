@@ -143,10 +143,7 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
 
 def _is_text(value: object) -> bool:
     """Return whether this is text with a UTF-8 encoding: half a surrogate pair has none."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
 
 
 def parse_column_stats(

@@ -274,7 +274,7 @@ class _Suggestion:
             }
             for name, at in ((name, profile.names.index(name)) for name in (*proposed, *others))
         ]
-        unfit = {"proposed": False, "reason": "its type cannot be indexed"}
+        unfit: dict[str, object] = {"proposed": False, "reason": "its type cannot be indexed"}
         records += [{"column": name, **unfit} for name in profile.others]
         return pl.DataFrame(records, schema=_FRAME, orient="row")
 
