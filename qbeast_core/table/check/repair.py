@@ -249,7 +249,8 @@ def _spoils_index(codes: frozenset[str]) -> bool:
 
 
 def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
-    actions = {repair for code in codes if (repair := KINDS[code].repair) is not None}
+    kinds = [KINDS[code] for code in codes]
+    actions: set[Action] = {kind.repair for kind in kinds if kind.repair is not None}
     actions.discard("drop index")
     if _spoils_index(codes):
         actions.discard("spell blocks")
