@@ -1,34 +1,34 @@
-# What a developer does here; `make help` lists it. Needs Python >= 3.11, git and make; the rest goes into .venv.
+# Tasks of a developer; `make help` lists them. They need Python >= 3.11, git and make; the rest goes into .venv.
 
 VENV    := .venv
 BIN     := $(VENV)/bin
 WORKERS ?= 2
-# The first Python on the path that is new enough; say PYTHON=... to choose another.
+# The first Python on the path that is new enough; PYTHON=... chooses another.
 PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# Spark needs a Java: from PyPI where the machine has none.
+# Spark needs Java: installed from PyPI if the machine has none.
 JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || echo jdk)
-# The older versions of PySpark that `make test-all` runs besides the newest: first and last patches, and one that
-# misread what others read.
+# Older versions of PySpark that `make test-all` runs in addition to the newest: first and last patches, and one that
+# misread files that others read.
 SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
-# The newest one that Spark's own Delta exists for (tests/interop/conftest.py).
+# The newest PySpark for which Spark's own Delta exists (tests/interop/conftest.py).
 DELTA   := 4.2
-# Object stores that are no mocks: what `make test-all` runs against where there are Go and Node.
+# Real object store servers: `make test-all` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
-# Warnings of the build backend about editable installs tell a user of this project nothing. What has to be built is
-# packed without compression: PySpark comes as a source, and its jars are compressed already.
+# Hide warnings of the build backend about editable installs. Wheels that have to be built are not compressed: PySpark is
+# a source distribution, and its jars are compressed already.
 PIP     := PYTHONWARNINGS=ignore DIST_EXTRA_CONFIG='$(CURDIR)/.ci/wheels.cfg' \
            $(BIN)/python -m pip --quiet --disable-pip-version-check
-# Most installed modules are never imported; what is gets compiled by its first import, once for all processes.
+# Most installed modules are never imported. The first import of the others compiles them once for all processes.
 PINNED  := $(PIP) install --no-compile -c constraints.txt --build-constraint constraints.txt
 INSTALL  = $(PINNED) -e . $(addprefix --group ,$(1))
 
-# Hundreds of processes import the packages: each would compile them anew.
+# Hundreds of processes import the packages: without bytecode files each would compile them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# One target beside others, for it leaves cores idle: pyright has one thread, Spark waits. All are told of, that one at
-# the end, and a failure of any is one.
+# Run one target next to others, because it leaves cores idle: pyright has one thread, Spark waits. All outputs are
+# printed, that of the one target at the end. If any fails, the whole fails.
 BESIDE   = @$(MAKE) --no-print-directory $(1) >$(VENV)/$(1).log 2>&1 & beside=$$!; \
 	$(MAKE) --no-print-directory --keep-going $(2); others=$$?; \
 	wait $$beside; beside=$$?; cat $(VENV)/$(1).log; exit $$((beside | others))
@@ -48,73 +48,73 @@ demo: $(VENV)/.demo ## write a table, sample it, filter it, draw it (demo-output
 demo-spark: $(VENV)/.demo-spark ## the same table from Spark, Polars and a stream (demo-output/)
 	$(BIN)/python -m examples.spark_pipeline
 
-docs: $(VENV)/.dev ## the site of the documentation (build/site); what does not resolve is an error
+docs: $(VENV)/.dev ## build the documentation (build/site); an unresolved link is an error
 	$(BIN)/python docs/build.py
 
-pictures: $(VENV)/.dev ## every picture of the documentation, made anew (docs/images)
+pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 	$(BIN)/python docs/rooms.py
 	$(BIN)/python -m benchmarks.pictures
 	$(BIN)/python -m examples.demo
 	cp demo-output/demo.png docs/images
 
-notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep what their cells show
+notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep their outputs
 	$(BIN)/jupyter execute --inplace examples/*.ipynb
 
-test: checks ## everything CI runs: style, layers, types, documentation, tests
+test: checks ## run everything CI runs: style, layers, types, documentation, tests
 	$(call BESIDE,spark,pytest)
 
-test-all: checks stores ## the same with slow sweeps, a cluster, older PySparks, Spark's Delta
+test-all: checks stores ## run the same with slow sweeps, a cluster, older PySparks, Spark's Delta
 	$(call BESIDE,jvm-all,pytest-all)
 
-# Each worker begins with files of its own, whose tests share what they made, and takes over from others when it is done.
+# Each worker starts with its own files, whose tests share fixtures. A worker that is done takes tests from others.
 STEAL    = -n $(WORKERS) --dist worksteal
 
-pytest: $(VENV)/.dev ## the tests alone, without those of Spark
+pytest: $(VENV)/.dev ## run the tests without Spark
 	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop
 
-pytest-all: $(VENV)/.dev ## the tests with the slow sweeps
+pytest-all: $(VENV)/.dev ## run the same with the slow sweeps
 	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow --durations=40
 
-# A session of each kind at once, each in a process of its own, and one JVM for both: it takes 2 GB and most of a minute
-# to warm up. Both are told of, and a failure of either is one. What is asked of both, and what of Spark Connect alone.
+# Run a session of each kind at once, in two processes with one JVM, which takes 2 GB and most of a minute to warm up.
+# Both outputs are printed. If either fails, the whole fails. Arguments: options for both, options for Spark Connect.
 SHARED   = --server=$(VENV)/server
 ON_BOTH  = @rm -f $(VENV)/server; \
 	$(BIN)/python -m pytest tests/spark $(SHARED) $(1) --connect $(2) >$(VENV)/connect.log 2>&1 & connect=$$!; \
 	$(BIN)/python -m pytest tests/spark $(SHARED) $(1); classic=$$?; \
 	wait $$connect; connect=$$?; cat $(VENV)/connect.log; exit $$((classic | connect))
 
-spark: $(VENV)/.dev ## the tests of Spark, on a classic session and, where it may differ, on Spark Connect
+spark: $(VENV)/.dev ## run the tests of Spark on a classic session and, where results may differ, on Spark Connect
 	$(call ON_BOTH,,-m connect)
 
-# Older versions run two at a time, each told of when it is done.
-spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## with slow sweeps, cluster and older versions
+# Older versions run two at a time; each prints its output when it is done.
+spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## run the tests of Spark with slow sweeps, cluster, older versions
 	@printf '%s\n' $(SPARKS) | xargs -P 2 -I % sh -c 'PYTHONPATH=$(VENV)/pyspark-% EXPECTED_PYSPARK=% \
 	  $(BIN)/python -m pytest tests/spark/versions >$(VENV)/pyspark-%/log 2>&1; passed=$$?; \
 	  cat $(VENV)/pyspark-%/log; exit $$passed'
 	$(call ON_BOTH,--slow --durations=20)
 
-interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## Spark's own Delta on our tables (needs Maven Central)
+interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## test Spark's own Delta on our tables (needs Maven Central)
 	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
 
-jvm-all: spark-all interop ## both of these
+jvm-all: spark-all interop ## run both of these
 
-stores: $(VENV)/stores/.done ## servers of S3 and Azure for the tests, as far as Go and Node are there
+stores: $(VENV)/stores/.done ## install S3 and Azure servers for the tests, if Go and Node are installed
 
-bench: $(VENV)/.bench ## run every benchmark: one table of targets beside figures (benchmarks/out/)
+bench: $(VENV)/.bench ## run every benchmark: a table of targets and figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
 
-bench-large: $(VENV)/.bench ## rows larger than memory: 60 million within 2 GiB (20 GB of disk, an hour on two cores)
+bench-large: $(VENV)/.bench ## measure rows larger than memory: 60 million within 2 GiB (20 GB of disk, an hour on two cores)
 	$(BIN)/python -m benchmarks.bench_memory 10
 
-lint: $(VENV)/.dev ## ruff and the layers of the packages
+lint: $(VENV)/.dev ## run ruff and check the layers of the packages
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/lint-imports --no-cache --no-logo
 
-checks: $(VENV)/.dev ## all that runs no tests, at once: lint, types, docs
+checks: $(VENV)/.dev ## run lint, types and docs at once
 	$(call BESIDE,pyright,lint mypy docs)
 
-types: $(VENV)/.dev ## mypy and pyright, both strict, at once
+types: $(VENV)/.dev ## run mypy and pyright, both strict, at once
 	$(call BESIDE,pyright,mypy)
 
 mypy: $(VENV)/.dev
@@ -123,20 +123,20 @@ mypy: $(VENV)/.dev
 pyright: $(VENV)/.dev
 	$(BIN)/python -m pyright
 
-format: $(VENV)/.dev ## put the code into shape
+format: $(VENV)/.dev ## fix and format the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format --quiet .
 
-install: $(VENV)/.dev ## the virtual environment for development
+install: $(VENV)/.dev ## create the virtual environment for development
 
 clean: ## remove the virtual environment, caches and outputs
 	rm -rf $(VENV) .cache demo-output benchmarks/out build *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# A stamp per set of packages: a second call costs nothing.
+# One stamp file per set of packages: a second call does nothing.
 $(VENV)/.pip: constraints.txt
-	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 on the path: say make PYTHON=/path/to/python' >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo 'no Python >= 3.11 on the path: run make PYTHON=/path/to/python' >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade -c constraints.txt pip
 	@touch $@
@@ -145,7 +145,7 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	$(call INSTALL,demo)
 	@touch $@
 
-# PySpark alone takes as long as all others together: it is put beside them; what it needs comes with its group.
+# PySpark takes as long as all others together, so it is installed at the same time. Its group installs what it needs.
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
 	$(PINNED) --no-deps pyspark & pyspark=$$!; $(call INSTALL,test lint docs demo $(JDK)); others=$$?; wait $$pyspark && exit $$others
 	$(call INSTALL,spark)
@@ -159,7 +159,7 @@ $(VENV)/.jdk: $(VENV)/.pip pyproject.toml
 	$(call INSTALL,jdk)
 	@touch $@
 
-# Beside the virtual environment's packages, not among them: PYTHONPATH chooses one.
+# In separate folders, not in the virtual environment: PYTHONPATH chooses one.
 $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 	rm -rf $(@D)
 	$(PIP) install --no-compile --no-deps --target $(@D) -r $<

@@ -3,9 +3,9 @@
     python -m benchmarks.bench_append
 
 1,000 rows are appended to lineitem (scale 1, 6 million rows, 16 columns, three indexed), 15 times after three to warm
-up, against `write_deltalake` on a plain table of the same rows. Each round in processes of its own, by turns, on
-copies; CPU seconds of the whole process, and seconds: ours wait for the disk four times, files and their folders,
-before they are a version.
+up, and compared with `write_deltalake` on a plain table of the same rows. Each round runs in its own processes, in
+turns, on copies. Measured are CPU seconds of the whole process, and seconds: an append waits for the disk four times
+(files and their folders) before it is a version.
 """
 
 from __future__ import annotations

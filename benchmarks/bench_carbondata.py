@@ -2,15 +2,15 @@
 
     python -m benchmarks.bench_carbondata
 
-One core decodes CarbonData to Polars frames, opening included, against pyarrow reading the same rows from one Parquet
-file (snappy, as many row groups) to Arrow by one core:
+One core decodes CarbonData to Polars frames, including the opening. Compared with pyarrow, which reads the same rows
+from one Parquet file (snappy, the same number of row groups) to Arrow on one core:
 
-* version 3: the largest file beside the tests (70,500 rows of four columns in pages of 32,000, gzip), its blocklets
-  twelve times in one file, and twelve copies of the file in a folder;
+* version 3: the largest test file (70,500 rows of four columns in pages of 32,000, gzip), its blocklets twelve times in
+  one file, and twelve copies of the file in a folder;
 * versions 1 and 2 with global dictionaries: tables of 130,000 rows of nine columns by CarbonData 1.1.
 
-The folder is imported as well, against `write_table` of the same rows in memory. Kinds of columns are compared one by
-one. Seconds are of the process, the least of several in turns.
+The folder is also imported, and compared with `write_table` of the same rows in memory. Kinds of columns are compared
+one by one. Seconds are those of the process, the minimum of several in turns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 import qbeast
 from benchmarks.report import Figure, table
-from qbeast_core.io.thrift import ThriftStruct, read_struct
+from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path
 from tests.carbondata.thrift_writer import written
 

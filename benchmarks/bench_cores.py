@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_cores
 
-The writes of `bench_write` on one core with one thread, and on two with two, each in a process of its own, by turns.
-Time is taken for a part that no core shares and one that all share, ``time = alone + shared / cores``: the two runs
-tell both, and what more cores would give. An estimate: it knows neither the disk nor the memory of a larger machine.
+The writes of `bench_write` on one core with one thread, and on two with two, each in its own process, in turns. Time is
+modelled as a serial part and a part that all cores share, ``time = alone + shared / cores``. The two runs determine
+both parts, and so an estimate for more cores. It ignores the disk and the memory of a larger machine.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What does it cost to delete rows and to merge rows, against delta-rs on the same rows?
+"""What does it cost to delete and to merge rows, compared with delta-rs on the same rows?
 
     python -m benchmarks.bench_dml
 
-- lineitem (scale 1, 16 columns) on three indexed columns: delete a box on two of them, against delta-rs on a
-  z-ordered copy of about as many files.
-- lineitem on order key and ship date: merge the newest 1 % of the orders, a tenth of them new; and merge 0.1 %
-  of all orders, wherever they are. Against delta-rs on a copy z-ordered by the same columns.
+- lineitem (scale 1, 16 columns) on three indexed columns: delete a box on two of them. delta-rs uses a z-ordered copy
+  of about as many files.
+- lineitem on order key and ship date: merge the newest 1 % of the orders, a tenth of them new; and merge 0.1 % of all
+  orders, wherever they are. delta-rs uses a copy z-ordered by the same columns.
 
-Every run is a process of its own on a fresh copy of the table, taken in turns: seconds, peak memory, and the
-bytes of the files that a change writes, over those of the table.
+Every run is a separate process on a fresh copy of the table, in turns. Measured are seconds, peak memory, and the bytes
+of the files that a change writes, over those of the table.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What does an aggregate cost whose error is promised, and is the promise kept?
+"""What does an aggregate with a promised error cost, and is the promise kept?
 
     python -m benchmarks.bench_estimates
 
-Bytes: of `Table.estimate`, all that is read of data files over the bytes of the table, on lineitem (scale 1, index on
-three columns) and flights; beside them what block sampling needs for the same promise: row groups and pages of a plain
-Parquet file drawn independently, with the variance between blocks, which is given to it (it would have to find it by a
-pilot of its own), and the bytes of the columns it needs alone. Promise: 1,000 trials, each with other random keys.
+Bytes: everything that `Table.estimate` reads of data files over the bytes of the table, on lineitem (scale 1, index on
+three columns) and flights. Compared with block sampling for the same promise: row groups and pages of a plain Parquet
+file, drawn independently. Block sampling gets the variance between blocks for free (it would need its own pilot), and
+reads only the columns that it needs. Promise: 1,000 trials, each with other random keys.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""How much of a table do range filters read, beside the best clustering others offer?
+"""How much of a table do range filters read, compared with the best clustering of others?
 
     python -m benchmarks.bench_filters
 
-Share of the table's bytes, all of them counted on both sides, in the mean of 60 boxes per class
-(benchmarks/boxes.py). W1: lineitem scale 1 on ship date, part and price, about 15 files per table,
-against rank-Hilbert and delta-rs z_order by 32k-row groups. W2 to W6: smaller tables with nulls,
-skew and correlation, against rank-Hilbert. Every 20th box is read and its rows are counted against
-a plain filter.
+Share of the table's bytes, all of them counted on both sides, as the mean of 60 boxes per class (benchmarks/boxes.py).
+W1: lineitem scale 1 on ship date, part and price, about 15 files per table, compared with rank-Hilbert and delta-rs
+z_order by 32k-row groups. W2 to W6: smaller tables with nulls, skew and correlation, compared with rank-Hilbert. Every
+20th box is read, and its rows are counted and compared with a plain filter.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Which layout answers which question? Bytes opened by six questions of the same rows in seven layouts.
+"""Which layout suits which question? Bytes that six questions open of the same rows in seven layouts.
 
     python -m benchmarks.bench_layouts
 
-lineitem at scale 1 in about 15 files, but for the partitions, a file a month. Others are read by the minima and maxima
-of row groups of 32,768 rows, footers counted, as a Delta reader does; a random sample is all that the filter leaves of
-them, for they can only be sampled after they are read, and the head of a shuffled copy.
+lineitem at scale 1 in about 15 files, except for the partitions, which have a file per month. The other layouts are
+read by the minima and maxima of row groups of 32,768 rows, footers counted, as a Delta reader does. A random sample of
+them reads everything that the filter leaves, because they can be sampled only after reading. Of a shuffled copy it is
+the head.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_log
 
-120 appends of 2,000 rows, an hour of events each: a time that grows, a user of which few are frequent, a skewed
-amount. Commits and checkpoints are counted apart; beside them the bytes of the data files.
+120 appends of 2,000 rows, an hour of events each: a time that grows, a user of which few are frequent, a skewed amount.
+Commits, checkpoints and the bytes of the data files are counted separately.
 """
 
 from __future__ import annotations

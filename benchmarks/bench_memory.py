@@ -2,14 +2,14 @@
 
     python -m benchmarks.bench_memory [scale] [budget in MiB] [steps, as write,append]
 
-TPC-H lineitem (scale 1: 6 million rows of 16 columns, about 1 GB in memory; 10: 60 million) within a budget: by
-default 512 MiB at scale 1, 1 GiB at 3, 2 GiB at 10. Each step runs in a process of its own, of which the peak is
-measured; what it held before the step (Python, the libraries) is not counted. Our steps are held to the budget by
-the system: with `RLIMIT_DATA` no process gets more private memory than it had before and the budget. It counts
-addresses, so the allocators are told to give back what they do not use, which takes time: for comparison the write
-runs once more without a limit. Others that write the same rows, with no limit but their own settings: a stream into
-a Delta table without order (`sink_delta`), and those that order rows on disk: DuckDB by a Z-order key, delta-rs
-`z_order` of the streamed table.
+TPC-H lineitem (scale 1: 6 million rows of 16 columns, about 1 GB in memory; 10: 60 million) within a budget: by default
+512 MiB at scale 1, 1 GiB at 3, 2 GiB at 10. Each step runs in its own process, and its peak is measured without what it
+held before the step (Python, the libraries). The system enforces the budget of our steps: with `RLIMIT_DATA` a process
+gets no more private memory than it had before plus the budget. The limit counts addresses, so the allocators are set to
+return unused memory, which takes time; for comparison the write runs once more without a limit.
+
+Others write the same rows with only their own settings as limits: a stream into a Delta table without order
+(`sink_delta`), DuckDB, which orders rows on disk by a Z-order key, and delta-rs `z_order` of the streamed table.
 """
 
 from __future__ import annotations

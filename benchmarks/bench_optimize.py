@@ -1,14 +1,14 @@
-"""What does a table cost that grows by small appends and is optimized now and then?
+"""What does a table cost that grows by small appends and is sometimes optimized?
 
     python -m benchmarks.bench_optimize
 
-- A hundred appends of 500 rows to lineitem (scale 1, index on three columns), then one optimize: how many
-  files there are, what a sample reads before and after (A(f): all bytes read over f times the table).
-- A hundred appends of 1 % of the table each, an optimize after every ten: bytes written, by appends and by
-  optimizes, over the bytes of the appends alone; and what samples and filters read of the table that came of
-  it, against the same rows written at once. The curve is saved as a picture.
-- Five million rows of plain Delta in twenty files: converted and optimized, against delta-rs `z_order` and
-  `compact` of the same files, each in a process of its own: time and peak memory.
+- A hundred appends of 500 rows to lineitem (scale 1, index on three columns), then one optimize: the number of files,
+  and what a sample reads before and after (A(f): all bytes read over f times the table).
+- A hundred appends of 1 % of the table each, an optimize after every ten: bytes written, by appends and by optimizes,
+  over the bytes of the appends; and what samples and filters read of the result, compared with the same rows written at
+  once. The curve is saved as a picture.
+- Five million rows of plain Delta in twenty files: converted and optimized, compared with delta-rs `z_order` and
+  `compact` of the same files, each in its own process: time and peak memory.
 """
 
 from __future__ import annotations

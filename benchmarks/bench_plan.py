@@ -2,11 +2,10 @@
 
     python -m benchmarks.bench_plan [files]
 
-A synthetic log: `files` adds (10,000 unless said) of 5 blocks each with statistics, three float
-columns, in one checkpoint and one commit after it; the data files do not exist, since planning must
-not touch them. Cold: a new process opens the table and plans one filter (imports not counted).
-Warm: the next filters on the opened table. Once with the tags every Qbeast writer leaves, once with
-ours (`qbeast.layout` and `qbeast.rules` too).
+A synthetic log: `files` adds (10,000 by default) of 5 blocks each with statistics, three float columns, in one
+checkpoint and one commit after it. The data files do not exist, because planning must not touch them. Cold: a new
+process opens the table and plans one filter (imports not counted). Warm: the next filters on the opened table. Once
+with the tags of every Qbeast writer, once with ours (`qbeast.layout` and `qbeast.rules` too).
 """
 
 from __future__ import annotations

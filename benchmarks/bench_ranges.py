@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_ranges
 
-lineitem (scale 1), indexed by three columns; 60 boxes per class (`benchmarks.boxes`). A range is a run of pages that
-follow one another in a file, for each column that is read: what one request to an object store brings. No target;
-run it with PYTHONPATH on two checkouts to see what a change of the order in files does.
+lineitem (scale 1), indexed by three columns; 60 boxes per class (`benchmarks.boxes`). A range is a run of consecutive
+pages in a file, for each column that is read: the result of one request to an object store. There is no target. Run it
+with PYTHONPATH on two checkouts to see the effect of a new order in files.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
     python -m benchmarks.bench_sample
 
-Amplification A(f): all bytes read (pages, dictionaries, indexes, footers) over f times the bytes of
-the table, on lineitem (scale 1, 16 columns, index on three). Seconds: a 1 % sample of all columns
-against a full read of the same table; cold means a new process and files dropped from the system's
-cache, imports not counted.
+Amplification A(f): all bytes read (pages, dictionaries, indexes, footers) over f times the bytes of the table, on
+lineitem (scale 1, 16 columns, index on three). Seconds: a 1 % sample of all columns compared with a full read of the
+same table. Cold means a new process and files dropped from the system's cache, imports not counted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What does the index cost where it can only lose: a full scan, and the bytes on disk?
+"""What does the index cost where it cannot help: a full scan, and the bytes on disk?
 
     python -m benchmarks.bench_scan
 
-Our lineitem table (scale 1) against files of the same rows in the same order, with the same codec,
-dictionary columns and encodings, but default pages and without the hidden weight column. Also
-against the generator's order, written likewise into as many files, which compresses differently.
-Every reader materialises all 16 columns.
+Our lineitem table (scale 1) compared with files of the same rows in the same order, with the same codec, dictionary
+columns and encodings, but default pages and no hidden weight column. Also compared with the generator's order, written
+in the same way into as many files, which compresses differently. Every reader materialises all 16 columns.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What does a read by Spark cost, beside Spark's own reader on the same files?
+"""What does a read by Spark cost, compared with Spark's own reader on the same files?
 
     python -m benchmarks.bench_spark_read [scale]
 
-Bytes: all that the JVM asked the system to read while it read rows (its counter in /proc, less what the same query
-over no file reads), over the bytes of the table: lineitem, scale 1, 16 columns, three indexed. Filters: boxes of
-benchmarks/boxes.py, against what `Table.explain` plans. Seconds: candidates in turn, every column read into Spark's
-no-op sink. Rows of samples and filters are counted against Polars.
+Bytes: all that the JVM requested from the system while it read rows (its counter in /proc, less those of the same query
+over no file), over the bytes of the table: lineitem, scale 1, 16 columns, three indexed. Filters: boxes of
+benchmarks/boxes.py, compared with the plan of `Table.explain`. Seconds: candidates in turn, every column read into
+Spark's no-op sink. Rows of samples and filters are counted and compared with Polars.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
-from qbeast_core.tree.pack import page_rows_for
+from qbeast_core.tree.layout.pack import page_rows_for
 from qbeast_spark_bridge import read_table
 
 SAMPLES = {0.01: 1.6, 0.1: 14.0}

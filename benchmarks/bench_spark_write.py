@@ -1,11 +1,11 @@
-"""What does an indexed write cost on Spark, beside Spark's own Parquet writer?
+"""What does an indexed write cost on Spark, compared with Spark's own Parquet writer?
 
     python -m benchmarks.bench_spark_write [million rows ...]
 
-8 columns of lineitem (scale 1, as often as needed) in Parquet files, indexed on three; two cores. Candidates in turn:
-`write_table` in a session as it comes, and in one that chose to have the bytes of rows counted (docs/spark.md),
-`df.write.parquet`, and the same after `repartition` into as many files as ours. Then with one core, and with more
-rows. Memory is the peak of the JVM (driver and executor in one) and of the largest Python worker.
+8 columns of lineitem (scale 1, repeated as needed) in Parquet files, indexed on three; two cores. Candidates in turn:
+`write_table` in a session with default settings, and in one that counts the bytes of rows (docs/spark.md),
+`df.write.parquet`, and the same after `repartition` into as many files as ours. Then with one core, and with more rows.
+Memory is the peak of the JVM (driver and executor in one) and of the largest Python worker.
 """
 
 from __future__ import annotations

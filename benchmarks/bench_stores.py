@@ -1,11 +1,11 @@
-"""What does a read ask of an object store that takes 30 ms for every answer?
+"""What does a read request from an object store that takes 30 ms for every answer?
 
     python -m benchmarks.bench_stores
 
-Two tables of four columns, indexed by two of them: 1,000 appends of 2,000 rows each, with a checkpoint; and
-6 M rows written at once. Of an opening, and of reads of a table just opened: requests, and the longest chain
-of requests that waited for one another. Beside them `deltalake` and `pl.scan_delta`, in turns; there the
-seconds count opening and reading.
+Two tables of four columns, two of them indexed: 1,000 appends of 2,000 rows each, with a checkpoint; and 6 M rows
+written at once. Measured for an opening, and for reads of a table just opened: requests, and the longest chain of
+requests that waited for one another. Compared with `deltalake` and `pl.scan_delta`, in turns; there the seconds count
+opening and reading.
 """
 
 from __future__ import annotations

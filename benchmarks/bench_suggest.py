@@ -1,13 +1,13 @@
-"""Does `suggest_columns` propose what brute force finds?
+"""Does `suggest_columns` propose the columns that brute force finds?
 
     python -m benchmarks.bench_suggest
 
-Flights, and a sixth of the orders of lineitem (a million rows), each with 15 filters. By brute force a table is written
-for every column and every pair of columns, with the kind that the library chooses and, where filters ask for equality,
-by hash too; each filter is planned on each table. A proposal for one filter, made from all rows, from 5 % of them drawn
-at random and from the first 5 %, is written as well: its bytes opened over those of the best pair. Columns of one
-value are in no pair: it would be one column under another hash. Claims (`SuggestedColumns.opened`) are compared with
-the table written, where the number of its rows is given.
+Flights, and a sixth of the orders of lineitem (a million rows), each with 15 filters. Brute force writes a table for
+every column and every pair of columns, with the kind that the library chooses and, for filters with equality, by hash
+too; each filter is planned on each table. A proposal for one filter, made from all rows, from a random 5 % of them and
+from the first 5 %, is written as well: its bytes opened over those of the best pair. Columns of one value are in no
+pair: such a pair would be one column with another hash. Claims (`SuggestedColumns.opened`) are compared with the table
+written, if the number of its rows is given.
 """
 
 from __future__ import annotations

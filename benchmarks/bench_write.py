@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_write
 
-5 million rows x 8 columns of lineitem (scale 1, its first rows), indexed on three columns, against
-`write_deltalake` of the same frame: each write in a process of its own, taken in turns. Peak memory
-is that of the whole process with the frame in it, over the frame's size.
+5 million rows x 8 columns of lineitem (scale 1, its first rows), indexed on three columns, compared with
+`write_deltalake` of the same frame. Each write runs in its own process, in turns. Peak memory is that of the whole
+process with the frame in it, over the frame's size.
 """
 
 from __future__ import annotations

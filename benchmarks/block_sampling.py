@@ -1,8 +1,8 @@
 """What block sampling of a plain Parquet file reads for a kept promise: row groups or pages, drawn independently.
 
-It is given the variance between blocks, which it would have to find by a pilot of its own, and which blocks hold a row
-that counts, which statistics tell of days alone; it reads only the columns that it needs. Totals are by 1 / f or
-calibrated to the rows of blocks, whichever is nearer.
+It gets the variance between blocks, which it would have to find with its own pilot, and the blocks that hold a row that
+counts, which statistics show only for days. It reads only the columns that it needs. Totals are scaled by 1 / f or
+calibrated to the rows of blocks, whichever is more accurate.
 """
 
 from __future__ import annotations

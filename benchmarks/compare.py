@@ -1,11 +1,11 @@
-"""Did a change of the library cost anything? This checkout against another one, in turns.
+"""Did a change of the library cost anything? Compares this checkout with another one, in turns.
 
     python -m benchmarks.compare OTHER_CHECKOUT [rounds]
 
-Each round starts a new process for each checkout, that imports `qbeast` from there and does the whole life of
-one table: lineitem (scale 1, 16 columns, three of them indexed) written, planned, sampled, filtered and
-scanned, grown by small appends, optimized, changed. Medians of all rounds, and the median of the rounds' ratios:
-a machine that is slow for a minute is slow for both.
+Each round starts a new process for each checkout. It imports `qbeast` from there and runs the whole life of one table:
+lineitem (scale 1, 16 columns, three of them indexed) is written, planned, sampled, filtered and scanned, grown by small
+appends, optimized, changed. The results are medians of all rounds, and the median of the rounds' ratios, because a
+machine that is slow for a minute is slow for both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether estimates keep their promise on tables with heavy keys: many are written, changed and asked."""
+"""Whether estimates keep their promise on tables with heavy keys: many tables are written, changed and queried."""
 
 from __future__ import annotations
 
@@ -146,13 +146,20 @@ def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         parts = [frame] if state == "written" else frame.iter_slices(-(-rows // 3))
         for part in parts:
-            qbeast.write_table(part, path, columns=["x"], mode="append", cube_size=1_000, engine=engine)
+            qbeast.write_table(
+                part,
+                path,
+                columns=["x"],
+                mode="append",
+                cube_size=1_000,
+                resources=qbeast.Resources(engine=engine),
+            )
         table = qbeast.open_table(path)
         if state in ("deleted", "optimized"):
             table.delete("u < 0.1")
             frame = frame.filter(pl.col("u") >= 0.1)
         if state == "optimized":
-            table.optimize(full=True, engine=engine)
+            table.optimize(full=True, resources=qbeast.Resources(engine=engine))
         return [
             Kept(name, state, engine, *_asked(table, frame, asked, number))
             for name, asked in QUESTIONS.items()

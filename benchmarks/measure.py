@@ -1,4 +1,4 @@
-"""Seconds taken in turns, bytes as merged ranges, memory as the peak of a process of its own."""
+"""Seconds measured in turns, bytes as merged ranges, memory as the peak of a separate process."""
 
 from __future__ import annotations
 

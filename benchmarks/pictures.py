@@ -1,4 +1,4 @@
-"""The pictures of docs/sampling.md, made of a year of flights.
+"""The pictures of docs/sampling.md, made from a year of flights.
 
 python -m benchmarks.pictures
 """
@@ -15,8 +15,8 @@ import polars as pl
 
 import qbeast
 from benchmarks import data
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.space.columns import frame_weights
 
 mpl.use("Agg")
 

@@ -1,4 +1,4 @@
-"""One picture of all figures that have a target: how far below or above it each one is."""
+"""One picture of all figures that have a target: how far below or above it each figure is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables we compare with: rank-Hilbert (liquid clustering), delta-rs z_order, plain write_deltalake."""
+"""The tables that we compare with: rank-Hilbert (liquid clustering), delta-rs z_order, plain write_deltalake."""
 
 from __future__ import annotations
 

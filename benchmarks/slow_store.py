@@ -1,7 +1,7 @@
-"""An object store that is far away: a folder behind S3's reading requests, each of which takes its time.
+"""A slow object store: a folder behind S3's read requests, each of which takes a fixed time.
 
-It speaks as much of S3 as reading needs (GET with ranges, HEAD, listings), writes down every request, and
-answers any number of them at once.
+It supports the part of S3 that reading needs (GET with ranges, HEAD, listings), records every request, and answers any
+number of requests at once.
 """
 
 from __future__ import annotations

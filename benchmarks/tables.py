@@ -1,4 +1,4 @@
-"""Tables written once per state of the library and shared by the benchmarks."""
+"""Tables that are written once per state of the library and shared by the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether promises are kept: the rules of `estimate`, asked of one sum or a frame with another key column each time."""
+"""Whether promises are kept: the rules of `estimate`, applied to one sum or a frame with other keys each time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.fractions import sample_to_weights
+from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.sampling.aggregates import TOTAL, Smooth, recognise
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval

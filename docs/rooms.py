@@ -19,7 +19,7 @@ ABOVE = [
         ("b", "qbeast_core.cli", "the command qbeast"),
     ],
     [
-        ("b", "qbeast · qbeast_core.api", "public names, signatures, documentation"),
+        ("b", "qbeast · qbeast_core.api · api_admin", "public names, signatures, documentation"),
         ("b", "qbeast_core.carbon_tables", "what users hold of CarbonData, and imports"),
     ],
 ]

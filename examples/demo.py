@@ -1,4 +1,4 @@
-"""The main job on real data: a year of flights, written month by month, sampled and filtered.
+"""The main use on real data: a year of flights, written month by month, sampled and filtered.
 
 Run with ``make demo``. The table and two pictures are left in ``demo-output/``.
 """
@@ -113,12 +113,12 @@ def show_reads(table: qbeast.Table) -> None:
     title("4. A filter, and a filter on a sample")
     for name, plan, rows in (
         ("filter", table.explain(EARLY), table.scan().filter(EARLY)),
-        ("filter on a 10 % sample", table.explain(EARLY, 0.1), table.scan(sample=0.1).filter(EARLY)),
+        ("filter on a 10 % sample", table.explain(EARLY, sample=0.1), table.scan(sample=0.1).filter(EARLY)),
         ("everything", table.explain(), table.scan()),
     ):
         print(f"  {name:<24} {rows.select(pl.len()).collect().item():>8,} rows, opened {opened(plan)}")
     print("  the plan of the filter on a sample:")
-    print("\n".join(f"    {line}" for line in repr(table.explain(EARLY, 0.1)).splitlines()))
+    print("\n".join(f"    {line}" for line in repr(table.explain(EARLY, sample=0.1)).splitlines()))
 
 
 def ask_others(table: qbeast.Table) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline on real data: Spark writes flights as they arrive, Polars samples, Spark asks, streams and optimizes.
+"""A pipeline on real data: Spark writes flights as they arrive, Polars samples, Spark queries, streams and optimizes.
 
 Run with ``make demo-spark``. Raw files, table and checkpoint are left in ``demo-output/spark/``.
 """
@@ -151,9 +151,9 @@ def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     title("5. Spark puts the year into one index, and no answer changes")
     before = qbeast.open_table(table)
     sample = before.scan(sample=SAMPLE).collect()
-    planned = bridge.optimize_table(spark, table, fold=True, full=True, dry_run=True)
+    planned = bridge.optimize(spark, table, into="newest", full=True, dry_run=True)
     start = time.perf_counter()
-    result = bridge.optimize_table(spark, table, fold=True, full=True)
+    result = bridge.optimize(spark, table, into="newest", full=True)
     seconds = time.perf_counter() - start
     print(
         f"  {result.files} files in place of {planned.files_removed}, {result.rows:,} rows, {seconds:.1f} s"

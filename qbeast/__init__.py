@@ -13,17 +13,7 @@ the bytes. Every Delta reader still reads the tables.
 import importlib as _importlib
 import sys as _sys
 import typing as _typing
-from importlib import metadata as _metadata
 
-from qbeast_core.api import (
-    convert_table,
-    estimate,
-    open_table,
-    read_table,
-    scan_table,
-    upgrade_table,
-    write_table,
-)
 from qbeast_core.errors import (
     AddedColumnWarning,
     CommitConflictError,
@@ -50,12 +40,12 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     VersionNotFoundError,
 )
-from qbeast_core.runtime import Progress
-from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.table import Table
 
 if _typing.TYPE_CHECKING:
+    __version__: str
+
+    from qbeast_core.api import estimate, open_table, read_table, scan_table, write_table
+    from qbeast_core.api_admin import convert_table, drop_table, table_exists, upgrade_table
     from qbeast_core.carbon_tables.api import (
         import_carbondata,
         open_carbondata,
@@ -65,24 +55,26 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.carbon_tables.explain import CarbonPlan
     from qbeast_core.carbon_tables.importing import ImportResult
     from qbeast_core.carbon_tables.table import CarbonTable
+    from qbeast_core.resources import Resources
+    from qbeast_core.results import MetadataResult
+    from qbeast_core.support.runtime import Progress
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.dialect import DialectResult
+    from qbeast_core.table.maintenance.drop import DropResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import UpgradeResult
     from qbeast_core.table.maintenance.vacuum import VacuumResult
+    from qbeast_core.table.read.explain import Plan
+    from qbeast_core.table.read.scan_task import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
+    from qbeast_core.table.table import Table
     from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
     from qbeast_core.table.write.write import WriteResult
-
-try:
-    __version__ = _metadata.version("qbeast")
-except _metadata.PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0"
 
 __all__ = [
     "AddedColumnWarning",
@@ -97,6 +89,7 @@ __all__ = [
     "DamagedFileError",
     "DesignEffectWarning",
     "DialectResult",
+    "DropResult",
     "EmptySampleWarning",
     "Estimate",
     "HiddenColumnWarning",
@@ -106,6 +99,7 @@ __all__ = [
     "InvalidInputError",
     "InvalidMetadataError",
     "LostValuesWarning",
+    "MetadataResult",
     "Metrics",
     "MissingDependencyError",
     "NotQbeastTableError",
@@ -115,6 +109,7 @@ __all__ = [
     "QbeastError",
     "QbeastWarning",
     "RepairResult",
+    "Resources",
     "RestoreResult",
     "ScanTask",
     "SchemaMismatchError",
@@ -131,6 +126,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "convert_table",
+    "drop_table",
     "estimate",
     "import_carbondata",
     "open_carbondata",
@@ -140,42 +136,62 @@ __all__ = [
     "scan_carbondata",
     "scan_table",
     "suggest_columns",
+    "table_exists",
     "upgrade_table",
     "write_table",
 ]
 
-_LATER = {
-    "CarbonPlan": "carbon_tables.explain",
-    "CarbonTable": "carbon_tables.table",
-    "ChangeResult": "table.dml.change",
-    "CheckReport": "table.check.faults",
-    "ConvertResult": "table.maintenance.convert",
-    "DialectResult": "table.maintenance.dialect",
-    "Estimate": "table.estimate.result",
-    "ImportResult": "carbon_tables.importing",
-    "Metrics": "table.inspect.metrics",
-    "OptimizeResult": "table.rewrite.optimize",
-    "RepairResult": "table.check.repair",
-    "RestoreResult": "table.maintenance.restore",
-    "SuggestedColumns": "table.write.suggest",
-    "UpgradeResult": "table.maintenance.upgrade",
-    "VacuumResult": "table.maintenance.vacuum",
-    "WriteResult": "table.write.write",
-    "import_carbondata": "carbon_tables.api",
-    "open_carbondata": "carbon_tables.api",
-    "read_carbondata": "carbon_tables.api",
-    "scan_carbondata": "carbon_tables.api",
-    "suggest_columns": "table.write.suggest",
+_HOMES = {
+    "api": ("estimate", "open_table", "read_table", "scan_table", "write_table"),
+    "api_admin": ("convert_table", "drop_table", "table_exists", "upgrade_table"),
+    "carbon_tables.api": ("import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"),
+    "carbon_tables.explain": ("CarbonPlan",),
+    "carbon_tables.importing": ("ImportResult",),
+    "carbon_tables.table": ("CarbonTable",),
+    "resources": ("Resources",),
+    "results": ("MetadataResult",),
+    "runtime": ("Progress",),
+    "table.check.faults": ("CheckReport",),
+    "table.check.repair": ("RepairResult",),
+    "table.dml.plan": ("ChangeResult",),
+    "table.estimate.result": ("Estimate",),
+    "table.inspect.metrics": ("Metrics",),
+    "table.maintenance.convert": ("ConvertResult",),
+    "table.maintenance.dialect": ("DialectResult",),
+    "table.maintenance.drop": ("DropResult",),
+    "table.maintenance.restore": ("RestoreResult",),
+    "table.maintenance.upgrade": ("UpgradeResult",),
+    "table.maintenance.vacuum": ("VacuumResult",),
+    "table.read.explain": ("Plan",),
+    "table.read.scan_task": ("ScanTask",),
+    "table.rewrite.optimize": ("OptimizeResult",),
+    "table.table": ("Table",),
+    "table.write.suggest": ("SuggestedColumns", "suggest_columns"),
+    "table.write.write": ("WriteResult",),
 }
+_LATER = {name: home for home, names in _HOMES.items() for name in names}
 
-if not _typing.TYPE_CHECKING:  # type checkers are to miss a name that is not there
+if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
+
+    def _version() -> str:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - a tenth of the import
+
+        try:
+            return version("qbeast")
+        except PackageNotFoundError:  # run from a source tree that was never installed
+            return "0"
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for: a program needs few of the operations, and their modules are a third of all."""
-        if name not in _LATER:
+        """Import what is used: `import qbeast` alone imports no Polars, and a program needs few of the operations."""
+        if name == "__version__":
+            value: object = _version()
+        elif name in _LATER:
+            value = getattr(_importlib.import_module(f"qbeast_core.{_LATER[name]}"), name)
+        else:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=_sys.modules[__name__])
-        return getattr(_importlib.import_module(f"qbeast_core.{_LATER[name]}"), name)
+        globals()[name] = value
+        return value
 
     def __dir__() -> list[str]:
         return [*__all__, *(name for name in globals() if name.startswith("__"))]

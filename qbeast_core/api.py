@@ -11,37 +11,30 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from qbeast_core.io.location import resolve_location
 from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Sample, Share
+from qbeast_core.query.plan.fractions import Sample, Share
+from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.read.reader import different_names
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 from qbeast_core.table.table import Table
 
 if TYPE_CHECKING:
-    from qbeast_core.table.engine.choice import EngineName
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.index.asked_columns import IndexColumns
-    from qbeast_core.table.maintenance.convert import ConvertResult
-    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.write.options import ColumnStats
     from qbeast_core.table.write.target import Mode
     from qbeast_core.table.write.write import WriteResult
 
 __all__ = [
-    "convert_table",
     "estimate",
     "open_table",
     "read_table",
     "scan_table",
-    "upgrade_table",
     "write_table",
 ]
 
@@ -62,7 +55,7 @@ def write_table(
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
-    engine: EngineName = "auto",
+    resources: Resources | None = None,
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> WriteResult:
@@ -114,18 +107,10 @@ def write_table(
     progress : callable or bool, optional
         Called with a `Progress` at every step; or True, for a bar in terminals (by rich, ``pip install rich``) and
         notebooks.
-    engine : {"auto", "memory", "spill"}, default "auto"
-        Hold the rows in memory, or sort them by temporary files; by default memory while the estimated need fits
-        `memory_bytes`. The tables are as good. Not for Spark.
-    memory_bytes : int, optional
-        What the call may add to the memory of the process, about, 4 MiB or more; by default the environment's
-        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of what the machine or its cgroup has. Rows are held
-        within it; what Python and its libraries need to work at all, some 100 MiB, and what a query takes that
-        gives the rows come on top.
-    spill_dir : path-like, optional
-        A folder for temporary files, twice the size of the rows at most; by default the environment's
-        ``QBEAST_SPILL_DIR``, or the system's. They are removed when the call ends, and those that a killed
-        process left when the next call spills.
+    resources : Resources, optional
+        Memory, folder for temporary files, and whether to use it, see `qbeast.Resources`; not for Spark.
+    memory_bytes, spill_dir : optional
+        Short for ``resources=qbeast.Resources(memory_bytes=..., spill_dir=...)``.
 
     Returns
     -------
@@ -138,15 +123,15 @@ def write_table(
         An option cannot be used as given (`InvalidColumnsError`: the columns to index;
         `SchemaMismatchError`: the rows do not fit the table).
     TableExistsError
-        Mode ``"error"`` met a table, or something that is no table is at the path.
+        Mode ``"error"`` and the table exists, or there is something else at the path.
     NotQbeastTableError, UnsupportedTableError
-        The Delta table has no Qbeast index, or a feature that must not be written.
+        The Delta table has no Qbeast index, or a feature that qbeast cannot write.
     InputChangedError
-        Rows that were read again were not the same; nothing was committed.
+        Rows were not the same when they were read again; nothing was committed.
     CommitConflictError
-        Another writer changed the table so that this write no longer fits.
+        Another writer changed the table in conflict with this write.
     CommitUnknownError
-        The store failed and nobody can tell whether the commit landed; look before writing again.
+        The store failed, and it is unknown whether the commit was made; check before you write again.
     StorageError
         The store, or the folder for temporary files, refused a write: no rights, disk full.
 
@@ -168,7 +153,7 @@ def write_table(
     >>> result.version, result.rows, result.transformers
     (1, 3, {'fare': 'linear', 'km': 'linear'})
     """
-    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.table.engine.choice import local_engine
     from qbeast_core.table.engine.stream import source_of
     from qbeast_core.table.write.options import WriteOptions, metadata_of
     from qbeast_core.table.write.write import write_rows
@@ -190,9 +175,9 @@ def write_table(
         bridge = importlib.import_module("qbeast_spark_bridge.write")
         written: WriteResult = bridge.write_frame(df, path, options)
         return written
-    with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-        options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(write_rows(source_of(df), path, options, engine=local))
+    with local_engine(resources, memory_bytes, spill_dir) as local:
+        options = replace(options, progress=local.report_progress(callback_of(progress)))
+        return local.report(write_rows(source_of(df), path, options, engine=local))
 
 
 def open_table(
@@ -209,8 +194,8 @@ def open_table(
     path : str or path-like
         Folder or address of the table.
     version : int, date, datetime or str, optional
-        A version number; or a time or a date, whose first moment counts (UTC where no zone is named): the newest
-        version of that time or before. Texts of these too, times in ISO 8601.
+        A version number; or a time, or a date, which means its first moment (in UTC if it has no zone): the newest
+        version of that time or before. Texts of these work too, times in ISO 8601.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
     allow_absolute_paths : bool, default False
@@ -226,18 +211,18 @@ def open_table(
     Raises
     ------
     TableNotFoundError
-        There is no Delta table at the path.
+        The path has no Delta table.
     NotQbeastTableError, UnsupportedTableError
         It has no Qbeast index, or a feature that cannot be read right.
     VersionNotFoundError
-        There is no such version, or none that old.
+        The version does not exist, or all are newer than the time.
 
     Examples
     --------
     >>> import polars as pl, qbeast
     >>> for day in range(2):
     ...     _ = qbeast.write_table(pl.DataFrame({"day": [day]}), "days", columns=["day"], mode="append")
-    >>> qbeast.open_table("days", version=0).scan().collect()["day"].to_list()
+    >>> qbeast.open_table("days", version=0).read()["day"].to_list()
     [0]
     """
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
@@ -247,10 +232,11 @@ def scan_table(
     path: str | os.PathLike[str],
     *,
     where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.LazyFrame:
@@ -265,21 +251,23 @@ def scan_table(
     path : str or path-like
         Folder or address of the table.
     where : polars.Expr or str, optional
-        Rows to keep, as ``.filter`` of the frame does it. A text is SQL, as for `Table.delete`.
+        Rows to keep, as by ``.filter`` of the frame. A text is SQL, as for `Table.delete`.
+    columns : sequence of str, optional
+        Columns to return, in order; all by default. Filters can use other columns.
     sample : float, str or tuple of float, optional
         A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions. Texts such as ``"1%"``,
         ``"0.01"`` and ``"10%:20%"`` mean the same.
-    rows : int, optional
-        An approximate number of random rows instead of a fraction; the log has the number of all rows. The result
-        varies as the count of any sample does, see `Table.design_effect`. With `where` at least this number of
-        matching rows: all if fewer match, more where the last ones share an index key. The call then reads the
-        weights of matching rows. A filter that comes later, ``.filter(...)``, takes from the rows of the sample.
-    expand : bool, default False
-        Add a column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to be
-        in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that, and
-        tells how far it may be off.
     version : int, date, datetime or str, optional
         See `open_table`.
+    rows : int, optional
+        An approximate number of random rows instead of a fraction. The result varies like the count of any sample, see
+        `Table.design_effect`. With `where` at least this number of matching rows: all if fewer match, more if the last
+        ones share an index key; the call then reads the weights of matching rows. A later ``.filter(...)`` takes from
+        the rows of the sample.
+    expand : bool, default False
+        Add a last column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to
+        be in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that,
+        with intervals.
     storage_options : mapping of str to str, optional
         For object stores, as `deltalake` takes them.
     allow_absolute_paths : bool, default False
@@ -293,15 +281,15 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions, `rows` is given beside it or no whole number, or `where` is
-        no condition on the rows.
+        The sample is not a fraction or pair of fractions, `rows` is given with it or is not a whole number, a column
+        is not in the table, or `where` is not a condition on the rows.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Warns
     -----
     EmptySampleWarning
-        If the sample holds no row where many were to be expected: the index keys are few.
+        The sample has no row although many were expected: there are few index keys.
 
     Examples
     --------
@@ -310,28 +298,27 @@ def scan_table(
     >>> _ = qbeast.write_table(rows, "items", columns=["id", "price"])
     >>> qbeast.scan_table("items").filter(pl.col("id") < 3).collect().sort("id")["price"].to_list()
     [0, 1, 2]
-    >>> qbeast.scan_table("items", where="id < 3").collect().height
-    3
+    >>> qbeast.scan_table("items", where="id < 3", columns=["price"]).collect().shape
+    (3, 1)
     >>> qbeast.scan_table("items", sample="10%").select("price").collect().height
     963
     >>> some = qbeast.scan_table("items", rows=500, expand=True).collect()
     >>> some.height, round(some["sampling_weight"].sum())
     (480, 9600)
     """
-    return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).scan(
-        where=where, sample=sample, rows=rows, expand=expand
-    )
+    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return table.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
 
 
 def read_table(
     path: str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
     where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
-    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.DataFrame:
@@ -339,12 +326,8 @@ def read_table(
 
     Parameters
     ----------
-    path : str or path-like
-        Folder or address of the table.
-    columns : sequence of str, optional
-        Columns to read; all by default.
-    where, sample, rows, expand, version, storage_options, allow_absolute_paths
-        As for `scan_table`; with `columns`, ``sampling_weight`` comes last.
+    path, where, columns, sample, version, rows, expand, storage_options, allow_absolute_paths
+        See `scan_table`.
 
     Returns
     -------
@@ -353,7 +336,7 @@ def read_table(
 
     Raises
     ------
-    The same errors as `scan_table`.
+    The same errors as `scan_table`; InvalidInputError also if `where` cannot be evaluated for a row.
 
     Examples
     --------
@@ -364,20 +347,8 @@ def read_table(
     >>> qbeast.read_table("numbers", where="a > 1 AND a < 3")["a"].to_list()
     [2]
     """
-    lazy = scan_table(
-        path,
-        where=where,
-        sample=sample,
-        rows=rows,
-        expand=expand,
-        version=version,
-        storage_options=storage_options,
-        allow_absolute_paths=allow_absolute_paths,
-    )
-    there = [name for name in lazy.collect_schema() if not expand or name != SAMPLING_WEIGHT]
-    wanted = None if columns is None else different_names(columns, there)
-    names = None if wanted is None else [*wanted, *([SAMPLING_WEIGHT] if expand else [])]
-    return (lazy if names is None else lazy.select(names)).collect()
+    table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    return table.read(where, columns=columns, sample=sample, rows=rows, expand=expand)
 
 
 def estimate(
@@ -400,7 +371,7 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Answer aggregates of a table to a promised error, from as small a sample as that takes.
+    """Estimate aggregates of a table to a promised error, from as small a sample as that needs.
 
     Parameters
     ----------
@@ -415,12 +386,12 @@ def estimate(
     Returns
     -------
     Estimate
-        Prints well; `.frame` holds answers and intervals, `.met` tells whether the error was reached.
+        Prints as a table; `.frame` holds answers and intervals, `.met` says whether the error was reached.
 
     Raises
     ------
     InvalidInputError
-        An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
+        An argument is invalid, such as an aggregate that a sample cannot estimate (``max``); nothing was read.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
@@ -448,150 +419,4 @@ def estimate(
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
         memory_bytes=memory_bytes,
-    )
-
-
-def convert_table(
-    path: str | os.PathLike[str],
-    columns: IndexColumns,
-    *,
-    cube_size: int | None = None,
-    dialect: BlocksDialect | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    commit_metadata: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-    memory_bytes: int | None = None,
-) -> ConvertResult:
-    """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
-
-    One commit says which columns are to be indexed. The rows that are there stay in their files, not indexed
-    yet: reads and samples are right, but open all of them until an optimize indexes them. What is written
-    later is indexed at once; what other Delta writers append is not, until the next optimize. Converting the
-    same table again, with the same columns, changes nothing.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address of the table, or of the Parquet files: all in one folder, of one schema (columns may
-        be missing, then they are null). A Delta log is made for them; their columns are read once, for
-        statistics.
-    columns : sequence of str or mapping of str to str
-        Columns to index, in order, as for `write_table`. How each is indexed is decided when the first rows
-        are.
-    cube_size : int, optional
-        Rows a cube of the tree aims to hold, at least 1; by default chosen from the number of rows.
-    dialect : {"documented", "qbeast-spark"}, optional
-        How blocks will be spelled, see `write_table`.
-    storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
-    commit_metadata : mapping of str to str, optional
-        Kept in the history beside our own entries.
-    dry_run : bool, default False
-        Change nothing and say what would be done.
-    memory_bytes : int, optional
-        As for `write_table`: how many Parquet files are looked at at the same time.
-
-    Returns
-    -------
-    ConvertResult
-        Version, files, rows and bytes found, and whether anything was converted.
-
-    Raises
-    ------
-    InvalidColumnsError
-        The columns are unknown or cannot be indexed, or the table is indexed by other ones already.
-    InvalidInputError
-        Another option cannot be used as given, or a Parquet file is damaged or has a type that Delta lacks
-        (`SchemaMismatchError`: two files disagree about a column).
-    TableNotFoundError
-        There is neither a Delta table nor a Parquet file.
-    UnsupportedTableError
-        It is partitioned, or has a feature that must not be read or written; the message names it.
-    CommitConflictError, CommitUnknownError, StorageError
-        See `write_table`.
-
-    Examples
-    --------
-    >>> import polars as pl, qbeast
-    >>> pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]}).write_delta("plain")
-    >>> result = qbeast.convert_table("plain", columns=["id", "price"])
-    >>> result.version, result.rows, result.columns
-    (1, 1000, ('id', 'price'))
-    >>> qbeast.read_table("plain", sample=0.1).height
-    81
-    """
-    from qbeast_core.table.engine.choice import EngineChoice
-    from qbeast_core.table.maintenance.convert import convert
-    from qbeast_core.table.write.options import WriteOptions, metadata_of
-
-    options = WriteOptions(
-        columns=columns,
-        cube_size=cube_size,
-        dialect=dialect,
-        storage_options=storage_options,
-        commit_metadata=metadata_of(commit_metadata),
-        dry_run=dry_run,
-    )
-    with EngineChoice(memory_bytes=memory_bytes).opened() as local:
-        return convert(resolve_location(path), options, engine=local)
-
-
-def upgrade_table(
-    path: str | os.PathLike[str],
-    *,
-    replicated: Copies | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-) -> UpgradeResult:
-    """Bring a table that qbeast-spark wrote before its version 0.6.0 up to date, without touching its data.
-
-    One commit gives every data file the tags of today; the rows stay where they are, and qbeast returns each
-    of them once before and after. Done again it changes nothing, and a table of today has nothing to upgrade.
-
-    Such tables may hold files with *copies* of rows. qbeast passes over them; every other reader of Delta
-    tables returns those rows twice.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address of the table.
-    replicated : {"keep", "drop"}, optional
-        What becomes of files with copies: kept, as the format's documents have it (default, with a warning if
-        there are any), or dropped from the table, after which every reader sees each row once. Either way
-        files that readers disagree about, all of them copies, are dropped.
-    storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
-    dry_run : bool, default False
-        Change nothing and say what would be done.
-
-    Returns
-    -------
-    UpgradeResult
-        The version, and how many files were retagged, kept and dropped.
-
-    Raises
-    ------
-    InvalidInputError
-        `replicated` is neither.
-    TableNotFoundError, NotQbeastTableError, UnsupportedTableError
-        There is no Delta table, it has no Qbeast index, or a feature that must not be written.
-    CommitConflictError, CommitUnknownError, StorageError
-        See `write_table`.
-
-    Warns
-    -----
-    QbeastWarning
-        Copies are kept and nobody asked for that.
-
-    Examples
-    --------
-    >>> import polars as pl, qbeast
-    >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2]}), "new", columns=["a"])
-    >>> qbeast.upgrade_table("new").committed
-    False
-    """
-    from qbeast_core.table.maintenance.upgrade import upgrade
-
-    return upgrade(
-        resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
     )

@@ -39,8 +39,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
 
-from qbeast_core.plain_text import for_people, without_secrets
-from qbeast_core.suggestions import did_you_mean, nearest, similar
+from qbeast_core.support.plain_text import for_people, without_secrets
+from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
 __all__ = [
     "AddedColumnWarning",

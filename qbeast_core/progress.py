@@ -10,9 +10,9 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar, cast
 
-from qbeast_core.html import bar
-from qbeast_core.optional import require
-from qbeast_core.runtime import Progress, ProgressCallback, ProgressStage
+from qbeast_core.support.html import bar
+from qbeast_core.support.optional import require
+from qbeast_core.support.runtime import Progress, ProgressCallback, ProgressStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
 
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines, shortened
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines, shortened
 
 _FEW: Final = 8
 _MAX_CHARACTERS: Final = 100
@@ -22,7 +22,7 @@ class Result:
     Attributes
     ----------
     version : int
-        The version that it made; the one it left the table at if it made none, -1 where there is no table.
+        The version that it made; the present one if it made none, -1 if there is no table.
     committed : bool
         Whether it made a version. False: there was nothing to do, or it was a dry run.
     dry_run : bool
@@ -67,6 +67,22 @@ class Result:
         """
         names = [*(one.name for one in fields(self)), *self.derived]
         return {name: _plain(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class MetadataResult(Result):
+    """Outcome of `Table.set_properties`, `Table.add_columns` and `Table.widen_columns`.
+
+    Attributes
+    ----------
+    changed : tuple of str
+        Properties or columns that were set, added or widened; empty if the table had them.
+    rewritten_files : int
+        Data files written in a wider type, which replace as many or more.
+    """
+
+    changed: tuple[str, ...]
+    rewritten_files: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

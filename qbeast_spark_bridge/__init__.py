@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
-    from qbeast_spark_bridge.convert import convert_table
-    from qbeast_spark_bridge.optimize import optimize_table
+    from qbeast_spark_bridge.maintenance import convert, optimize, upgrade
     from qbeast_spark_bridge.planning import explain
     from qbeast_spark_bridge.read import read_table
     from qbeast_spark_bridge.session import register
@@ -20,39 +19,41 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check",
-    "convert_table",
+    "convert",
     "delete",
     "estimate",
     "explain",
     "import_carbondata",
     "merge",
-    "optimize_table",
+    "optimize",
     "read_carbondata",
     "read_table",
     "register",
     "update",
+    "upgrade",
     "write_table",
 ]
 
 _HOMES = {
     "check": "verify",
-    "convert_table": "convert",
+    "convert": "maintenance",
     "delete": "change",
     "estimate": "aggregate",
     "explain": "planning",
     "import_carbondata": "carbondata",
     "merge": "change",
-    "optimize_table": "optimize",
+    "optimize": "maintenance",
     "read_carbondata": "carbondata",
     "read_table": "read",
     "register": "session",
     "update": "change",
+    "upgrade": "maintenance",
     "write_table": "write",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: workers import parts of this package that need no PySpark session."""
+    """Import what is used: workers import parts of this package that need no PySpark session."""
     if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg, name=name, obj=sys.modules[__name__])

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample, Share
+from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.estimate.named import Expressions
@@ -42,7 +42,7 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Do what `qbeast.estimate` does, with Spark: each round is a job, whose tasks sum up by key what they read.
+    """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up by key what they read.
 
     Answers are those of `qbeast.estimate`, to the last digits of floating point. Sums of sampled keys come to the
     driver: some ten bytes for each key and total.

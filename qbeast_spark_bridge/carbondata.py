@@ -125,7 +125,7 @@ def import_carbondata(
     dry_run: bool = False,
     progress: ProgressLike = None,
 ) -> ImportResult:
-    """Do what `qbeast.import_carbondata` does, on the executors.
+    """Import a CarbonData table like `qbeast.import_carbondata`, on the executors.
 
     Parameters
     ----------

@@ -12,10 +12,11 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult, run_change
+from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.merge.merge import Merge
+from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.write.options import metadata_of
@@ -41,7 +42,7 @@ def delete(
     progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
-    """Do what `Table.delete` does, with Spark: rows are counted, read and put back by its workers.
+    """Delete rows like `Table.delete`: executors count, read and rewrite rows.
 
     The driver reads the log, chooses files by the index and commits. Tasks look into the files that can hold such a
     row; those that hold no other rows are dropped without being read whole, and the rows that stay of the others
@@ -104,7 +105,7 @@ def update(
     progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
-    """Do what `Table.update` does, with Spark: rows are counted, read, changed and put back by its workers.
+    """Update rows like `Table.update`: executors count, read, change and rewrite rows.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def merge(
     progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> ChangeResult:
-    """Do what `Table.merge` does, with Spark: rows of the source meet those of the table on the executors.
+    """Merge rows like `Table.merge`: executors match rows of the source with rows of the table.
 
     The driver chooses files by the keys of the source and holds lists of files. Of the files that can hold a match,
     tasks read the keys; source and keys are joined by the hash of the keys, neither is sent to every executor. Files

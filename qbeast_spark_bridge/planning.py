@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_spark_bridge.predicates.predicates import understand
@@ -29,9 +29,9 @@ _BY_SPARK: Final = (
 def explain(
     path: str | os.PathLike[str],
     *,
-    sample: Sample | None = None,
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
+    sample: Sample | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -43,7 +43,7 @@ def explain(
 
     Parameters
     ----------
-    path, sample, where, columns, version, storage_options, allow_absolute_paths
+    path, where, columns, sample, version, storage_options, allow_absolute_paths
         See `read_table`.
 
     Returns

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.opened import open_reader
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.weights import WeightRange
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name
@@ -59,12 +59,12 @@ def read_table(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    sample: Sample | None = None,
-    rows: int | None = None,
-    expand: bool = False,
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
+    sample: Sample | None = None,
     version: int | str | date | None = None,
+    rows: int | None = None,
+    expand: bool = False,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> DataFrame:
@@ -79,20 +79,16 @@ def read_table(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table; driver and executors must find it under the same name.
-    sample : float, str or tuple of float, optional
-        A fraction in [0, 1] of the rows, or ``(from, to)``: the same rows as `qbeast.scan_table` returns.
+    where : str, Column or polars.Expr, optional
+        Rows to keep: SQL text or a Polars expression, which keep the rows that `qbeast.scan_table` keeps and choose
+        files, or a Column, which Spark alone applies.
+    columns, sample, version
+        See `qbeast.scan_table`: a sample has the same rows.
     rows : int, optional
         Instead of a fraction, an approximate number of random rows; with `where` at least this number of matching
         rows, or all of them. Spark then reads their weights at once.
     expand : bool, default False
         Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
-    where : str, Column or polars.Expr, optional
-        Rows to keep: SQL text or a Polars expression, which keep the rows that `qbeast.scan_table` keeps and choose
-        files, or a Column, which Spark alone applies.
-    columns : sequence of str, optional
-        Columns to return, in order; all by default.
-    version : int, date, datetime or str, optional
-        See `qbeast.open_table`.
     storage_options : mapping of str to str, optional
         For the driver's look at the log in object stores, as `deltalake` takes them. Spark's own access to the
         store is set in Spark.

@@ -28,7 +28,7 @@ def check(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> CheckReport:
-    """Do what `Table.check` does, with Spark: executors read the data files, each some of them.
+    """Check a table like `Table.check`: executors read the data files, each some of them.
 
     Parameters
     ----------

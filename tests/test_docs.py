@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import runpy
@@ -15,11 +16,11 @@ import pytest
 import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
-from qbeast_core.io import footer, value_bytes
+from qbeast_core.io.parquet import footer, value_bytes
 from qbeast_core.query.sql import parse, tokens
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
-from qbeast_core.tree import grid
+from qbeast_core.tree.layout import grid
 from tests.carbondata.collection import table_path
 from tests.golden.collection import find
 from tests.helpers.snippets import PAGES, ROOT, blocks_elsewhere, blocks_without_spark
@@ -32,7 +33,7 @@ SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
 def test_the_readme_has_code() -> None:
-    assert ROOT / "README.md" in WITH_CODE
+    assert ROOT / "README.md" in WITH_OUTPUT
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
@@ -42,6 +43,21 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     names: dict[str, Any] = {}
     for block in blocks_without_spark(page):
         exec(block, names)  # noqa: S102 - our own text is what is tested
+
+
+SESSIONS = re.compile(r"^```pycon\n(.*?)^```", re.MULTILINE | re.DOTALL)
+WITH_OUTPUT = [page for page in PAGES if SESSIONS.search(page.read_text())]
+
+
+@pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: page.name)
+def test_a_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "".join(SESSIONS.findall(page.read_text()))
+    session = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
+    output: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert session.examples
+    assert not runner.run(session, out=output.append).failed, "".join(output)
 
 
 def test_the_code_about_tables_of_the_jvm_runs() -> None:
@@ -117,11 +133,11 @@ LIMITS = {
     "| {:,}": [
         (options, "_MAX_ROWS"),
         (options, "_MAX_CHARACTERS"),
-        (value_bytes, "MOST_VALUE_BYTES"),
+        (value_bytes, "MAX_VALUE_BYTES"),
         (tokens, "MAX_CHARACTERS"),
     ],
     "1 to {};": [(revision, "MOST_COLUMNS")],
-    "| {} levels": [(grid, "GRID_BITS"), (footer, "_MOST_DEPTH")],
+    "| {} levels": [(grid, "GRID_BITS"), (footer, "_MAX_DEPTH")],
     ", {} conditions": [(parse, "MAX_CONDITIONS")],
     " {} levels": [(tokens, "MAX_LEVELS")],
 }

@@ -21,9 +21,9 @@ from deltalake import write_deltalake
 
 import qbeast
 from qbeast import read_table, scan_table, write_table
-from qbeast_core import optional
-from qbeast_core.io.local import LocalStore
-from qbeast_core.plain_text import HIDDEN
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.support import optional
+from qbeast_core.support.plain_text import HIDDEN
 from qbeast_core.table.rewrite import candidates as candidates_module
 from qbeast_core.table.rewrite import optimize as optimize_module
 from tests.helpers.snippets import ROOT
@@ -103,9 +103,9 @@ WRITES = {
     "stats text": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats="{"), INPUT, ("not valid JSON",)),
     "stats swapped": Wrong(lambda t: write_table(ROWS, t.new, ["id"], column_stats={"id_min": 9, "id_max": 0}), INPUT, ("above",)),
     "dialect": Wrong(lambda t: write_table(ROWS, t.new, ["id"], dialect="jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
-    "engine": Wrong(lambda t: write_table(ROWS, t.new, ["id"], engine="spark"), INPUT, ('"spill"',), argument="engine"),
+    "engine": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources=qbeast.Resources(engine="spark")), INPUT, ('"spill"',), argument="engine"),
     "memory": Wrong(lambda t: write_table(ROWS, t.new, ["id"], memory_bytes="2GiB"), INPUT, ("number of bytes",), argument="memory_bytes"),
-    "spill": Wrong(lambda t: write_table(ROWS, t.new, ["id"], engine="spill", spill_dir="/nowhere"), STORAGE, ("'/nowhere'", "spill_dir")),
+    "spill": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources=qbeast.Resources(engine="spill"), spill_dir="/nowhere"), STORAGE, ("'/nowhere'", "spill_dir")),
     "names": Wrong(lambda t: write_table(pl.DataFrame({"a": [1], "A": [1]}), t.new, ["a"]), INPUT, ("differ in case", "Rename")),
     "own name": Wrong(lambda t: write_table(ROWS.with_columns(_qbeast_weight=1), t.new, ["id"]), INPUT, ("qbeast's own", "Rename")),
     "object": Wrong(lambda t: write_table(pl.DataFrame({"id": [1], "o": [object()]}), t.new, ["id"]), SCHEMA, ("type Object", "Cast or drop")),
@@ -163,7 +163,7 @@ READS = {
     "SQL table": Wrong(lambda t: t.it.sql("SELECT * FROM t"), INPUT, ("table is called self",)),
     "SQL verb": Wrong(lambda t: t.it.sql("SELEC * FROM self"), INPUT, ("found: SELEC",)),
     "SQL column": Wrong(lambda t: t.it.sql("SELECT prce FROM self"), INPUT, ("valid columns",)),
-    "SQL key word": Wrong(lambda t: t.it.sql("SELECT * FROM self WHERE user = 3"), INPUT, ('column stands in double quotes: "user"',)),
+    "SQL key word": Wrong(lambda t: t.it.sql("SELECT * FROM self WHERE user = 3"), INPUT, ('column in double quotes: "user"',)),
     "SQL delete": Wrong(lambda t: t.it.sql("DELETE FROM self WHERE id = 1"), INPUT, ("Table.delete()",), argument="query"),
     "SQL update": Wrong(lambda t: t.it.sql("UPDATE self SET price = 1"), INPUT, ("Table.update()",), argument="query"),
     "SQL number": Wrong(lambda t: t.it.sql(3), INPUT, ("SELECT ... FROM self",), argument="query"),
@@ -178,7 +178,7 @@ READS = {
     "most in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, max_fraction=20), INPUT, ("For 20 % write max_fraction=0.2.",), argument="max_fraction"),
     "level in percent": Wrong(lambda t: t.it.estimate({"x": pl.col("price").quantile(95)}, error=0.1), INPUT, ("for 95 % write 0.95",), argument="aggregates"),
     "CarbonData": Wrong(lambda t: qbeast.open_carbondata(t.parquet), ABSENT, ("Metadata/schema",), NO_TABLE),
-    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that it is in",), NO_TABLE),
+    "CarbonData file": Wrong(lambda t: qbeast.open_carbondata(t.file), ABSENT, ("folder that holds the file",), NO_TABLE),
     "Spark's way": Wrong(lambda t: qbeast.open_table("https://example.invalid/x"), qbeast.QbeastError, ("s3://",), "[Nn]othing was |there is no"),
 }  # fmt: skip
 
@@ -189,12 +189,12 @@ CHANGES = {
     "delete chain": Wrong(lambda t: t.it.delete("1 < price < 3"), INPUT, ("join comparisons by AND",)),
     "delete None": Wrong(lambda t: t.it.delete(None), INPUT, ("a condition, or True for all rows",), argument="where"),
     "update None": Wrong(lambda t: t.it.update(None, {"price": 1}), INPUT, ("a condition, or True for all rows",), argument="where"),
-    "update nothing": Wrong(lambda t: t.it.update("price < 1", {}), INPUT, ("at least one",), argument="assignments"),
-    "update text": Wrong(lambda t: t.it.update("price < 1", "price = 2"), INPUT, ("map columns to values",), argument="assignments"),
-    "update column": Wrong(lambda t: t.it.update("price < 1", {"prce": "1"}), INPUT, ("Did you mean 'price'?",), argument="assignments"),
+    "update nothing": Wrong(lambda t: t.it.update("price < 1", {}), INPUT, ("at least one",), argument="set"),
+    "update text": Wrong(lambda t: t.it.update("price < 1", "price = 2"), INPUT, ("map columns to values",), argument="set"),
+    "update column": Wrong(lambda t: t.it.update("price < 1", {"prce": "1"}), INPUT, ("Did you mean 'price'?",), argument="set"),
     "update type": Wrong(lambda t: t.it.update("price < 1", {"price": "'abc'"}), INPUT, ("'abc' is not a value of type DOUBLE",)),
     "update quotes": Wrong(lambda t: t.it.update("price < 1", {"brand": "other"}), INPUT, ("quote it singly: 'other'",)),
-    "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("comes before the values: update(where, values)",), argument="where"),
+    "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("comes before the values: update(where, set)",), argument="where"),
     "merge keys": Wrong(lambda t: t.it.merge(ROWS, on=[]), INPUT, ("one column or several",), argument="on"),
     "merge key": Wrong(lambda t: t.it.merge(ROWS, on="idd"), INPUT, ("Did you mean 'id'?",), argument="on"),
     "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ("'update', 'delete', 'ignore'",), argument="when_matched"),
@@ -204,7 +204,12 @@ CHANGES = {
     "optimize file": Wrong(lambda t: t.it.optimize(files=["nope"]), INPUT, ("Table.files() lists them",)),
     "optimize fraction": Wrong(lambda t: t.it.optimize(fraction=2), INPUT, ("between 0 and 1", "For 2 % write fraction=0.02."), argument="fraction"),
     "optimize revision": Wrong(lambda t: t.it.optimize(revision=9), INPUT, ("[0, 1]",), argument="revision"),
-    "optimize both": Wrong(lambda t: t.it.optimize(fold=True, revision=1), INPUT, ("one of `revision`",)),
+    "optimize both": Wrong(lambda t: t.it.optimize(files=[], revision=1), INPUT, ("cannot be combined",), argument="revision"),
+    "optimize into": Wrong(lambda t: t.it.optimize(into="fresh"), INPUT, ('"newest" or "new"', "'fresh'"), argument="into"),
+    "optimize new": Wrong(lambda t: t.it.optimize(into="new", revision=1), INPUT, ('into="new"', "whole table"), argument="into"),
+    "resources": Wrong(lambda t: write_table(ROWS, t.new, ["id"], resources={"memory_bytes": 1}), INPUT, ("qbeast.Resources",), argument="resources"),
+    "drop": Wrong(lambda t: qbeast.drop_table(t.it.uri, confirm="yes"), INPUT, ("nothing was deleted", "cannot be undone"), argument="confirm"),
+    "drop nothing": Wrong(lambda t: qbeast.drop_table(t.new, confirm=True), ABSENT, ("there is no Delta table",)),
     "vacuum short": Wrong(lambda t: t.it.vacuum(retention_hours=0), INPUT, ("168 hours", "allow_short_retention=True")),
     "vacuum text": Wrong(lambda t: t.it.vacuum(retention_hours="a week"), INPUT, ("number of hours",), argument="retention_hours"),
     "restore": Wrong(lambda t: t.it.restore(77), VERSION, ("newest is 0", "Table.history()"), "has no version"),
@@ -313,12 +318,12 @@ def test_an_error_after_some_commits_says_that_the_table_changed(
     monkeypatch.setattr(candidates_module, "_SMALL_ROWS", 0)  # else the first commit joins them all
     monkeypatch.setattr(optimize_module, "choose_files", second_fails)
     with pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(all_revisions=True, full=True)
+        table.optimize(revision="all", full=True)
     assert caught.value.changed is True
     assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
     full.changed = False
     with pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(all_revisions=True, full=True)
+        table.optimize(revision="all", full=True)
     assert caught.value.changed is False  # the first commit failed already
 
 

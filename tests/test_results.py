@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.cli.as_json import to_json
 from qbeast_core.results import Result
+from qbeast_core.support.as_json import to_json
 
 RESULTS = {
     "WriteResult",
@@ -78,7 +80,7 @@ def test_derived_facts_are_in_the_dictionary(told: list[tuple[int, Result]]) -> 
             assert result.to_dict()["files_removed"] == result.files_removed == result.plan.height
 
 
-IN_LINES = {"Progress", "ScanTask"}
+IN_LINES = {"Progress", "Resources", "ScanTask"}
 """Values that are handed on rather than looked at."""
 
 
@@ -152,3 +154,20 @@ def test_results_are_plain_values_and_pickle(told: list[tuple[int, Result]]) -> 
         assert to_json(data)
         assert pickle.loads(pickle.dumps(result)).to_dict() == data  # noqa: S301 - our own
         assert {"version", "committed", "dry_run"} <= set(data)
+
+
+def test_plans_estimates_and_metrics_are_json(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"id": range(2000), "day": [date(2024, 1, 1)] * 2000})
+    qbeast.write_table(rows, tmp_path / "t", columns=["id"], cube_size=100)
+    table = qbeast.open_table(tmp_path / "t")
+    plan = table.explain(pl.col("id") < 100, columns=["id"], sample=(0, 0.5))
+    told = json.loads(plan.to_json())
+    assert (told["bytes_opened"], told["share"]) == (plan.bytes_opened, plan.share)
+    assert (told["columns"], told["sample"], "id" in told["where"]) == (["id"], [0, 0.5], True)
+    assert [file["path"] for file in told["files"]] == plan.files["path"].to_list()
+    estimate = table.estimate({"mean": "avg(id)", "lows": "sum(id) / 0"}, by="day", sample=0.2)
+    told = json.loads(estimate.to_json())
+    assert told["frame"][0]["day"] == "2024-01-01"
+    assert told["frame"][0]["mean"] == estimate.frame["mean"].item()
+    assert told["names"] == ["mean", "lows"]
+    assert json.loads(table.metrics().to_json())["version"] == 0

@@ -11,9 +11,10 @@ import polars as pl
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
+from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.engine.choice import EngineChoice, EngineName
+from qbeast_core.table.engine.choice import local_engine
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 
@@ -87,8 +88,10 @@ def open_carbondata(
 
 def scan_carbondata(
     path: str | os.PathLike[str],
-    segments: Sequence[str] | None = None,
     *,
+    where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
+    segments: Sequence[str] | None = None,
     on_unreadable: OnUnreadable = "error",
     storage_options: Mapping[str, str] | None = None,
     external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
@@ -99,6 +102,10 @@ def scan_carbondata(
 
     Parameters
     ----------
+    where : polars.Expr or str, optional
+        Rows to keep. A text is SQL, as for `read_table`.
+    columns : sequence of str, optional
+        Columns to return, in order; all by default.
     path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
 
@@ -109,12 +116,12 @@ def scan_carbondata(
 
     Raises
     ------
-    The same errors as `open_carbondata`; when it is collected, UnsupportedTableError and DamagedFileError for what
-    data files hold, naming file and place.
+    The same errors as `open_carbondata`; InvalidInputError if `where` is not a condition on the rows; when it is
+    collected, UnsupportedTableError and DamagedFileError for the content of data files, naming file and place.
 
     Examples
     --------
-    >>> qbeast.scan_carbondata("carbon/orders").filter(pl.col("id") < 3).collect()  # doctest: +SKIP
+    >>> qbeast.scan_carbondata("carbon/orders", where="id < 3").collect()  # doctest: +SKIP
     """
     opened = open_carbondata(
         path,
@@ -125,14 +132,14 @@ def scan_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    return opened.scan()
+    return opened.scan(where, columns=columns)
 
 
 def read_carbondata(
     path: str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
     where: Predicate | None = None,
+    columns: Sequence[str] | None = None,
     segments: Sequence[str] | None = None,
     on_unreadable: OnUnreadable = "error",
     storage_options: Mapping[str, str] | None = None,
@@ -144,12 +151,10 @@ def read_carbondata(
 
     Parameters
     ----------
+    where, columns
+        As for `scan_carbondata`.
     path, segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
-    columns : sequence of str, optional
-        Columns to read; all by default.
-    where : polars.Expr or str, optional
-        Rows to keep. A text is SQL, as for `read_table`.
 
     Returns
     -------
@@ -158,7 +163,7 @@ def read_carbondata(
 
     Raises
     ------
-    The same errors as `scan_carbondata`; InvalidInputError if the text is no condition on the rows.
+    The same errors as `scan_carbondata`.
 
     Examples
     --------
@@ -173,7 +178,7 @@ def read_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    return opened.read(columns, where)
+    return opened.read(where, columns=columns)
 
 
 @shows_progress("importing")
@@ -194,7 +199,7 @@ def import_carbondata(
     dialect: BlocksDialect | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
-    engine: EngineName = "auto",
+    resources: Resources | None = None,
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> ImportResult:
@@ -214,7 +219,7 @@ def import_carbondata(
         its id and time in the commit's metadata, so that time travel leads to each; loads that were compacted are
         replayed one by one while their files are there and none of their rows was changed. Rows that are
         deleted now are in no version. Each commit stands for itself: after an error the earlier ones are there.
-    mode, cube_size, dialect, dry_run, progress, engine, memory_bytes, spill_dir, commit_metadata
+    mode, cube_size, dialect, dry_run, progress, resources, memory_bytes, spill_dir, commit_metadata
         As for `write_table`. A dry run of a history plans each load as if it were the first.
     on_unreadable, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
@@ -252,6 +257,6 @@ def import_carbondata(
         dry_run=dry_run,
         progress=callback_of(progress),
     )
-    with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-        options = replace(options, progress=local.telling(callback_of(progress)))
-        return local.told(import_table(opened, target, options, segments=segments, engine=local))
+    with local_engine(resources, memory_bytes, spill_dir) as local:
+        options = replace(options, progress=local.report_progress(callback_of(progress)))
+        return local.report(import_table(opened, target, options, segments=segments, engine=local))

@@ -10,9 +10,9 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.carbondata.reader import FilePlan, TableReader
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.nodes import Node
+from qbeast_core.query.filters.nodes import Node
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
 
 _FILES: Final = {
     "segment": pl.String,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
@@ -15,8 +15,8 @@ from qbeast_core.carbondata.metadata.history import replayed_loads
 from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
+from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.protocol import Engine, Source
-from qbeast_core.table.engine.stream import within
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 
@@ -64,11 +64,15 @@ class ImportResult(WriteResult):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CarbonSource:
-    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.stream.StreamSource`."""
+    """Rows of some segments of a table, in batches; a `qbeast_core.table.engine.protocol.Source`."""
 
     table: CarbonTable
     segments: tuple[Segment, ...]
-    is_one_shot: ClassVar[bool] = False
+
+    @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -76,7 +80,7 @@ class _CarbonSource:
         return self.table.schema.to_frame()
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
+        """See `Source`."""
         names = list(self.table.schema if columns is None else columns)
         files = [file for one in self.segments for file in one.files]
         # A page at least, though it may be more than a batch; pages of few columns together.

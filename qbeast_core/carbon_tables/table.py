@@ -26,9 +26,9 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     invalid_argument,
 )
-from qbeast_core.html import html_of
-from qbeast_core.io.store import checked_options, map_files, open_store
-from qbeast_core.plain_text import in_lines
+from qbeast_core.io.stores.store import checked_options, map_files, open_store
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.read.scan import lazy_frame, pushed_down
 
@@ -181,18 +181,20 @@ class CarbonTable:
         listed = told.select("segment", "path", pl.col("problem").alias("reason"))
         return pl.concat([self.left_out, listed, *self._missing_dictionaries()])
 
-    def scan(self) -> pl.LazyFrame:
+    def scan(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         """Scan lazily; see `qbeast.scan_carbondata`."""
-        return lazy_frame(partial(_rows, self.reader), self.schema)
-
-    def read(self, columns: Sequence[str] | None = None, where: Predicate | None = None) -> pl.DataFrame:
-        """Read into memory; see `qbeast.read_carbondata`."""
         condition = filter_of(where, self.schema)
-        rows = self.scan() if condition is None else self.scan().filter(condition)
-        return (rows if columns is None else rows.select(columns)).collect()
+        lazy = lazy_frame(partial(_rows, self.reader), self.schema)
+        if condition is not None:
+            lazy = lazy.filter(condition)
+        return lazy if columns is None else lazy.select(columns)
 
-    def explain(self, where: Predicate | None = None, columns: Sequence[str] | None = None) -> CarbonPlan:
-        """Tell what a read opens: index files, footers and page headers are looked at, no row is read.
+    def read(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Read into memory; see `qbeast.read_carbondata`."""
+        return self.scan(where, columns=columns).collect()
+
+    def explain(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> CarbonPlan:
+        """Plan a read: index files, footers and page headers are read, no rows.
 
         Parameters
         ----------

@@ -10,9 +10,9 @@ import polars as pl
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.data_file import StoredBounds
 from qbeast_core.carbondata.pages.statistics import decode_bounds
-from qbeast_core.query.evaluate import evaluate
-from qbeast_core.query.nodes import And, Atom, Node, Or, column_of
-from qbeast_core.query.statistics import Statistics
+from qbeast_core.query.filters.nodes import And, Atom, Node, Or, column_of
+from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray
 
 # A blocklet or page: by the table's name of a column, the file's column and its stored bounds.

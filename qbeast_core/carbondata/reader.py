@@ -24,9 +24,9 @@ from qbeast_core.carbondata.pruning import filtered_columns, may_match
 from qbeast_core.carbondata.rows import match_columns, read_rows
 from qbeast_core.carbondata.stored_file import inside
 from qbeast_core.carbondata.structs.index_file import BlockIndex
-from qbeast_core.io.store import map_files
-from qbeast_core.query.nodes import Node, Nothing, Unknown
-from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.io.stores.store import map_files
+from qbeast_core.query.filters.nodes import Node, Nothing, Unknown
+from qbeast_core.query.filters.predicate import parse_predicate
 
 # Pages of each column to decode at once: about a million rows.
 PAGES_AT_ONCE: Final = 32

@@ -1,4 +1,4 @@
-"""The command line `qbeast`; needs the extra ``cli``, and says so where it is missing.
+"""The command line `qbeast`; it needs the extra ``cli``, and reports if it is missing.
 
 ::
 

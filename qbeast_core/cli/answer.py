@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from qbeast_core.plain_text import visible
+from qbeast_core.support.plain_text import visible
 
 if TYPE_CHECKING:
     from qbeast_core.results import Result
@@ -35,7 +35,7 @@ class Settings:
 class Answer:
     """The outcome of a command."""
 
-    # Printed one below the other; what is in texts is shown, not obeyed by the terminal.
+    # Printed one below the other; control characters in texts are shown, the terminal does not obey them.
     parts: tuple[Part, ...]
     # The same for `--json`: text, numbers, times, lists and mappings of them.
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -62,7 +62,7 @@ def answer_of(result: Result, **data: object) -> Answer:
 def print_answer(answer: Answer, settings: Settings) -> None:
     """Print an answer to the standard output, in the requested form."""
     if settings.json:
-        from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
+        from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):

@@ -14,12 +14,12 @@ import click
 from qbeast_core.cli.answer import Settings
 from qbeast_core.cli.options import option_of
 from qbeast_core.errors import QbeastError
-from qbeast_core.plain_text import for_people
+from qbeast_core.support.plain_text import for_people
 
 # `qbeast check` found faults.
 FAULTS: Final = 1
 
-# The exit code of every error code; docs/cli.md says what they mean.
+# The exit code of every error code; docs/cli.md explains them.
 EXIT_CODES: Final = {
     "usage": 2,
     "invalid-input": 2,
@@ -50,7 +50,7 @@ _OF_COMMANDS: Final = ("--traceback", "--storage-option")
 
 
 def exit_code_of(error: QbeastError) -> int:
-    """Return the exit code of an error: that of its own code, or of the nearest class above it.
+    """Return the exit code of the error's code, else of the nearest base class.
 
     >>> exit_code_of(QbeastError("unknown"))
     13
@@ -77,7 +77,7 @@ def reported(settings: Settings) -> Generator[None]:
         code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
-            _silence_stdout()  # as other tools do: there is no reader
+            _silence_stdout()  # as other tools do: the reader is gone
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             facts = _facts(error, settings)
@@ -85,7 +85,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in message:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.cli.as_json import to_json  # noqa: PLC0415 - loaded only for JSON
+                from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))
@@ -163,10 +163,11 @@ def _usage(error: click.UsageError) -> str:
 
 def _arguments(ctx: click.Context | None) -> list[str]:
     """Return the arguments of a command as its help writes them."""
-    found = [] if ctx is None else ctx.command.params
-    return [one.make_metavar(ctx) for one in found if ctx is not None and isinstance(one, click.Argument)]
+    if ctx is None:
+        return []
+    return [p.make_metavar(ctx) for p in ctx.command.params if isinstance(p, click.Argument)]
 
 
 def _silence_stdout() -> None:
-    """Let the interpreter's last flush find no broken pipe again."""
+    """Keep the interpreter's last flush from failing on the broken pipe again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

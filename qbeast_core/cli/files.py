@@ -13,11 +13,11 @@ from uuid import uuid4
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.plain_text import first_line
+from qbeast_core.support.plain_text import first_line
 
 FileFormat: TypeAlias = Literal["parquet", "csv", "jsonl"]
 
-# Formats by how names of files end.
+# Formats by the endings of file names.
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -98,8 +98,8 @@ def fresh_file(name: str, *, overwrite: bool) -> Path:
 
 
 def _format_of(name: str) -> FileFormat:
-    found = ENDINGS.get(Path(name).suffix.lower())
-    if found is None:
+    try:
+        return ENDINGS[Path(name).suffix.lower()]
+    except KeyError:
         msg = f"{name!r} has no known ending; nothing was written. Give --format parquet, csv or jsonl."
-        raise InvalidInputError(msg, argument="format")
-    return found
+        raise InvalidInputError(msg, argument="format") from None

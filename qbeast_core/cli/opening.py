@@ -1,51 +1,55 @@
-"""Open the table of a command, show progress, print warnings."""
+"""Commands on an open table; progress and warnings of all commands."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from qbeast_core.cli.answer import Answer
+from qbeast_core.cli.options import command, table_argument
 
 if TYPE_CHECKING:
-    from qbeast_core.runtime import ProgressCallback
+    from qbeast_core.support.runtime import ProgressCallback
 
 
-def on_table(doing: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Decorate a command that works on an open table: it gets the table, the progress callback and its options."""
+# Options of commands that are arguments of `qbeast.open_table`.
+_OPENING: Final = ("storage_options", "version", "allow_absolute_paths")
 
-    def decorate(job: Callable[..., Answer]) -> Callable[..., Answer]:
-        @wraps(job)
-        def run(
-            table: str,
-            *,
-            storage_options: Mapping[str, str] | None,
-            version: int | str | None = None,
-            allow_absolute_paths: bool = False,
-            **options: Any,
-        ) -> Answer:
+
+def on_table(
+    doing: str,
+    *parameters: Callable[[Any], Any],
+    arguments: Callable[[Any], Any] = table_argument,
+    progress: bool = False,
+) -> Callable[[Callable[..., Answer]], click.Command]:
+    """Make a command of a function: it gets the open table, its options, and the callback if it reports `progress`."""
+
+    def decorate(function: Callable[..., Answer]) -> click.Command:
+        @wraps(function)
+        def run(table: str, **options: Any) -> Answer:
             import qbeast
 
-            with working(doing) as progress:
-                opened = qbeast.open_table(
-                    table,
-                    version=version,
-                    storage_options=storage_options,
-                    allow_absolute_paths=allow_absolute_paths,
-                )
-                answer = job(opened, progress, **options)
+            with working(doing) as callback:
+                opened = qbeast.open_table(table, **opening_options(options))
+                reports = {"progress": callback} if progress else {}
+                answer = function(opened, **reports, **options)
             return replace(answer, data={"table": opened.uri, "version": opened.version, **answer.data})
 
-        return run
+        return command(arguments, *parameters)(run)
 
     return decorate
+
+
+def opening_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options that open a table, and return them."""
+    return {name: options.pop(name) for name in _OPENING if name in options}
 
 
 @contextmanager

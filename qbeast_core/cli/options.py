@@ -16,13 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PARAMETERS: Final = {"columns": "select", "df": "sources", "path": "table", "version": "older"}
 
 
-def command(
-    *parameters: Callable[[Any], Any], short_help: str | None = None
-) -> Callable[[Callable[..., Answer]], click.Command]:
+def command(*parameters: Callable[[Any], Any]) -> Callable[[Callable[..., Answer]], click.Command]:
     """Make a command of a function; its docstring is the help text. It gets the options of all commands too."""
 
     def decorate(function: Callable[..., Answer]) -> click.Command:
-        made = click.command(function.__name__.replace("_", "-"), short_help=short_help)
+        made = click.command(function.__name__.replace("_", "-"))
         return made(together(*parameters, _common)(function))
 
     return decorate
@@ -36,35 +34,50 @@ def option_of(argument: str | None, command: click.Command | None) -> str | None
     """
     if argument is None or command is None:
         return None
-    by_name = {one.name or "": one for one in command.params}
-    found = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
-    if found is None:
-        return None
-    if isinstance(found, click.Option):
-        return max(found.opts, key=len)
-    return found.make_metavar(click.Context(command))
+    by_name = {parameter.name or "": parameter for parameter in command.params}
+    parameter = by_name.get(argument) or by_name.get(_PARAMETERS.get(argument, ""))
+    if isinstance(parameter, click.Option):
+        return max(parameter.opts, key=len)
+    return None if parameter is None else parameter.make_metavar(click.Context(command))
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     """Return one decorator for many: arguments and options, in the order of the help text."""
 
     def decorate(function: F) -> F:
-        for one in reversed(decorators):
-            function = one(function)
+        for decorator in reversed(decorators):
+            function = decorator(function)
         return function
 
     return decorate
 
 
-def choice_option(*names: str, choices: Sequence[str], text: str, optional: bool = False) -> Callable[[F], F]:
+def option(names: str, text: str, metavar: str | None = None, **settings: Any) -> Callable[[F], F]:
+    """Return an option by its names, with blanks between; `metavar` is its value in the help text."""
+    return click.option(*names.split(), help=text, metavar=metavar, **settings)
+
+
+def flag(names: str, text: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option without a value."""
+    return option(names, text, is_flag=True, **settings)
+
+
+def choice_option(
+    names: str, text: str, choices: Sequence[str], *, optional: bool = False
+) -> Callable[[F], F]:
     """Return an option with some values; the first one is the default unless it is `optional`."""
     default: dict[str, Any] = {} if optional else {"default": choices[0], "show_default": True}
-    return click.option(*names, type=click.Choice(choices), help=text, **default)
+    return option(names, text, type=click.Choice(choices), **default)
 
 
-def pairs_option(*names: str, metavar: str = "KEY=VALUE", text: str) -> Callable[[F], F]:
+def pairs_option(names: str, text: str, metavar: str = "KEY=VALUE") -> Callable[[F], F]:
     """Return an option that is given as often as needed, for a dictionary."""
-    return click.option(*names, metavar=metavar, multiple=True, callback=as_mapping, help=text)
+    return option(names, text, metavar, multiple=True, callback=as_mapping)
+
+
+def names_option(names: str, text: str, *, required: bool = False) -> Callable[[F], F]:
+    """Return an option of names with commas between, once or repeatedly."""
+    return option(names, text, metavar="NAMES", multiple=True, required=required, callback=_as_names)
 
 
 def as_fraction(
@@ -72,7 +85,7 @@ def as_fraction(
 ) -> float | str | tuple[float, float] | None:
     """Read ``0.01``, ``1%``, or two of them with a colon between; the library refuses other texts."""
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.query.fractions import fractions_of
+    from qbeast_core.query.plan.fractions import fractions_of
 
     if text is None:
         return None
@@ -84,7 +97,7 @@ def as_fraction(
 
 
 def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
-    """Tell a version number from a time, which the library reads."""
+    """Return a version number as a number, and a time as it is: the library reads it."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
@@ -92,14 +105,14 @@ def as_mapping(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str] | None:
     """Collect ``key=value`` texts, if there are any; the last one of a key counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key:
-            msg = "write it as key=value"  # what was given may be a secret: it is not repeated
+            msg = "write it as key=value"  # the text may be a secret: it is not repeated
             raise click.BadParameter(msg, param=parameter)
-        found[key] = value
-    return found or None
+        values[key] = value
+    return values or None
 
 
 def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -114,10 +127,10 @@ def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None)
         raise click.BadParameter(msg, param=parameter) from None
 
 
-def as_names(
+def _as_names(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...] | None:
-    """Split lists at commas, as a line of CSV is split: a name with a comma stands in double quotes."""
+    """Split lists at commas, as a line of CSV is split: a name with a comma is written in double quotes."""
     if not texts:
         return None
     try:
@@ -128,112 +141,79 @@ def as_names(
     return tuple(name.strip() for line in lines for name in line if name.strip())
 
 
-def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def _setting(name: str, text: str) -> Callable[[F], F]:
+    """Return a flag that sets an attribute of `Settings` while the command line is read."""
+
     def keep(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         settings = ctx.find_object(Settings)
         if settings is not None and value:
             setattr(settings, name, value)
 
-    return keep
+    return flag(f"--{name}", text, is_eager=True, expose_value=False, callback=keep)
 
 
-json_option: Final = click.option(
-    "--json",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_remember("json"),
-    help="Print one JSON document instead of text.",
-)
+json_option: Final = _setting("json", "Print one JSON document instead of text.")
 
 _common: Final = together(
     pairs_option(
-        "--storage-option",
-        "storage_options",
-        text="An option of the object store, as deltalake takes it; may be repeated.",
+        "--storage-option storage_options",
+        "An option of the object store, as deltalake takes it; may be repeated.",
     ),
     json_option,
-    click.option(
-        "--traceback",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_remember("traceback"),
-        help="Show where an error comes from.",
-    ),
+    _setting("traceback", "Show where an error comes from."),
 )
 
 table_argument: Final = click.argument("table", type=click.Path())
 
-version_option: Final = click.option(
+version_option: Final = option(
     "--version",
-    metavar="VERSION",
+    "A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
+    "VERSION",
     callback=as_version,
-    help="A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
 )
 
-absolute_paths_option: Final = click.option(
+absolute_paths_option: Final = flag(
     "--allow-absolute-paths",
-    is_flag=True,
-    help="Read files outside the table's folder too (shallow clones); only if you trust its writers.",
+    "Read files outside the table's folder too (shallow clones); only if you trust its writers.",
 )
 
-where_option: Final = click.option(
-    "--where",
-    metavar="SQL",
-    help="""Rows for which this holds, such as "distance > 1500 AND carrier = 'UA'".""",
+where_option: Final = option(
+    "--where", """Rows for which this holds, such as "distance > 1500 AND carrier = 'UA'".""", "SQL"
 )
 
-sample_option: Final = click.option(
+sample_option: Final = option(
     "--sample",
-    metavar="FRACTION",
+    "A fraction of the rows: 0.01, 1%, or 0.1:0.2 for those between two.",
+    "FRACTION",
     callback=as_fraction,
-    help="A fraction of the rows: 0.01, 1%, or 0.1:0.2 for those between two.",
 )
 
-select_option: Final = click.option(
-    "--select",
-    metavar="NAMES",
-    multiple=True,
-    callback=as_names,
-    help="Columns, with commas between; all by default.",
-)
+select_option: Final = names_option("--select", "Columns, with commas between; all by default.")
 
-commit_metadata_option: Final = pairs_option(
-    "--commit-metadata", text="Kept in the history; may be repeated."
-)
+commit_metadata_option: Final = pairs_option("--commit-metadata", "Kept in the history; may be repeated.")
 
-memory_option: Final = click.option(
-    *("--memory", "memory_bytes"),
-    metavar="SIZE",
+memory_option: Final = option(
+    "--memory memory_bytes",
+    "Memory to take, such as 2GiB; by default half of the machine's.",
+    "SIZE",
     callback=_as_bytes,
-    help="Memory to take, such as 2GiB; by default half of the machine's.",
 )
 
-spill_dir_option: Final = click.option(
-    "--spill-dir",
-    metavar="FOLDER",
-    type=click.Path(),
-    help="A folder for temporary files; by default the system's.",
+spill_dir_option: Final = option(
+    "--spill-dir", "A folder for temporary files; by default the system's.", "FOLDER", type=click.Path()
 )
 
-dry_run_option: Final = click.option(
-    "--dry-run", is_flag=True, help="Change nothing, and print what would be done."
-)
+dry_run_option: Final = flag("--dry-run", "Change nothing, and print what would be done.")
+
+# Of commands that write rows.
+writing_options: Final = together(commit_metadata_option, memory_option, spill_dir_option, dry_run_option)
 
 
-def columns_option(help_text: str, *, required: bool = False) -> Callable[[F], F]:
-    """Return the option ``--columns``: names with commas between, given once or repeatedly."""
-    return click.option(
-        *("-c", "--columns"),
-        metavar="NAMES",
-        multiple=True,
-        required=required,
-        callback=as_names,
-        help=help_text,
-    )
+def columns_option(text: str, *, required: bool = False) -> Callable[[F], F]:
+    """Return the option ``--columns``."""
+    return names_option("-c --columns", text, required=required)
 
 
-def dialect_option(help_text: str) -> Callable[[F], F]:
+def dialect_option(text: str) -> Callable[[F], F]:
     """Return the option ``--dialect``."""
-    return choice_option("--dialect", choices=("documented", "qbeast-spark"), text=help_text, optional=True)
+    return choice_option("--dialect", text, ("documented", "qbeast-spark"), optional=True)

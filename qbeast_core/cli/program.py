@@ -10,8 +10,8 @@ import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import reported
-from qbeast_core.cli.options import json_option
-from qbeast_core.suggestions import did_you_mean
+from qbeast_core.cli.options import flag, json_option
+from qbeast_core.support.suggestions import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
 _GROUPS: Final = {
@@ -41,7 +41,7 @@ _GROUPS: Final = {
     "Shell": {"completion": "completion"},
 }
 _COMMANDS: Final = {name: module for group in _GROUPS.values() for name, module in group.items()}
-# What other programs call it.
+# Names that other programs use.
 _ELSEWHERE: Final = {
     "columns": "show --schema",
     "count": "show --count",
@@ -64,7 +64,7 @@ _ELSEWHERE: Final = {
 
 
 class _Program(click.Group):
-    """A group whose commands return an `Answer`; it prints them, and reports what goes wrong."""
+    """A group whose commands return an `Answer`; it prints them, and reports errors."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -86,10 +86,10 @@ class _Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, and remember it; name those that look like one that there is not."""
+        """Return the command, and remember it; suggest others for an unknown one."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            known = _ELSEWHERE.get(args[0].lower())
-            cure = did_you_mean(args[:1], _COMMANDS) if known is None else f" Did you mean `qbeast {known}`?"
+            name = _ELSEWHERE.get(args[0].lower())
+            cure = did_you_mean(args[:1], _COMMANDS) if name is None else f" Did you mean `qbeast {name}`?"
             ctx.fail(f"No such command {args[0]!r}.{cure}")
         name, command, rest = super().resolve_command(ctx, args)
         ctx.ensure_object(Settings).command = command
@@ -103,25 +103,21 @@ class _Program(click.Group):
         """Write the commands, a list a group, all of one width."""
         width = max(map(len, _COMMANDS))
         for title, names in _GROUPS.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
+            commands = [(f"{name:{width}}", self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(f"{name:{width}}", one.get_short_help_str(100)) for name, one in found if one]
-                )
+                formatter.write_dl([(name, made.get_short_help_str(100)) for name, made in commands if made])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """Load one command."""
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
+        if cmd_name not in _COMMANDS:
             return None
-        found: click.Command = getattr(
-            import_module(f"qbeast_core.cli.commands.{module}"), cmd_name.replace("-", "_")
-        )
-        return found
+        module = import_module(f"qbeast_core.cli.commands.{_COMMANDS[cmd_name]}")
+        made: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return made
 
 
-def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's
-    if asked and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    if value and not ctx.resilient_parsing:
         from importlib.metadata import version  # noqa: PLC0415 - slow to load, for this option alone
 
         click.echo(f"qbeast {version('qbeast')}")
@@ -129,18 +125,11 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) 
 
 
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    *("-V", "--version"),
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Print the version.",
-)
+@flag("-V --version", "Print the version.", is_eager=True, expose_value=False, callback=_show_version)
 @json_option
 def program() -> None:
     """Delta tables organised by a multidimensional index.
 
-    TABLE is a folder or an address (s3://, gs://, az:// ...). What `qbeast COMMAND --help` leaves open is in
-    docs/cli.md, exit codes too.
+    TABLE is a folder or an address (s3://, gs://, az:// ...). `qbeast COMMAND --help` explains a command, docs/cli.md
+    the rest, such as exit codes.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import qbeast
 from qbeast_core.cli.files import ENDINGS
 from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.type_names import NAMES, type_of
 from qbeast_core.spec.file_path import FilePath
@@ -36,7 +36,7 @@ class SourceOptions:
 
     # Of all sources; None goes by their names.
     file_format: SourceFormat | None = None
-    # Of columns of CSV and JSON lines; those of other columns are found by reading all values.
+    # Of columns of CSV and JSON lines; the types of other columns are inferred from all values.
     types: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
     # The same, where a source has such a column: the types of the table in an append.
     expected: Mapping[str, pl.DataType] = field(default_factory=dict[str, pl.DataType])
@@ -57,9 +57,9 @@ def read_sources(sources: Sequence[str], options: SourceOptions, stdin: Standard
     if unknown:
         msg = f"--type names no such column(s): {unknown}; the source has {names[0]}{_NOTHING}"
         raise InvalidInputError(msg, argument="types")
-    for source, found in zip(sources, names, strict=True):
-        if found != names[0]:
-            msg = f"{source!r} has the columns {found}, {sources[0]!r} has {names[0]}{_NOTHING}. Write them one by one."
+    for source, own in zip(sources, names, strict=True):
+        if own != names[0]:
+            msg = f"{source!r} has the columns {own}, {sources[0]!r} has {names[0]}{_NOTHING}. Write them one by one."
             raise InvalidInputError(msg, argument="sources")
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical_relaxed")
 
@@ -78,38 +78,41 @@ def types_by_name(names: Mapping[str, str]) -> dict[str, pl.DataType]:
 
 
 def _read(source: str, options: SourceOptions, stdin: StandardInput) -> pl.LazyFrame:
+    path, file_format = Path(source), options.file_format
     if source == "-":
-        file_format, given = _format_asked(options), stdin()
-        return _scan([given] if isinstance(given, Path) else given, file_format, options)
+        if file_format is None or file_format == "delta":
+            msg = f"the standard input needs a format{_NOTHING}. Give --format csv, jsonl or parquet."
+            raise InvalidInputError(msg, argument="format")
+        content = stdin()
+        return _scan([content] if isinstance(content, Path) else content, file_format, options)
     if "://" in source:
-        return _scan(source, options.file_format or _format_of(source), options)
-    path = Path(source)
+        return _scan(source, file_format or _format_of([source], source), options)
     if path.is_dir():
-        return _read_folder(path, options)
-    if path.exists():
-        return _scan([path], options.file_format or _format_of(source), options)
-    found = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
-    matches = [Path(name) for name in found if Path(name).is_file()]
-    if not matches:
-        msg = f"there is no {source!r}{_NOTHING}"
+        if file_format == "delta" or (file_format is None and (path / "_delta_log").is_dir()):
+            return _scan(source, "delta", options)
+        files = _files_below(path, file_format)
+    elif path.exists():
+        files = [path]
+    else:
+        names = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+        files = [file for file in map(Path, names) if file.is_file()]
+    if not files:
+        what = f"no Parquet, CSV or JSON lines file in {source!r}" if path.is_dir() else f"no {source!r}"
+        msg = f"there is {what}{_NOTHING}"
         raise InvalidInputError(msg, argument="sources")
-    return _scan(matches, options.file_format or _one_format(matches, source), options)
+    return _scan(files, file_format or _format_of(map(str, files), source), options)
 
 
-def _read_folder(path: Path, options: SourceOptions) -> pl.LazyFrame:
-    if options.file_format == "delta" or (options.file_format is None and (path / "_delta_log").is_dir()):
-        return _scan(str(path), "delta", options)
-    files = sorted(
-        one
-        for one in path.rglob("*")
-        if one.is_file() and not any(part.startswith((".", "_")) for part in one.relative_to(path).parts)
+def _files_below(folder: Path, file_format: SourceFormat | None) -> list[Path]:
+    """Return the files of a folder that can be read; hidden ones and those of other programs do not count."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        and (kind := _known(path.name)) is not None
+        and file_format in (None, kind)
     )
-    wanted = [one for one in files if options.file_format in (None, _known(one.name))]
-    readable = [one for one in wanted if _known(one.name) is not None]
-    if not readable:
-        msg = f"there is no Parquet, CSV or JSON lines file in {str(path)!r}{_NOTHING}"
-        raise InvalidInputError(msg, argument="sources")
-    return _scan(readable, options.file_format or _one_format(readable, str(path)), options)
 
 
 def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.LazyFrame:
@@ -145,20 +148,18 @@ def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None)
     if not _types(options):
         return lines()
     names = set(lines().collect_schema())  # Polars rejects types of columns that are not there
-    wanted = {name: dtype for name, dtype in _types(options).items() if name in names}
-    carried = {name: _carrier(dtype) for name, dtype in wanted.items()}
-    return lines(schema_overrides=carried).with_columns(
-        pl.col(name).cast(dtype) for name, dtype in wanted.items()
-    )
+    types = {name: dtype for name, dtype in _types(options).items() if name in names}
+    carriers = {name: _carrier(dtype) for name, dtype in types.items()}
+    return lines(schema_overrides=carriers).with_columns(pl.col(name).cast(types[name]) for name in types)
 
 
 def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
-    try:  # tables of qbeast's may hold copies of rows, which others return twice
+    try:  # our tables may hold copies of rows, which other readers return twice
         return qbeast.open_table(where, storage_options=store).scan()
     except qbeast.NotQbeastTableError:
         return _scan_delta_of_others(where, store)
     except qbeast.UnsupportedTableError as error:
-        # No table of qbeast's has either.
+        # None of our tables has either.
         if error.feature != "columnMapping" and not error.feature.startswith(PARTITIONING):
             raise
         try:
@@ -173,9 +174,8 @@ def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFr
     files = open_store(where, store)
     for path in pl.DataFrame(table.get_add_actions())["path"]:
         files.locate(FilePath.of_log(path).text)  # refuses what lies outside: deltalake opens that too
-    if (
-        table.protocol().min_reader_version == 1
-    ):  # no mapping, no deleted rows: Polars reads it right, and skips data
+    # Without mapping and deleted rows Polars reads it right, and skips data.
+    if table.protocol().min_reader_version == 1:
         return pl.scan_delta(table, storage_options=store)
     builder = QueryBuilder().register("old", table)
 
@@ -194,9 +194,9 @@ def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFr
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:
-    """Return the types to read text with; those that text cannot have are left to the library to refuse."""
-    known = {name: dtype for name, dtype in options.expected.items() if not dtype.is_nested()}
-    return {name: dtype for name, dtype in {**known, **options.types}.items() if dtype != pl.Binary()}
+    """Return the types to read text with; the library rejects those that text cannot have."""
+    flat = {name: dtype for name, dtype in options.expected.items() if not dtype.is_nested()}
+    return {name: dtype for name, dtype in {**flat, **options.types}.items() if dtype != pl.Binary()}
 
 
 def _carrier(dtype: pl.DataType) -> pl.DataType:
@@ -206,33 +206,24 @@ def _carrier(dtype: pl.DataType) -> pl.DataType:
     return pl.Int32() if dtype in (pl.Int8(), pl.Int16()) else dtype
 
 
-def _format_asked(options: SourceOptions) -> SourceFormat:
-    found = options.file_format
-    if found is None or found == "delta":
-        msg = f"the standard input needs a format{_NOTHING}. Give --format csv, jsonl or parquet."
-        raise InvalidInputError(msg, argument="format")
-    return found
-
-
 def _known(name: str) -> SourceFormat | None:
     path = Path(name)
     return _ENDINGS.get((path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix.lower())
 
 
-def _format_of(source: str) -> SourceFormat:
-    found = _known(source)
-    if found is None:
-        msg = (
-            f"{source!r} has no known ending{_NOTHING}. Give --format parquet, csv, jsonl (one JSON object a line) or "
-            "delta."
-        )
+def _format_of(names: Iterable[str], source: str) -> SourceFormat:
+    """Return the one format of the files of a source, by the endings of their names."""
+    formats: dict[SourceFormat, None] = {}
+    for name in names:
+        file_format = _known(name)
+        if file_format is None:
+            msg = (
+                f"{name!r} has no known ending{_NOTHING}. Give --format parquet, csv, jsonl (one JSON object a line) "
+                "or delta."
+            )
+            raise InvalidInputError(msg, argument="format")
+        formats[file_format] = None
+    if len(formats) > 1:
+        msg = f"{source!r} holds files of several formats, {', '.join(formats)}{_NOTHING}. Choose one with --format."
         raise InvalidInputError(msg, argument="format")
-    return found
-
-
-def _one_format(files: Sequence[Path], what: str) -> SourceFormat:
-    found: dict[SourceFormat, None] = {_format_of(file.name): None for file in files}
-    if len(found) > 1:
-        msg = f"{what!r} holds files of several formats, {', '.join(found)}{_NOTHING}. Choose one with --format."
-        raise InvalidInputError(msg, argument="format")
-    return next(iter(found))
+    return next(iter(formats))

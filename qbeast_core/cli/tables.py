@@ -19,7 +19,7 @@ from rich.text import Text
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.plain_text import on_one_line, visible
+from qbeast_core.support.plain_text import on_one_line, visible
 
 _MAX_CHARACTERS: Final = 40
 _GAP: Final = 2
@@ -83,10 +83,10 @@ def type_text(dtype: pl.DataType) -> str:
     ('long', 'array')
     """
     try:
-        found = orjson.loads(schema_to_delta(pl.Schema({"x": dtype})))["fields"][0]["type"]
+        name = orjson.loads(schema_to_delta(pl.Schema({"x": dtype})))["fields"][0]["type"]
     except InvalidInputError:  # a type that no table has
         return str(dtype)
-    return found if isinstance(found, str) else str(found["type"])
+    return name if isinstance(name, str) else str(name["type"])
 
 
 def _screen_width() -> int | None:

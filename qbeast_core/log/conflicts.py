@@ -62,7 +62,7 @@ def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     if clashes:
         return f"another writer set {', '.join(clashes)} to something else"
     fields, clashes = _three_way(
-        *({name: getattr(one, name) for name in _WHOLE} for one in (base, ours, theirs))
+        *({name: getattr(metadata, name) for name in _WHOLE} for metadata in (base, ours, theirs))
     )
     if clashes:
         return f"another writer changed the table's {', '.join(clashes)} too"

@@ -1,4 +1,4 @@
-"""What a writer wants to publish: planned once, turned into actions anew at every attempt to commit."""
+"""The change that a writer publishes: planned once, turned into actions again at every attempt to commit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class WriteIntent:
     # anything.
     mode: WriteMode
     # The most that it brings, see `qbeast_core.log.protocol.Brings`: features of the table that do not bind
-    # such a change do not stand in its way.
+    # such a change are allowed.
     brings: Brings = "rows"
     # New files, one path once. Indexed ones carry `blocks` and no `blocks` tag, and a `revision` tag only if
-    # they are of another revision than `revision`, that of files they replace: the rest is filled at every
+    # they are of another revision than `revision`, the revision of files they replace: the rest is filled at every
     # attempt. Files without `blocks` are published as they are.
     adds: tuple[AddFile, ...] = ()
     # Live files this change replaces. It fails if another writer touches one of them first.
     removes: tuple[RemoveFile, ...] = ()
-    # What happens to the files that live when the change lands, decided anew at every attempt
-    # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it stands then.
+    # What happens to the files that live when the change lands, decided again at every attempt
+    # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it is then.
     files: FileChangePlanner | None = None
     # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
     # table still holds this very revision under it.
@@ -43,7 +43,7 @@ class WriteIntent:
     drops_unused: bool = False
     # The whole new metadata, without `revision`; None: as it is. Changes of others are merged key by key.
     metadata: Metadata | None = None
-    # Spelling for a table that does not have one yet, or that is overwritten; None: as found, else
+    # Dialect for a table that does not have one yet, or that is overwritten; None: the table's, else
     # `"documented"`.
     dialect: BlocksDialect | None = None
     # The application's own progress: a version at or below the table's means it is there already.

@@ -1,4 +1,4 @@
-"""Delta's own table properties that may be set here, because they ask nothing new of readers and writers."""
+"""Delta's own table properties that may be set here, because they require nothing new of readers and writers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def expected_value(key: str, value: str) -> str | None:
-    """Return what a property takes where `value` is not such a thing; None: it is, or anybody may use the key.
+    """Return the valid values in words if `value` is invalid; None: it is valid, or the key is not Delta's own.
 
     >>> expected_value("delta.appendOnly", "maybe"), expected_value("delta.appendOnly", "True")
     ('true or false', None)
@@ -53,12 +53,12 @@ def expected_value(key: str, value: str) -> str | None:
 
 
 def interval_hours(text: str) -> float | None:
-    """Return how long an interval is, in hours; None: the text is none.
+    """Return the hours of an interval; None: the text is not an interval.
 
     >>> interval_hours("interval 2 days 6 hours"), interval_hours("1 week"), interval_hours("a while")
     (54.0, 168.0, None)
     """
-    told = text.strip().lower()
-    if re.fullmatch(_INTERVAL[1], told, re.ASCII) is None:
+    plain = text.strip().lower()
+    if re.fullmatch(_INTERVAL[1], plain, re.ASCII) is None:
         return None
-    return sum(int(count) * _HOURS[unit] for count, unit in re.findall(_PERIOD, told, re.ASCII))
+    return sum(int(count) * _HOURS[unit] for count, unit in re.findall(_PERIOD, plain, re.ASCII))

@@ -19,6 +19,7 @@ from qbeast_core.log.refusals import (
     APPEND_ONLY,
     MAPPING_OF_NO_PROTOCOL,
     PARTITIONING,
+    RULES,
     damaged_index,
     refusal,
 )
@@ -26,7 +27,7 @@ from qbeast_core.spec.table_config import TableConfig
 
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
-# The most that a commit brings: new rows; the same rows in other files or with other tags; a new schema;
+# The largest change of a commit: new rows; the same rows in other files or with other tags; a new schema;
 # properties.
 Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
 
@@ -67,11 +68,7 @@ _WHILE_INACTIVE: Final = frozenset(
 _ROWS_ALONE: Final[frozenset[Brings]] = frozenset({"rows"})
 _ROWS_AND_FILES: Final[frozenset[Brings]] = frozenset({"rows", "files"})
 _BINDS: Final[Mapping[str, frozenset[Brings]]] = {
-    "allowColumnDefaults": _ROWS_ALONE,
-    "checkConstraints": _ROWS_ALONE,
-    "generatedColumns": _ROWS_ALONE,
-    "identityColumns": _ROWS_ALONE,
-    "invariants": _ROWS_ALONE,
+    **dict.fromkeys(RULES, _ROWS_ALONE),
     "clustering": _ROWS_AND_FILES,
     "rowTracking": _ROWS_AND_FILES,
     "columnMapping": frozenset({"rows", "files", "columns"}),
@@ -106,11 +103,11 @@ _PHYSICAL: Final = "delta.columnMapping.physicalName"
 def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None:
     """Raise unless every row of the table can be read right.
 
-    Features that bind writers only do not matter here.
+    Features that bind writers alone do not matter here.
     """
     named = set(protocol.reader_features or ())
     refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
-    # Checked whatever the protocol says: if a file has other names or types, its rows would come back wrong.
+    # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata):
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):

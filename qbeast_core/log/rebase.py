@@ -1,4 +1,4 @@
-"""The actions of one commit, built anew on the newest state of the table at each attempt.
+"""The actions of one commit, built again on the newest state of the table at each attempt.
 
 Data files are never rewritten after a lost race: the place of a cube depends on the space of its revision, and the
 revision's number is in the tags alone.
@@ -72,7 +72,7 @@ class Rebased:
 
     @property
     def adds(self) -> list[AddFile]:
-        """The files that come."""
+        """The new files."""
         return [action for action in self.actions if isinstance(action, AddFile)]
 
 
@@ -92,7 +92,7 @@ def rebase(
     if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
         # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
         return Conflict(
-            "its blocks were spelled for the JVM meanwhile (dialect qbeast-spark), whose files are without the column "
+            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
             f"{WEIGHT_COLUMN}, and these files have it"
         )
     revision: Revision | None = None
@@ -117,7 +117,7 @@ def rebase(
 
 
 def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
-    """Return the dialect to write blocks in: that of live tags, else of the table's key, else of the intent."""
+    """Return the dialect to write blocks in: the dialect of live tags, else the table's key, else the intent."""
     # Live tags come first: a JVM may append to a table of ours without setting our key, and it fails on blocks in
     # the other dialect.
     if intent.mode in ("overwrite", "create") and intent.dialect is not None:
@@ -143,7 +143,7 @@ def dialect_of(state: TableState) -> BlocksDialect:
 def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | None) -> Metadata | str:
     """Return the metadata to publish, still without our revision."""
     if head is None:
-        return intent.metadata or "there is no table any more"
+        return intent.metadata or "the table does not exist any more"
     if intent.metadata is None:
         metadata = head.metadata
     elif base is None or base == head.metadata:
@@ -183,14 +183,14 @@ def _revision(
             f"these files are indexed by {', '.join(ours.columns)}"
         )
     numbered = ours.with_id(_free_id(config, head))
-    return numbered, _published(metadata, config, numbered, dialect, anew=intent.mode == "overwrite")
+    return numbered, _published(metadata, config, numbered, dialect, replaces=intent.mode == "overwrite")
 
 
 def _published(
-    metadata: Metadata, config: TableConfig, revision: Revision, dialect: BlocksDialect, *, anew: bool
+    metadata: Metadata, config: TableConfig, revision: Revision, dialect: BlocksDialect, *, replaces: bool
 ) -> Metadata:
     """Return the metadata with one revision more, or with this one alone."""
-    dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID) if anew else ()
+    dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID) if replaces else ()
     # The column specs of a conversion count until there is a real revision.
     kept = {key: text for key, text in config.entries.items() if not key.startswith((*dropped, COLUMN_SPECS))}
     config = TableConfig.from_configuration(kept | {BLOCKS_DIALECT: dialect})

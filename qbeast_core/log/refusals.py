@@ -1,4 +1,4 @@
-"""Messages of refused Delta tables: the feature that qbeast does not support, what works, and the cure."""
+"""Messages about unsupported tables: the reason, the operations that work, the cure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.spec.table_config import TableConfig
-from qbeast_core.suggestions import convert_call, delta_copy_call
+from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
 PARTITIONING: Final = "partitioning by"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
@@ -43,7 +43,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
     "rowTracking": "an id for every row",
     "typeWidening": "older files hold narrower types",
 }
-_RULES: Final = frozenset(
+# Rules on rows.
+RULES: Final = frozenset(
     {"allowColumnDefaults", "checkConstraints", "generatedColumns", "identityColumns", "invariants"}
 )
 _RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
@@ -56,7 +57,7 @@ _DELTALAKE: Final = frozenset(
 
 
 def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "written"]) -> str:
-    """Say that the newest revision of a table cannot be read, what still works, and the cure.
+    """Return the message about a newest revision that cannot be read: what still works, and the cure.
 
     >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "one"})
     >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
@@ -116,8 +117,8 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
 
 
 def _works(features: set[str], metadata: Metadata) -> str:
-    """Return what of the table can be used nevertheless."""
-    if features <= _RULES:
+    """Return the operations that the table supports."""
+    if features <= RULES:
         keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
         constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
         drop = (
@@ -127,14 +128,14 @@ def _works(features: set[str], metadata: Metadata) -> str:
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
             f"that keeps them ({keeper}), and optimize then{drop}. "
         )
-    if features <= _RULES | _CONVERTIBLE:
+    if features <= RULES | _CONVERTIBLE:
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
     indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
     return "Reads and samples work. " if indexed else ""
 
 
 def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> str:
-    """Return a sentence; `start` is what it begins with, if anything."""
+    """Return a sentence that begins with `start`."""
     first = "copy" if start else "Copy"
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))

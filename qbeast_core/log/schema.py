@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, UnsupportedTableError
-from qbeast_core.suggestions import delta_copy_call
+from qbeast_core.support.suggestions import delta_copy_call
 
 _DeltaType: TypeAlias = str | dict[str, Any]
 
@@ -39,18 +39,31 @@ def schema_to_delta(schema: pl.Schema) -> str:
     >>> schema_to_delta(pl.Schema({"x": pl.Int64}))
     '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
     """
-    unknown = [f"{name} ({dtype})" for name, dtype in unknown_types(schema)]
+    unknown: list[tuple[str, Any]] = []
+    struct = _struct(schema, "", unknown)
     if unknown:
+        listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
         message = (
-            f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed "
+            f"Delta has no type for {listed}. Nothing was written; cast to one it has: signed "
             'integers, floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or no zone.'
         )
         raise InvalidInputError(message, argument="df")
-    return orjson.dumps(_struct(schema)).decode()
+    return orjson.dumps(struct).decode()
+
+
+def unknown_types(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the columns, or fields inside of them, that Delta has no type for, with their types.
+
+    >>> unknown_types({"x": pl.Struct({"y": pl.Time}), "z": pl.Int8()})
+    [('x.y', Time)]
+    """
+    unknown: list[tuple[str, Any]] = []
+    _struct(schema, "", unknown)
+    return unknown
 
 
 def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a schema whose columns have notes: comments, and whatever names of one's own say.
+    """Return a schema whose columns have notes: comments, and other metadata by name.
 
     >>> noted_fields(schema_to_delta(pl.Schema({"x": pl.Int8})), {"x": {"comment": "a byte"}})
     '{"type":"struct","fields":[{"name":"x","type":"byte","nullable":true,"metadata":{"comment":"a byte"}}]}'
@@ -81,7 +94,7 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
 
 
 def schema_problems(files: str, table: str) -> list[str]:
-    """Return why files written for one schema do not belong into a table of another; empty: they do.
+    """Return why files written for one schema do not fit a table of another; empty: they fit.
 
     Every column of the files must be in the table with the same type and be allowed its nulls; columns that
     only the table has must be nullable, because the files give nulls there.
@@ -109,48 +122,33 @@ def schema_problems(files: str, table: str) -> list[str]:
     return problems
 
 
-def unknown_types(fields: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, pl.DataType]]:
-    """Yield the columns, or fields inside of them, that Delta has no type for, with their types.
-
-    >>> list(unknown_types(pl.Schema({"x": pl.Struct({"y": pl.Time}), "z": pl.Int8})))
-    [('x.y', Time)]
-    """
-    for name, dtype in fields.items():
-        path = f"{above}{name}"
-        if isinstance(dtype, pl.Struct) and dtype.fields:
-            yield from unknown_types(dtype.to_schema(), f"{path}.")
-        elif isinstance(dtype, pl.List | pl.Array):
-            yield from unknown_types({"element": dtype.inner}, f"{path}.")
-        elif isinstance(dtype, pl.Map):
-            yield from unknown_types({"key": dtype.key, "value": dtype.value}, f"{path}.")
-        elif dtype not in _NAMES and not _is_decimal(dtype):
-            yield path, dtype
-
-
-def _is_decimal(dtype: Any) -> bool:
-    """Tell whether a type is a decimal of at most 38 digits: Polars makes others, which hold nothing."""
-    return isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS
-
-
-def _struct(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _struct(fields: Mapping[str, Any], above: str, unknown: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a struct of Delta; fields whose types Delta lacks are added to `unknown`."""
     listed = [
-        {"name": name, "type": _to_delta(dtype), "nullable": True, "metadata": {}}
+        {"name": name, "type": _to_delta(dtype, f"{above}{name}", unknown), "nullable": True, "metadata": {}}
         for name, dtype in fields.items()
     ]
     return {"type": "struct", "fields": listed}
 
 
-def _to_delta(dtype: Any) -> _DeltaType:
-    if isinstance(dtype, pl.Struct):
-        return _struct(dtype.to_schema())
+def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaType:
+    if isinstance(dtype, pl.Struct) and dtype.fields:
+        return _struct(dtype.to_schema(), f"{path}.", unknown)
     if isinstance(dtype, pl.List | pl.Array):
-        return {"type": "array", "elementType": _to_delta(dtype.inner), "containsNull": True}
+        element = _to_delta(dtype.inner, f"{path}.element", unknown)
+        return {"type": "array", "elementType": element, "containsNull": True}
     if isinstance(dtype, pl.Map):
-        of = {"keyType": _to_delta(dtype.key), "valueType": _to_delta(dtype.value)}
-        return {"type": "map", **of, "valueContainsNull": True}
-    if isinstance(dtype, pl.Decimal):
+        key, value = (
+            _to_delta(dtype.key, f"{path}.key", unknown),
+            _to_delta(dtype.value, f"{path}.value", unknown),
+        )
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    # Polars also makes decimals of other precisions, which hold nothing.
+    if isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS:
         return f"decimal({dtype.precision},{dtype.scale})"
-    return _NAMES[dtype]
+    if dtype not in _NAMES:
+        unknown.append((path, dtype))
+    return _NAMES.get(dtype, "")
 
 
 class _UnknownTypeError(Exception):
@@ -190,10 +188,10 @@ def _fields(schema_string: str) -> dict[str, dict[str, Any]]:
 
 
 def _bare(dtype: Any) -> Any:
-    """Return a type without what does not bind a file: fields' metadata (comments and the like)."""
+    """Return a type without the metadata of fields (comments and the like), which do not bind a file."""
     if isinstance(dtype, dict):
         return {key: _bare(value) for key, value in dtype.items() if key != "metadata"}
-    return [_bare(one) for one in dtype] if isinstance(dtype, list) else dtype
+    return [_bare(field) for field in dtype] if isinstance(dtype, list) else dtype
 
 
 def _type_text(dtype: Any) -> str:

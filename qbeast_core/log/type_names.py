@@ -1,4 +1,4 @@
-"""Types of columns as people give them: of Polars, Python, Arrow, Delta or Spark, or by their names."""
+"""Types of columns of Polars, Python, Arrow, Delta or Spark, or by their names, as Polars types."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ _SQL: Final = {
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
-def type_of(given: TypeLike) -> pl.DataType:
-    """Return the Polars type of what a user gives as one.
+def type_of(dtype: TypeLike) -> pl.DataType:
+    """Return a user's type as a Polars type.
 
     >>> import pyarrow as pa
-    >>> [str(type_of(one)) for one in (pl.Int64, int, pa.int64(), "long", "BIGINT", "Int64")]
+    >>> [str(type_of(dtype)) for dtype in (pl.Int64, int, pa.int64(), "long", "BIGINT", "Int64")]
     ['Int64', 'Int64', 'Int64', 'Int64', 'Int64', 'Int64']
     >>> type_of("decimal(9,2)")
     Decimal(precision=9, scale=2)
     """
-    if isinstance(given, str):
-        return _named(given)
-    if isinstance(given, pa.DataType):
-        return pl.Schema(pa.schema([pa.field("", given)]))[""]
-    for method in ("to_json", "json"):  # of deltalake, of PySpark: both as the log has it
-        if not isinstance(given, type) and callable(getattr(given, method, None)):
-            return _of_log(orjson.loads(getattr(given, method)()))
-    return pl.DataFrame(schema={"": given}).schema[""]
+    if isinstance(dtype, str):
+        return _named(dtype)
+    if isinstance(dtype, pa.DataType):
+        return pl.Schema(pa.schema([pa.field("", dtype)]))[""]
+    for method in ("to_json", "json"):  # of deltalake, of PySpark: both as in the log
+        if not isinstance(dtype, type) and callable(getattr(dtype, method, None)):
+            return _of_log(orjson.loads(getattr(dtype, method)()))
+    return pl.DataFrame(schema={"": dtype}).schema[""]
 
 
 def _named(name: str) -> pl.DataType:

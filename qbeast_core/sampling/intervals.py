@@ -22,7 +22,7 @@ from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.tree.parallel import CHUNK_ROWS, map_chunks
+from qbeast_core.tree.layout.parallel import CHUNK_ROWS, map_chunks
 
 # Maximum relative variance of a sum of squares that is estimated from a part of the keys: one standard error is 5 %.
 _LIGHT: Final = 1 / 400

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.weights import WeightRange
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import SeenRows
 from qbeast_core.sampling.runs import Runs

@@ -1,4 +1,4 @@
-"""Names for the NumPy arrays the kernels take and give."""
+"""Names for the NumPy arrays of the kernels."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _LARGEST_HASH = 0x7FFFFFFF
 
 
 def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Array:
-    """Give the coordinate of every row along one indexed column.
+    """Return the coordinate of every row along one indexed column.
 
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> price = linear_transformation("DoubleDataType", min_number=0, max_number=10, null_value=5)
@@ -52,10 +52,10 @@ def to_coordinates(transformation: Transformation, column: IndexColumn) -> F64Ar
 def coordinates_of_numbers(
     transformation: Transformation, values: F64Array, *, first: bool = False
 ) -> F64Array:
-    """Give the coordinates of numbers, such as the literals of a predicate.
+    """Return the coordinates of numbers, such as the literals of a predicate.
 
     >>> quantiles = CDFNumericQuantilesTransformation(quantiles=(0.0, 3.0, 3.0), data_type="DoubleDataType")
-    >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=one).tolist() for one in (True, False)]
+    >>> [coordinates_of_numbers(quantiles, np.array([3.0]), first=first).tolist() for first in (True, False)]
     [[0.5], [1.0]]
     """
     if isinstance(transformation, LinearTransformation):
@@ -70,7 +70,7 @@ def coordinates_of_numbers(
 
 
 def null_coordinate(transformation: Transformation) -> float:
-    """Give the coordinate of null.
+    """Return the coordinate of null.
 
     >>> null_coordinate(HashTransformation(null_value=-737119)) == (-1225754825 & 0x7FFFFFFF) / 0x7FFFFFFF
     True
@@ -88,7 +88,7 @@ def null_coordinate(transformation: Transformation) -> float:
 def string_quantile_bounds(
     transformation: TextTransformation, values: StringColumn
 ) -> tuple[F64Array, F64Array]:
-    """Give the least and the greatest coordinate that a writer may have given to each string.
+    """Return the least and the greatest coordinate that a writer may have given to each string.
 
     They differ where a string equals a quantile that repeats: `to_coordinates` takes the last of them,
     other writers any. Nulls have their own coordinate in both.
@@ -142,7 +142,7 @@ def _text(text: str) -> StringColumn:
 
 
 def _typed(transformation: LinearTransformation, number: float) -> float:
-    """Take JSON numbers of any size: integers past float64 count as its largest."""
+    """Return a JSON number as it is computed with; integers beyond float64 count as its largest."""
     largest = float(np.finfo(np.float64).max)
     return float(typed_number(min(max(number, -largest), largest), transformation.ordered_data_type))
 

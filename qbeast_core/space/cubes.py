@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbeast_core.errors import InvalidInputError, InvalidMetadataError
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.arrays import BoolArray, F64Array, U8Array, U64Array
 from qbeast_core.space.columns import StringColumn
 
@@ -31,13 +31,8 @@ class Cubes:
     """
 
     depth: U8Array
+    # Of shape (cubes, dimensions).
     cells: U64Array
-
-    def __post_init__(self) -> None:
-        fits = self.cells.ndim == 2 and self.depth.shape == (len(self.cells),)
-        if not fits or self.depth.dtype != np.uint8 or self.cells.dtype != np.uint64:
-            message = "Cubes hold a uint8 depth a cube and uint64 cells of shape (cubes, dimensions)"
-            raise InvalidInputError(message, argument="cells")
 
     def __len__(self) -> int:
         return len(self.depth)
@@ -49,7 +44,7 @@ class Cubes:
 
 
 def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:
-    """Give the box of each cube: from `lower`, included, to `upper`, excluded unless it is 1.0.
+    """Return the box of each cube: from `lower`, included, to `upper`, excluded unless it is 1.0.
 
     >>> cube_boxes(Cubes(np.array([2], np.uint8), np.array([[0, 3]], np.uint64)))
     (array([[0.  , 0.75]]), array([[0.25, 1.  ]]))

@@ -14,7 +14,7 @@ _BUCKETS = 1 << 13
 
 
 def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = False) -> F64Array:
-    """Give the rank of each value among the quantiles, as a share.
+    """Return the rank of each value among the quantiles, as a share.
 
     >>> number_ranks([0.0, 10.0, 20.0], np.array([-1.0, 0.0, 5.0, 20.0, np.nan])).tolist()
     [0.0, 0.0, 0.25, 1.0, 1.0]
@@ -78,6 +78,6 @@ class _Finder:
         return entries
 
     def _is_past(self, knots: F64Array, values: F64Array) -> BoolArray:
-        """Tell where the knot stands before the value."""
+        """Return where the knot lies before the value."""
         past: BoolArray = knots <= values if self.side == "right" else knots < values
         return past

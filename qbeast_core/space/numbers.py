@@ -18,11 +18,11 @@ _TOO_CLOSE = 2.0**-95
 
 
 def number_values(column: NumberColumn) -> F64Array:
-    """Give the numbers that a transformation scales, the same at write and at query time.
+    """Return the numbers that a transformation scales, the same at write and at query time.
 
     >>> number_values(NumberColumn("timestamp", np.array([-1, 1999]))).tolist()
     [-1.0, 1.0]
-    >>> number_values(NumberColumn("decimal", np.array([150]), precision=9, scale=2)).tolist()
+    >>> number_values(NumberColumn("decimal", np.array([150]), scale=2)).tolist()
     [1.5]
     """
     if column.kind == "decimal":

@@ -23,7 +23,7 @@ _KEEP = np.array([(1 << 64) - (1 << 8 * (8 - kept)) for kept in range(_MORE)], n
 
 
 def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool = False) -> F64Array:
-    """Give the rank of each string among the quantiles, as a share.
+    """Return the rank of each string among the quantiles, as a share.
 
     >>> text = StringColumn(np.frombuffer(b"abbccc", np.uint8), np.array([0, 0, 1, 2, 6]))
     >>> string_ranks(["a", "b", "c"], text).tolist()
@@ -43,7 +43,7 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """The distinct quantiles that agree in their first k words, in groups, told apart by word k."""
+    """The distinct quantiles that agree in their first k words, in groups that word k separates."""
 
     # Words of all groups, sorted, each once.
     words: U64Array
@@ -60,7 +60,7 @@ class _Level:
     one_group: bool
 
     def find(self, words: U64Array, groups: I64Array) -> tuple[I64Array, BoolArray]:
-        """Give the last entry not above each word in its group, and whether it is that word's own."""
+        """Return the last entry not above each word in its group, and whether it is that word's own."""
         # One sorted array serves all groups: the key of a word is its group's first number plus twice its place,
         # odd for a word of the level and even for the gap behind it.
         places = np.searchsorted(self.words, words, side="right")
@@ -115,7 +115,7 @@ def _table(quantiles: tuple[str, ...]) -> _Table:
     ordered = sorted(text.encode("utf-8", "surrogatepass") for text in quantiles)
     distinct = sorted(set(ordered))
     ends = np.array([0, *(bisect_right(ordered, text) for text in distinct)])
-    # Below every quantile the rank is that of the first one.
+    # Below every quantile: the rank of the first one.
     first = np.concatenate([[0], ends[:-1]])
     last = np.maximum(ends - 1, 0)
     return _Table(tuple(_levels(distinct)), first / (len(ordered) - 1), last / (len(ordered) - 1))

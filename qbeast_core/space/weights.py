@@ -20,7 +20,7 @@ def weight_to_fraction(weight: int) -> float: ...
 @overload
 def weight_to_fraction(weight: I32Array) -> F64Array: ...
 def weight_to_fraction(weight: int | I32Array) -> float | F64Array:
-    """Give the share of all weights that lie below: 0.0 for `MIN_WEIGHT`, 1.0 for `MAX_WEIGHT`.
+    """Return the share of all weights that lie below: 0.0 for `MIN_WEIGHT`, 1.0 for `MAX_WEIGHT`.
 
     >>> weight_to_fraction(MIN_WEIGHT), weight_to_fraction(MAX_WEIGHT)
     (0.0, 1.0)
@@ -35,7 +35,7 @@ def fraction_to_weight(fraction: float) -> int: ...
 @overload
 def fraction_to_weight(fraction: F64Array) -> I32Array: ...
 def fraction_to_weight(fraction: float | F64Array) -> int | I32Array:
-    """Give the weight below which lies `fraction` of all weights, truncated towards zero.
+    """Return the weight below which lies `fraction` of all weights, truncated towards zero.
 
     >>> fraction_to_weight(0.1), fraction_to_weight(1.0)
     (-1717986918, 2147483647)

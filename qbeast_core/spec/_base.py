@@ -1,4 +1,4 @@
-"""What every value of the format shares: one pydantic configuration and one way to refuse broken text."""
+"""The base of all values of the format: one pydantic configuration, one error for broken text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.plain_text import shortened
+from qbeast_core.support.plain_text import shortened
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def refuse_repeated_keys(text: str, *, what: str) -> None:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values = dict(pairs)
         if len(values) < len(pairs):
-            raise invalid_metadata(what, text, ["a key stands there twice"])
+            raise invalid_metadata(what, text, ["a key is repeated"])
         return values
 
     json.loads(text, object_pairs_hook=once, parse_int=str)  # Python refuses to read very long integers
@@ -75,5 +75,5 @@ def read_text(read: Callable[[str], T], text: str, *, what: str) -> T:
     except ValidationError as error:
         # Without input and context: the head of the text is quoted once, and values may be long.
         details = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = [f"{'.'.join(map(str, one['loc'])) or 'text'}: {one['msg']}" for one in details]
+        problems = [f"{'.'.join(map(str, detail['loc'])) or 'text'}: {detail['msg']}" for detail in details]
         raise invalid_metadata(what, text, problems) from error

@@ -1,4 +1,4 @@
-"""Blocks: the rows of one cube inside one file, in both spellings of the ``blocks`` tag (format 7 and 11)."""
+"""Blocks: the rows of one cube inside one file, in both dialects of the ``blocks`` tag (format 7 and 11)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_
 # More rows than any file holds: sums of such numbers over all files of a table stay within 64 bits.
 MAX_ROWS: Final = 2**40
 
-# How blocks are spelled: as the published documents say, or as the JVM reads and writes them.
+# Keys and order of blocks: as in the published documents, or as the JVM reads and writes them.
 BlocksDialect: TypeAlias = Literal["documented", "qbeast-spark"]
 
 _Weight: TypeAlias = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
@@ -48,7 +48,7 @@ _FLAT_BLOCK: Final = TypeAdapter(Block)
 def parse_blocks(text: str) -> list[Block]:
     """Return the blocks of a file, in order.
 
-    Both spellings are read, unknown keys are ignored, a missing ``replicated`` is false, and the list may end
+    Both dialects are read, unknown keys are ignored, a missing ``replicated`` is false, and the list may end
     with a comma, as it does in the published example.
 
     >>> parse_blocks('[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2},]')
@@ -58,15 +58,15 @@ def parse_blocks(text: str) -> list[Block]:
 
 
 def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
-    """Return the ``blocks`` tag: compact JSON, keys spelled and ordered as the dialect has them.
+    """Return the ``blocks`` tag: compact JSON, keys named and ordered by the dialect.
 
     >>> dump_blocks([Block("w", -5, 7, 2)], dialect="documented")
     '[{"cube":"w","minWeight":-5,"maxWeight":7,"replicated":false,"elementCount":2}]'
     >>> dump_blocks([Block("w", -5, 7, 2)], dialect="qbeast-spark")
     '[{"cubeId":"w","minWeight":-5,"maxWeight":7,"elementCount":2,"replicated":false}]'
     """
-    spell = _documented if dialect == "documented" else _as_the_jvm
-    return json.dumps([spell(block) for block in blocks], separators=(",", ":"), ensure_ascii=False)
+    stored = [_stored(block, dialect) for block in blocks]
+    return json.dumps(stored, separators=(",", ":"), ensure_ascii=False)
 
 
 def respell_blocks(text: str, dialect: BlocksDialect) -> str:
@@ -78,7 +78,7 @@ def respell_blocks(text: str, dialect: BlocksDialect) -> str:
 
 
 def blocks_dialect(text: str) -> BlocksDialect | None:
-    """Return the spelling a ``blocks`` tag is written in; None if it names no cube.
+    """Return the dialect of a ``blocks`` tag; None if it names no cube.
 
     >>> blocks_dialect('[{"cubeId":"","minWeight":-5}]')
     'qbeast-spark'
@@ -98,11 +98,9 @@ def block_from_flat_tags(tags: Mapping[str, str]) -> Block:
     ...                       "maxWeight": "7", "elementCount": "2"})
     Block(cube='A', min_weight=-5, max_weight=7, element_count=2, replicated=False)
     """
-    block: Block = read_text(
-        lambda _: _FLAT_BLOCK.validate_strings({**tags, "replicated": str(_is_copy(tags))}),
-        json.dumps(dict(tags)),
-        what="a file's tags",
-    )
+    fields = {**tags, "replicated": str(tags.get("state") in _COPIED_STATES)}
+    text = json.dumps(dict(tags))
+    block: Block = read_text(lambda _: _FLAT_BLOCK.validate_strings(fields), text, what="a file's tags")
     return block
 
 
@@ -110,34 +108,16 @@ def _parse(text: str) -> list[Block]:
     plain = _TRAILING_COMMA.sub(r"}\1", text)
     blocks = _BLOCKS.validate_json(plain, strict=True)
     refuse_repeated_keys(plain, what=_WHAT)
-    if plain.count('"cube"') and plain.count('"cubeId"') and _spelled_twice(plain):
-        raise invalid_metadata(_WHAT, text, ["a block names its cube in both spellings"])
+    # Most tags have one of the keys: they are not parsed again.
+    both = '"cube"' in plain and '"cubeId"' in plain
+    if both and any("cube" in block and "cubeId" in block for block in json.loads(plain)):
+        raise invalid_metadata(_WHAT, text, ["a block names its cube in both dialects"])
     return blocks
 
 
-def _spelled_twice(text: str) -> bool:
-    return any("cube" in block and "cubeId" in block for block in json.loads(text))
-
-
-def _is_copy(tags: Mapping[str, str]) -> bool:
-    return tags.get("state") in _COPIED_STATES
-
-
-def _documented(block: Block) -> dict[str, Any]:
-    return {
-        "cube": block.cube,
-        "minWeight": block.min_weight,
-        "maxWeight": block.max_weight,
-        "replicated": block.replicated,
-        "elementCount": block.element_count,
-    }
-
-
-def _as_the_jvm(block: Block) -> dict[str, Any]:
-    return {
-        "cubeId": block.cube,
-        "minWeight": block.min_weight,
-        "maxWeight": block.max_weight,
-        "elementCount": block.element_count,
-        "replicated": block.replicated,
-    }
+def _stored(block: Block, dialect: BlocksDialect) -> dict[str, Any]:
+    weights = {"minWeight": block.min_weight, "maxWeight": block.max_weight}
+    count, copied = {"elementCount": block.element_count}, {"replicated": block.replicated}
+    if dialect == "documented":
+        return {"cube": block.cube, **weights, **copied, **count}
+    return {"cubeId": block.cube, **weights, **count, **copied}

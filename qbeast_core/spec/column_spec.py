@@ -1,4 +1,4 @@
-"""Column specs: what a user writes to say how a column is indexed, ``name`` or ``name:kind`` (format 4)."""
+"""Column specs, a user's texts ``name`` or ``name:kind`` for a column to index (format 4)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ColumnSpec:
 
 
 def parse_column_spec(text: str) -> ColumnSpec:
-    """Return the column and the kind that `text` asks for.
+    """Return the column and the kind of a text.
 
     What follows the last colon is a kind only if it is a known one (``hash`` and ``quantile`` are accepted
     too); else the colon belongs to the name.

@@ -12,10 +12,10 @@ from urllib.parse import quote, unquote
 PathKind: TypeAlias = Literal["inside", "absolute", "address", "astray"]
 
 # What other writers (the `url` crate of delta-rs, Hadoop's Path) leave as it is. They compare paths as they are
-# spelled, so a spelling of our own would hide our files from their removes.
+# written, so an encoding of our own would hide our files from their removes.
 _PLAIN: Final = "/!$&'()+,-.:;=@_~"
 _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/[^/])", re.IGNORECASE)
-# A colon alone does not make an address: it stands in names with times, `run-2024-05-01T00:00:00.parquet`.
+# A colon alone does not make an address: names with times have one, `run-2024-05-01T00:00:00.parquet`.
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/?#@:]+(?:@[^/?#@:]+)?/")
 _UNUSABLE: Final = ("\0", "\ufffd")  # never in the name of a file; invalid UTF-8 decodes to the second
@@ -25,11 +25,11 @@ _UNUSABLE: Final = ("\0", "\ufffd")  # never in the name of a file; invalid UTF-
 class FilePath:
     """A data file, or the file of deletion vectors, as a log names it.
 
-    Two spellings of one path (``a%2Bb`` and ``a+b``) are equal: a log may hold both.
+    Two encodings of one path (``a%2Bb`` and ``a+b``) are equal: a log may hold both.
 
     >>> FilePath.of_log("a%2Bb.parquet") == FilePath.of_log("a+b.parquet")
     True
-    >>> [FilePath.of_log(one).kind for one in ("T00:00.parquet", "/x", "file:///x", "s3://b/x", "%2e%2e/x")]
+    >>> [FilePath.of_log(raw).kind for raw in ("T00:00.parquet", "/x", "file:///x", "s3://b/x", "%2e%2e/x")]
     ['inside', 'absolute', 'absolute', 'address', 'astray']
     """
 
@@ -65,7 +65,7 @@ class FilePath:
     def kind(self) -> PathKind:
         """Where it leads.
 
-        >>> [FilePath(one).kind for one in ("a/../b", "a//b", "./a", "s3://b/../a", "http://h:80/a", "")]
+        >>> [FilePath(text).kind for text in ("a/../b", "a//b", "./a", "s3://b/../a", "http://h:80/a", "")]
         ['astray', 'astray', 'astray', 'astray', 'astray', 'astray']
         """
         if any(mark in self.text for mark in _UNUSABLE):

@@ -1,6 +1,6 @@
 """The ``qbeast.layout`` tag: how a file of ours is cut into pages (format 7).
 
-A file's blocks stand in the order of its rows, so page k holds rows ``[k * page_rows, (k + 1) * page_rows)``
+A file's blocks are in the order of its rows, so page k holds rows ``[k * page_rows, (k + 1) * page_rows)``
 and the blocks these rows belong to.
 """
 
@@ -85,7 +85,7 @@ def parse_layout(text: str) -> PageLayout | None:
 def dump_layout(layout: PageLayout) -> str:
     """Return the tag: compact JSON, weights as base64 of little-endian int16.
 
-    Where the file has no hidden weights it says so (``"hidden":false``).
+    ``"hidden":false`` marks a file without hidden weights.
 
     >>> dump_layout(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0)))
     '{"v":1,"rows":2048,"tail":41234,"w":"AIAAAA=="}'

@@ -24,7 +24,7 @@ class Revision(SpecModel):
     """Indexed columns, what each became, and the size of a cube; immutable.
 
     Two revisions are equal if they write the same JSON. One that was read writes the very text it was read
-    from, whatever the spelling of its numbers and the place of keys unknown here.
+    from, whatever the form of its numbers and the position of unknown keys.
 
     >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500)
     >>> Revision.from_json(revision.to_json()) == revision
@@ -65,11 +65,11 @@ class Revision(SpecModel):
     @property
     def transformer_kinds(self) -> dict[str, str]:
         """How each column is indexed, in order: ``linear``, ``quantiles``, ``hash`` or ``empty``, as users write it."""
-        return {one.column_name: _SHORT.get(one.kind, one.kind) for one in self.column_transformers}
+        return {t.column_name: _SHORT.get(t.kind, t.kind) for t in self.column_transformers}
 
     @property
     def column_specs(self) -> tuple[str, ...]:
-        """The indexed columns as a user asks for them, ``name:kind``, in order; `TransformerKind` empty has no kind.
+        """The indexed columns as a user writes them, ``name:kind``, in order; `TransformerKind` empty has no kind.
 
         >>> staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).column_specs
         ('x',)
@@ -87,7 +87,7 @@ class Revision(SpecModel):
         yield "revision_id", self.revision_id
         yield "desired_cube_size", self.desired_cube_size
         kinds = self.transformer_kinds
-        spans = [_span(one.knots) for one in self.transformations] or [""] * len(kinds)
+        spans = [_span(space.knots) for space in self.transformations] or [""] * len(kinds)
         yield "columns", {name: kind + span for (name, kind), span in zip(kinds.items(), spans, strict=True)}
 
     def with_id(self, revision_id: int) -> Self:

@@ -44,7 +44,7 @@ class TableConfig:
     # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
     # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
     last_revision_id: int | None
-    # Those that can be read, by id, ascending.
+    # Readable revisions by id, ascending.
     revisions: Mapping[int, Revision]
     # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
@@ -52,12 +52,12 @@ class TableConfig:
     column_specs: tuple[str, ...] | None
     # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
-    # Our keys that cannot be read or be true, and why; they are kept as they are.
+    # Our keys that cannot be read or are wrong, and why; they are kept as they are.
     faults: Mapping[str, str]
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> Self:
-        """Return what a ``configuration`` says; nothing raises.
+        """Return the values of a ``configuration``; nothing raises.
 
         >>> TableConfig.from_configuration({"delta.appendOnly": "true"}).last_revision_id is None
         True
@@ -93,7 +93,7 @@ class TableConfig:
 
     @property
     def newest_fault(self) -> str | None:
-        """Why the newest revision is not known for sure, so that nothing may be indexed in it; None: it is."""
+        """Why the newest revision is uncertain, so that nothing may be indexed in it; None: it is certain."""
         return self.faults.get(LAST_REVISION_ID)
 
     @property
@@ -122,11 +122,11 @@ class TableConfig:
     def highest_revision_id(self) -> int:
         """The largest id that the table has, or had before an older version was restored; 0 if there is none."""
         had = _read_id(self.entries.get(HIGHEST_REVISION_ID, "")) or 0
-        return max((one for one in (had, *self.revision_ids) if one <= MAX_REVISION_ID), default=0)
+        return max((number for number in (had, *self.revision_ids) if number <= MAX_REVISION_ID), default=0)
 
     def with_revisions(self, revisions: Sequence[Revision]) -> Self:
         """Return the configuration with these added; the last of them, at least one, becomes the newest."""
-        added = {f"{REVISION_PREFIX}{one.revision_id}": one.to_json() for one in revisions}
+        added = {f"{REVISION_PREFIX}{revision.revision_id}": revision.to_json() for revision in revisions}
         return self.with_entries({**added, LAST_REVISION_ID: str(revisions[-1].revision_id)})
 
     def with_entries(self, entries: Mapping[str, str]) -> Self:
@@ -135,9 +135,10 @@ class TableConfig:
 
     def with_column_specs(self, specs: Sequence[str]) -> Self:
         """Return the configuration with the column specs set; none of them removes the key."""
-        if specs:
-            return self.with_entries({COLUMN_SPECS: _dump_texts(specs)})
-        return self.without(COLUMN_SPECS)
+        if not specs:
+            return self.without(COLUMN_SPECS)
+        text = json.dumps(list(specs), separators=(",", ":"), ensure_ascii=False)
+        return self.with_entries({COLUMN_SPECS: text})
 
     def without(self, prefix: str) -> Self:
         """Return the configuration without the keys that begin with `prefix`."""
@@ -145,7 +146,7 @@ class TableConfig:
         return self.from_configuration(kept)
 
     def without_faults(self) -> Self:
-        """Return the configuration with what can be read alone, and the newest revision that can.
+        """Return the configuration without keys that cannot be read, with the newest revision that can.
 
         Ids of revisions that are left out are remembered, so that they are not given again.
 
@@ -156,11 +157,9 @@ class TableConfig:
         kept = {key: text for key, text in self.entries.items() if key not in self.faults}
         if self.newest_fault is not None and self.last_revision_id is not None:
             kept[LAST_REVISION_ID] = str(self.last_revision_id)
-        left = self.from_configuration(kept)
-        highest = self.highest_revision_id
-        if highest == left.highest_revision_id:
-            return left
-        return left.with_entries({HIGHEST_REVISION_ID: str(highest)})
+        left, highest = self.from_configuration(kept), self.highest_revision_id
+        is_known = left.highest_revision_id == highest
+        return left if is_known else left.with_entries({HIGHEST_REVISION_ID: str(highest)})
 
 
 def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str, str]:
@@ -175,7 +174,7 @@ def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str,
 
 
 def _read(read: Callable[[str, str], T], key: str, text: str | None, faults: dict[str, str]) -> T | None:
-    """Return what the text of a key says, or take down why it cannot be read."""
+    """Return the value of a key, or record why it cannot be read."""
     try:
         return None if text is None else read(key, text)
     except InvalidMetadataError as error:
@@ -203,14 +202,14 @@ def _last_revision_id(
     faults[LAST_REVISION_ID] = (
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
-    column_lists = {one.columns for one in revisions.values()}
+    column_lists = {revision.columns for revision in revisions.values()}
     return max(revisions) if len(column_lists) == 1 else None
 
 
 def _read_highest(key: str, text: str) -> int:
     number = _read_id(text)
     if number is None or number > MAX_REVISION_ID:
-        raise invalid_metadata(key, text, ["no table comes to such an id"])
+        raise invalid_metadata(key, text, ["it is not the id of a revision"])
     return number
 
 
@@ -250,8 +249,4 @@ def _read_id(text: str) -> int | None:
 
 
 def _read_texts(key: str, text: str) -> tuple[str, ...]:
-    return read_text(lambda one: _TEXTS.validate_json(one, strict=True), text, what=key)
-
-
-def _dump_texts(texts: Sequence[str]) -> str:
-    return json.dumps(list(texts), separators=(",", ":"), ensure_ascii=False)
+    return read_text(partial(_TEXTS.validate_json, strict=True), text, what=key)

@@ -118,7 +118,7 @@ class CDFNumericQuantilesTransformation(_Stored):
 
     @model_validator(mode="after")
     def _never_decreasing(self) -> CDFNumericQuantilesTransformation:
-        # Repeats are read as they stand; ranks among unsorted numbers would have no meaning.
+        # Repeats are valid; ranks among unsorted numbers would have no meaning.
         for low, high in pairwise(self.quantiles):
             if low > high:
                 message = f"quantiles must not decrease, got {high} after {low}"
@@ -207,7 +207,7 @@ OneValueTransformation: TypeAlias = (
     IdentityTransformation | IdentityToZeroTransformation | NullToZeroTransformation
 )
 
-# By ranks among quantiles that are drawn anew when the data outgrows them.
+# By ranks among quantiles that are drawn again when the data outgrows them.
 QuantilesTransformation: TypeAlias = CDFNumericQuantilesTransformation | CDFStringQuantilesTransformation
 
 # By ranks among texts.
@@ -231,7 +231,7 @@ Transformation: TypeAlias = Annotated[
 def linear_transformation(
     data_type: OrderedDataType, *, min_number: Number, max_number: Number, null_value: Number
 ) -> LinearTransformation:
-    """Return a new linear transformation, its numbers spelled as the JVM needs them.
+    """Return a new linear transformation, its numbers written as the JVM needs them.
 
     >>> linear_transformation("LongDataType", min_number=0.0, max_number=9.0, null_value=4).model_dump_json()
     '{"className":"io.qbeast.core.transform.LinearTransformation","minNumber":0,"maxNumber":9,"nullValue":4,"orderedDataType":"LongDataType"}'
@@ -249,7 +249,7 @@ def linear_transformation(
 
 
 def identity_transformation(data_type: OrderedDataType, *, value: Number | None) -> IdentityTransformation:
-    """Return a new identity transformation; `value` is spelled as in `linear_transformation`.
+    """Return a new identity transformation; `value` is written as in `linear_transformation`.
 
     >>> identity_transformation("IntegerDataType", value=42.0).identity_value
     42
@@ -273,9 +273,9 @@ def _stored_number(value: Number, data_type: OrderedDataType) -> Number:
 
 
 def typed_number(value: Number, data_type: DataType) -> Number:
-    """Return the number that a stored one stands for: of a float column, the nearest float32.
+    """Return the number that a stored one represents: of a float column, the nearest float32.
 
-    The JVM writes such bounds in the few digits that tell float32 apart, and computes with the float32.
+    The JVM writes such bounds in the few digits that identify a float32, and computes with the float32.
     Numbers beyond float32 become its largest.
 
     >>> typed_number(12.337821, "FloatDataType"), typed_number(12.337821, "DoubleDataType")

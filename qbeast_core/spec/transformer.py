@@ -121,7 +121,7 @@ def transformer_for(
     elif kind == "quantiles":
         return CDFNumericQuantilesTransformer(column_name=column, data_type=data_type)
     fitting = ("quantiles", "hash") if data_type == "StringDataType" else ("linear", "quantiles")
-    cure = " or ".join(repr(f"{column}:{one}") for one in fitting)
+    cure = " or ".join(repr(f"{column}:{kind}") for kind in fitting)
     message = (
         f"column {column!r} of type {data_type.removesuffix('DataType').lower()} cannot be indexed by "
         f"{'hash' if kind == 'hashing' else kind}. Nothing was written. Write {cure}."

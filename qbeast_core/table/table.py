@@ -1,7 +1,7 @@
 """A table at one version, opened: what it is, what it holds, and what reads of it cost.
 
-One class, so one file, and most of it docstrings: a method understands its arguments, and calls the operation, which
-stands in a room of its own.
+One class, so one file, and most of it docstrings: a method reads its arguments and calls the operation, which is in a
+room of its own.
 """
 
 from __future__ import annotations
@@ -14,33 +14,56 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
-from qbeast_core.forked import FORKED, is_forked, refuse_forked
-from qbeast_core.html import html_of
-from qbeast_core.io.pages import PageReader
-from qbeast_core.optional import require
-from qbeast_core.plain_text import first_line, on_one_line
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.query.fractions import Sample, Share
+from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
-from qbeast_core.runtime import now_ms
+from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.forked import FORKED, is_forked, refuse_forked
+from qbeast_core.support.html import html_of
+from qbeast_core.support.optional import require
+from qbeast_core.support.plain_text import first_line, on_one_line
+from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
-from qbeast_core.table.index.carried import counts_of
-from qbeast_core.table.read.arrow_stream import arrow_stream
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan import scan, warn_if_empty
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, scan, warn_if_empty
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.snapshot.log_files import read_history
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
 
-_UNREAD: Final = "nothing was changed"
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from qbeast_core.log.type_names import TypeLike
+    from qbeast_core.results import MetadataResult
+    from qbeast_core.table.check.faults import CheckReport
+    from qbeast_core.table.check.repair import RepairResult
+    from qbeast_core.table.dml.change import Change, ChangeOptions
+    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
+    from qbeast_core.table.dml.plan import ChangeResult
+    from qbeast_core.table.engine.choice import LocalEngine
+    from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.named import Expressions
+    from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.inspect.metrics import Metrics
+    from qbeast_core.table.inspect.plot import PlotKind
+    from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
+    from qbeast_core.table.maintenance.restore import RestoreResult
+    from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
+    from qbeast_core.table.maintenance.vacuum import VacuumResult
+    from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
+
+_UNREAD: Final = "nothing was read"
 
 
 class Table:
@@ -50,6 +73,14 @@ class Table:
     in place, to the newest version or to the one that the change made. A query made before, such as a LazyFrame of
     `scan`, keeps the version it was made of; `copy.copy` makes a second object that moves by itself. Safe to share
     between threads.
+
+    Methods share these parameters and errors:
+
+    - `where`, `columns`, `sample`, `rows` and `expand` of a read, and the errors for them: see `qbeast.scan_table`.
+      InvalidInputError is also raised if `where` cannot be evaluated for a row.
+    - `txn`, `commit_metadata`, `progress`, `resources`, `memory_bytes` and `spill_dir` of a change: see
+      `qbeast.write_table`. With ``dry_run=True`` nothing is changed, and the result says what would be done.
+    - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
 
     Examples
     --------
@@ -61,9 +92,9 @@ class Table:
     (0, ('id', 'price'), 11)
     """
 
-    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         _refuse_all_but_snapshots(snapshot)
-        self._reader = Reader(snapshot, pages=pages)
+        self._reader = Reader(snapshot)
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -99,8 +130,7 @@ class Table:
         latest = self._snapshot.config.latest
         kinds = {} if latest is None else latest.transformer_kinds
         columns = (
-            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items()))
-            or "columns that cannot be told"
+            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items())) or "unknown columns"
         )
         files = self._snapshot.files
         return (
@@ -155,8 +185,8 @@ class Table:
         sampled count varies 1.8 times as much (the square root) as with independent rows, and error bars are that
         much wider. It is ``sum(m_k ** 2) / n`` over the index keys, m_k of n rows having key k. Told by tags of
         the live files: exactly for a table of one file or of few keys, else to about 4 %. Rows that deletion
-        vectors hide are counted. None where a live file does not tell: it is of another writer, or not indexed
-        yet; `optimize` makes it tell.
+        vectors hide are counted. None if a live file has no such tag: another writer made it, or it is not indexed
+        yet; `optimize` adds it.
 
         Above 2 a sample is clustered: index a column of many values as well.
         """
@@ -189,46 +219,143 @@ class Table:
         self._move_to(None)
         return self
 
-    def scan(
-        self,
-        *,
-        where: Predicate | None = None,
-        sample: Sample | None = None,
-        rows: int | None = None,
-        expand: bool = False,
-    ) -> pl.LazyFrame:
-        """Return the table as a Polars LazyFrame; see `qbeast.scan_table`."""
-        refuse_forked(self.uri)
-        kept = filter_of(where, self.schema)
-        scanned = scan(self._reader, sample_of_rows(self._reader, rows, sample, where), expand=expand)
-        return scanned if kept is None else scanned.filter(kept)
-
     @property
     def columns(self) -> list[str]:
         """Names of the columns, in order."""
         return list(self.schema)
 
-    def __len__(self) -> int:
-        return self.count()
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's properties, without those that describe the index."""
+        stored = self._snapshot.metadata.configuration
+        return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
-    def __bool__(self) -> bool:
-        """Tell that there is a table, whatever it holds."""
-        return True
+    def scan(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+    ) -> pl.LazyFrame:
+        """Return the table as a Polars LazyFrame: what is not needed is not read.
 
-    def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
-        """Count rows; all of them by the log alone, which reads no data file.
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").scan("id < 10").select(pl.len()).collect().item()
+        10
+        """
+        refuse_forked(self.uri)
+        condition = filter_of(where, self.schema)
+        names = None if columns is None else self._reader.names_of(columns)
+        lazy = scan(self._reader, sample_of_rows(self._reader, rows, sample, where), expand=expand)
+        if condition is not None:
+            lazy = lazy.filter(condition)
+        return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
+
+    def read(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+    ) -> pl.DataFrame:
+        """Read the table into memory.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").read("id < 3")["id"].sort().to_list()
+        [0, 1, 2]
+        """
+        with evaluating(where, outcome=_UNREAD):
+            return self.scan(where, columns=columns, sample=sample, rows=rows, expand=expand).collect()
+
+    def iter_batches(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        rows: int | None = None,
+        expand: bool = False,
+        batch_bytes: int = 64 << 20,
+    ) -> Iterator[pl.DataFrame]:
+        """Read the table batch by batch, in bounded memory; rows come in the order of the index, not shuffled.
 
         Parameters
         ----------
-        where : polars.Expr or str, optional
-            Rows to count. A text is SQL, as in `delete`.
-        sample : float, str or tuple of float, optional
-            Count those of a sample.
+        batch_bytes : int, default 64 MiB
+            Size of a batch in memory, at most, approximately; a batch has at least one row.
+
+        Yields
+        ------
+        polars.DataFrame
+            Frames with at least one row each.
 
         Raises
         ------
         InvalidInputError
-            `where` is no condition on the rows, or cannot be evaluated for one; the sample is no fraction.
+            As for `read`, or `batch_bytes` is not a positive integer.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> [batch.height for batch in qbeast.open_table("ids").iter_batches(batch_bytes=4000)]
+        [500, 500]
+        """
+        from qbeast_core.table.data.query_batches import batches_within
+
+        if (
+            isinstance(batch_bytes, bool)
+            or not isinstance(cast("object", batch_bytes), int)
+            or batch_bytes < 1
+        ):
+            invalid_argument("batch_bytes", "must be a whole number, 1 or more", _UNREAD, value=batch_bytes)
+        lazy = self.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
+
+        def batches() -> Iterator[pl.DataFrame]:
+            with evaluating(where, outcome=_UNREAD):
+                yield from batches_within(lazy, size_bytes=batch_bytes)
+
+        return batches()
+
+    def head(
+        self,
+        rows: int = 10,
+        *,
+        where: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+    ) -> pl.DataFrame:
+        """Return some rows, in no particular order; no more is read than that takes.
+
+        Parameters
+        ----------
+        rows : int, default 10
+            Number of rows, at most.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
+        >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
+        [998, 999]
+        """
+        if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
+            invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
+        with evaluating(where, outcome=_UNREAD):
+            return self.scan(where, columns=columns, sample=sample).head(rows).collect()
+
+    def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
+        """Count rows; without arguments the log alone is read.
 
         Examples
         --------
@@ -241,123 +368,88 @@ class Table:
         known = known_rows(self._reader) if where is None and sample is None else None
         if known is not None:
             return known
-        with evaluating(where, "where", _UNREAD):
-            return int(self._rows(None, where, sample).select(pl.len()).collect().item())
+        with evaluating(where, outcome=_UNREAD):
+            return int(self.scan(where, sample=sample).select(pl.len()).collect().item())
 
-    def head(
-        self,
-        rows: int = 10,
-        *,
-        columns: Sequence[str] | None = None,
-        where: Predicate | None = None,
-        sample: Sample | None = None,
-    ) -> pl.DataFrame:
-        """Return some rows, in no particular order; no more is read than that takes.
+    def __len__(self) -> int:
+        return self.count()
 
-        Parameters
-        ----------
-        rows : int, default 10
-            How many, at most.
-        columns : sequence of str, optional
-            Columns to return; all by default.
-        where : polars.Expr or str, optional
-            Rows to take from. A text is SQL, as in `delete`.
-        sample : float, str or tuple of float, optional
-            Take from the rows of a sample.
-
-        Raises
-        ------
-        InvalidInputError
-            A column is not in the table; else as for `count`.
-
-        Examples
-        --------
-        >>> import polars as pl, qbeast
-        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
-        [998, 999]
-        """
-        if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
-            invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
-        with evaluating(where, "where", _UNREAD):
-            return self._rows(columns, where, sample).head(rows).collect()
+    def __bool__(self) -> bool:
+        """Return True, also for a table without rows."""
+        return True
 
     def to_arrow(
         self,
+        where: Predicate | None = None,
         *,
         columns: Sequence[str] | None = None,
-        where: Predicate | None = None,
         sample: Sample | None = None,
     ) -> pa.Table:
-        """Return rows as a pyarrow Table, in memory; options as for `head`.
+        """Read the table into memory as a pyarrow Table.
 
-        Whatever takes an Arrow stream takes the table itself, batch by batch:
+        Libraries that take an Arrow stream take the table itself, batch by batch:
         ``pyarrow.RecordBatchReader.from_stream(table)``.
-
-        Raises
-        ------
-        InvalidInputError
-            As for `head`.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").to_arrow(where="id < 3").num_rows
+        >>> qbeast.open_table("ids").to_arrow("id < 3").num_rows
         3
         """
-        with evaluating(where, "where", _UNREAD):
-            return arrow_stream(self._rows(columns, where, sample)).read_all()
+        from qbeast_core.table.read.arrow_stream import arrow_stream
+
+        with evaluating(where, outcome=_UNREAD):
+            return arrow_stream(self.scan(where, columns=columns, sample=sample)).read_all()
 
     def to_pandas(
         self,
+        where: Predicate | None = None,
         *,
         columns: Sequence[str] | None = None,
-        where: Predicate | None = None,
         sample: Sample | None = None,
     ) -> Any:
-        """Return rows as a pandas DataFrame, in memory; options as for `head`.
+        """Read the table into memory as a pandas DataFrame.
 
         Raises
         ------
         MissingDependencyError
             pandas is not installed.
         InvalidInputError
-            As for `head`.
+            As for `read`.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
-        >>> qbeast.open_table("ids").to_pandas(where="id < 3")["id"].sum()
+        >>> qbeast.open_table("ids").to_pandas("id < 3")["id"].sum()
         np.int64(3)
         """
         require("pandas", "to_pandas")
-        with evaluating(where, "where", _UNREAD):
-            return self._rows(columns, where, sample).collect().to_pandas()
+        return self.read(where, columns=columns, sample=sample).to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand all rows to another library, as Arrow batches that are read when they are asked for."""
+        """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
+        from qbeast_core.table.read.arrow_stream import arrow_stream
+
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
     def sql(self, query: str, *, sample: Sample | None = None) -> pl.LazyFrame:
-        """Ask in Polars' own SQL; the table is called ``self``.
+        """Run a query in Polars' own SQL; the table is called ``self``.
 
         Filters, columns and limits of the query decide what is read, as in `scan`. Types and rules are those of Polars,
-        and not those of conditions in `where`, which are SQL of DuckDB. The text is a whole query, which may name files
-        of its own: do not take it from people who are not to read them.
+        not those of `where`, which is SQL of DuckDB. The text is a whole query, which may name other files: do not take
+        it from people who must not read them.
 
         Parameters
         ----------
         query : str
             ``"SELECT ... FROM self ..."``.
-        sample : float, str or tuple of float, optional
-            Ask a sample.
 
         Raises
         ------
         InvalidInputError
-            It is not a query that Polars understands.
+            Polars does not understand the query.
 
         Examples
         --------
@@ -373,49 +465,30 @@ class Table:
         except (pl.exceptions.PolarsError, TypeError) as error:
             why = first_line(str(error)).rstrip(".")
             taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
-            why += "".join(f'. The column stands in double quotes: "{name}"' for name in taken)
-            msg = (
-                f"{query!r} is not a query that Polars understands: {why}. The table is called self. Nothing was "
-                "read."
-            )
+            why += "".join(f'. Write the column in double quotes: "{name}"' for name in taken)
+            msg = f"Polars does not understand the query {query!r}: {why}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
-
-    def _rows(
-        self, columns: Sequence[str] | None, where: Predicate | None, sample: Sample | None
-    ) -> pl.LazyFrame:
-        """Return what is asked for of the rows as a query."""
-        rows = self.scan(where=where, sample=sample)
-        return rows if columns is None else rows.select(self._reader.names_of(columns))
 
     def explain(
         self,
         where: Predicate | None = None,
-        sample: Sample | None = None,
+        *,
         columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
     ) -> Plan:
-        """Tell what a read would open, named to the byte, and why the rest stays closed.
+        """Plan a read without reading rows: which files, pages and bytes it opens, and why it skips the rest.
 
         Parameters
         ----------
-        where : polars.Expr or str, optional
-            Rows to keep. A text is SQL, as in `delete`.
-        sample : float, str or tuple of float, optional
-            A fraction in [0, 1], ``(from, to)``, or a text such as ``"1%"``, as for `qbeast.scan_table`.
-        columns : sequence of str, optional
-            Columns to return; all by default. Those of the filter, and for a sample the indexed ones, are
-            read besides.
+        where, columns, sample
+            See `qbeast.scan_table`. A read also opens the columns of the filter, and with a sample the indexed ones.
 
         Returns
         -------
         Plan
-            Prints well; `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`,
-            `.rows_total` and `.share` are numbers.
-
-        Raises
-        ------
-        InvalidInputError
-            If the sample is no fraction, a column is not in the table, or `where` is no condition on the rows.
+            Prints as a few lines; `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total`
+            and `.share` are numbers.
 
         Examples
         --------
@@ -426,10 +499,91 @@ class Table:
         >>> plan.rows_total, plan.share < 0.3
         (100000, True)
         """
-        unknown = [name for name in columns or [] if name not in self.schema]
-        if unknown:
-            unknown_columns("columns", unknown, self.schema, "nothing was read")
-        return explain(self._reader, where, sample, None if columns is None else list(columns))
+        return explain(
+            self._reader, where, sample, None if columns is None else self._reader.names_of(columns)
+        )
+
+    def files(self, where: Predicate | None = None, *, sample: Sample | None = None) -> pl.DataFrame:
+        """Return the data files that a read opens: a list that any engine can take.
+
+        Returns
+        -------
+        polars.DataFrame
+            `path` (of the file, decoded), `size_bytes`, `num_records`, `revision_id` (null: not indexed), `ranges`
+            (byte ranges of the column data needed; null: all of it). The engine still has to apply filter and sample
+            to the rows.
+
+        Raises
+        ------
+        InvalidInputError
+            As for `qbeast.scan_table`.
+        UnsupportedTableError
+            A file is outside of the table, see `qbeast.open_table`.
+        """
+        plan = self.explain(where, sample=sample)
+        files, locate = self._snapshot.files, self._reader.store.locate
+        listed = pl.DataFrame(
+            {
+                "path": self._reader.paths,
+                "size_bytes": files["size_bytes"],
+                "num_records": files["num_records"],
+                "revision_id": files["revision"],
+                "ranges": plan.files["ranges"],
+            },
+            schema_overrides={"path": pl.String},
+        ).filter(plan.files["opened"])
+        return listed.with_columns(pl.Series("path", map(locate, listed["path"]), pl.String))
+
+    def scan_tasks(
+        self,
+        where: Predicate | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        sample: Sample | None = None,
+        task_bytes: int = TASK_BYTES,
+    ) -> list[ScanTask]:
+        """Split a read of this version into tasks that any process can run, without reading the log again.
+
+        Together they return every row of the read exactly once. They can be pickled, for a pool of processes or
+        another machine that reaches the files; the pickles hold the storage options.
+
+        Parameters
+        ----------
+        task_bytes : int, default 64 MiB
+            Stored bytes of a task, approximately; larger files are split between pages where their pages are known.
+
+        Returns
+        -------
+        list of ScanTask
+            Each has `.read()`, which yields frames of bounded size, `.schema` and `.paths`. Empty if no file can hold
+            a matching row.
+
+        Raises
+        ------
+        InvalidInputError
+            As for `qbeast.scan_table`, or `task_bytes` is not a positive integer.
+        UnsupportedTableError
+            A file is outside of the table, see `qbeast.open_table`.
+
+        Warns
+        -----
+        EmptySampleWarning
+            As for `qbeast.scan_table`.
+
+        Examples
+        --------
+        >>> import pickle, polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(100_000), "half": [i / 2 for i in range(100_000)]})
+        >>> _ = qbeast.write_table(rows, "halves", columns=["id"])
+        >>> tasks = qbeast.open_table("halves").scan_tasks("id < 70000", columns=["half"], task_bytes=100_000)
+        >>> sent = [pickle.dumps(task) for task in tasks]  # say to the processes of a pool
+        >>> sum(frame.height for task in sent for frame in pickle.loads(task).read())
+        70000
+        """
+        condition = filter_of(where, self.schema)
+        plan = self._reader.plan(condition, sample)
+        warn_if_empty(self._reader, sample, plan if condition is None else None)
+        return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
 
     def estimate(
         self,
@@ -448,10 +602,10 @@ class Table:
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
     ) -> Estimate:
-        """Answer aggregates to a promised error, from as small a sample as that takes.
+        """Estimate aggregates to a promised error, from as small a sample as that needs.
 
-        A pilot of about 20,000 rows tells how much answers vary; then the fraction is read that the error asks for,
-        and looked at again. What cannot be promised from a sample is read to the end, and is exact then.
+        A pilot of about 20,000 rows shows how much the answers vary; then the fraction that the error needs is read,
+        and checked. Answers that a sample cannot promise are computed from all rows, and are exact.
 
         Parameters
         ----------
@@ -462,46 +616,45 @@ class Table:
             answers; else expressions have their own names, and texts stand for themselves. A text alone may also be
             ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         by : str or polars.Expr, or a sequence or mapping of these, optional
-            What rows are grouped by: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or
-            SQL; named as aggregates are. Null is a group. A group that no sampled row belongs to is not listed, see
+            Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or
+            SQL; named as aggregates are. Null is a group. A group without a sampled row is not listed, see
             `Estimate.complete`.
-        where : polars.Expr or str, optional
-            Rows that count. A text is SQL.
+        where
+            Rows to aggregate, see `qbeast.scan_table`.
         join : tuple of frame and column names, optional
             A frame with each value of these columns once, joined to the rows (those without a partner get nulls)
             before anything else: `by`, `where` and `aggregates` may use its columns.
         error : float or str, optional
-            How far an answer may be off, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
+            Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
         absolute : mapping of str to float, optional
-            Instead, for answers of these names, in their own unit: for what may be near zero.
+            The same for answers of these names, in their own unit: for values that may be near zero.
         confidence : float or str, default 0.95
-            How often an answer has to be that near, in (0, 1): 0.99 or ``"99%"``.
+            Probability that an answer has at most that error, in (0, 1): 0.99 or ``"99%"``.
         sample : float, str or tuple of float, optional
-            Instead of an error: read just this, and tell intervals.
+            Read this sample, whatever the error; answers have intervals.
         simultaneous : bool, default False
-            Whether all answers of all groups are to be near at once, and not each by itself.
+            Whether the confidence holds for all answers of all groups at once, not for each one.
         max_fraction : float or str, default 1.0
-            Read no more of the keys, even if the error is not reached: `Estimate.met` tells.
+            Read at most this fraction of the keys, even if the error is not reached, see `Estimate.met`.
         max_bytes : int, optional
-            The same for bytes of data files.
+            Read at most this number of bytes of data files, likewise.
         min_group_rows : int, default 0
-            Groups that seem to have fewer rows are listed with their intervals, but not read on for.
+            Groups that seem to have fewer rows are listed with their intervals, but need not reach the error.
         memory_bytes : int, optional
-            Memory for the sums of sampled keys, 4 MiB or more; by default the environment's ``QBEAST_MEMORY_BYTES``,
-            or half of what the machine or its cgroup has. Where they would take more, everything is read instead,
-            which holds groups alone (and for quantiles, values of rows). Where these do not fit either, or the keys
-            of a `sample`, that is an error.
+            Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read instead,
+            which holds groups only (and for quantiles, values of rows). It is an error if these do not fit either, or
+            the keys of a `sample`.
 
         Returns
         -------
         Estimate
-            Prints well; `.frame` holds answers and intervals.
+            Prints as a table; `.frame` holds answers and intervals.
 
         Raises
         ------
         InvalidInputError
-            An argument cannot be used, such as an aggregate that a sample says nothing of (``max``); nothing was read.
-            Or what has to be held to answer at all takes more than `memory_bytes`.
+            An argument is invalid, such as an aggregate that a sample cannot estimate (``max``); nothing was read. Or
+            the answer needs more memory than `memory_bytes`.
 
         Examples
         --------
@@ -551,19 +704,19 @@ class Table:
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
     ) -> Iterator[Estimate]:
-        """Answer aggregates better and better, for those who watch: see `estimate`, which takes the same arguments.
+        """Estimate aggregates in rounds, each better than the one before; arguments as for `estimate`.
 
         Yields
         ------
         Estimate
-            One a round; each round reads only the rows between two fractions, at most as many again as were read
-            before. The last one is the answer that `estimate` promises. Where that needs everything, as rare groups
-            do, all is read anew after at most half of it: `min_group_rows` leaves such groups out.
+            One for each round, which reads only rows that were not read before, at most as many as all rounds before
+            it. The last one is the answer that `estimate` promises. If it needs all rows, as rare groups do, all are
+            read again after at most half of them: `min_group_rows` leaves such groups out.
 
         Raises
         ------
         InvalidInputError
-            As `estimate` does, before anything is read.
+            As for `estimate`, before anything is read.
 
         Examples
         --------
@@ -594,96 +747,6 @@ class Table:
         )
         return rounds(self._reader, question_of(asked, self.schema), progressive=True)
 
-    def scan_tasks(
-        self,
-        where: Predicate | None = None,
-        sample: Sample | None = None,
-        columns: Sequence[str] | None = None,
-        *,
-        task_bytes: int = TASK_BYTES,
-    ) -> list[ScanTask]:
-        """Cut a read of this version into tasks that any process can do, each without a look at the log.
-
-        Together they return every row that filter and sample keep exactly once. They pickle, for a pool of
-        processes or another machine that reaches the files; their pickles hold the storage options.
-
-        Parameters
-        ----------
-        where, sample
-            Rows to keep, exactly, as for `explain`.
-        columns : sequence of str, optional
-            Columns to return, in order, at least one; all by default.
-        task_bytes : int, default 64 MiB
-            Stored bytes that a task aims at; larger files are cut between pages where their pages are known.
-
-        Returns
-        -------
-        list of ScanTask
-            Each has `.read()`, which yields frames of bounded size, `.schema` and `.paths`. Empty if no file can
-            hold a wanted row.
-
-        Raises
-        ------
-        InvalidInputError
-            If the sample is no fraction, the columns are not different ones of the table, `where` is no
-            condition on the rows, or `task_bytes` is no positive integer.
-        UnsupportedTableError
-            If a file to open lies outside the table, see `qbeast.open_table`.
-
-        Warns
-        -----
-        EmptySampleWarning
-            If the sample holds no row where many were to be expected.
-
-        Examples
-        --------
-        >>> import pickle, polars as pl, qbeast
-        >>> rows = pl.DataFrame({"id": range(100_000), "half": [i / 2 for i in range(100_000)]})
-        >>> _ = qbeast.write_table(rows, "halves", columns=["id"])
-        >>> tasks = qbeast.open_table("halves").scan_tasks("id < 70000", columns=["half"], task_bytes=100_000)
-        >>> sent = [pickle.dumps(task) for task in tasks]  # say to the processes of a pool
-        >>> sum(frame.height for task in sent for frame in pickle.loads(task).read())
-        70000
-        """
-        asked = filter_of(where, self.schema)
-        plan = self._reader.plan(asked, sample)
-        warn_if_empty(self._reader, sample, plan if asked is None else None)
-        return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
-
-    def files(self, where: Predicate | None = None, sample: Sample | None = None) -> pl.DataFrame:
-        """Return the data files that a read opens: a list that any engine can take.
-
-        Parameters
-        ----------
-        where, sample
-            Rows to keep, as for `explain`.
-
-        Returns
-        -------
-        polars.DataFrame
-            `path` (where the file lies, decoded), `size_bytes`, `num_records`, `revision_id` (null: not
-            indexed), `ranges` (byte ranges of the column data wanted; null: all of it). Filter and sample
-            still have to be applied to the rows.
-
-        Raises
-        ------
-        UnsupportedTableError
-            If one of them lies outside the table, see `qbeast.open_table`.
-        """
-        plan = self.explain(where, sample)
-        files, locate = self._snapshot.files, self._reader.store.locate
-        listed = pl.DataFrame(
-            {
-                "path": self._reader.paths,
-                "size_bytes": files["size_bytes"],
-                "num_records": files["num_records"],
-                "revision_id": files["revision"],
-                "ranges": plan.files["ranges"],
-            },
-            schema_overrides={"path": pl.String},
-        ).filter(plan.files["opened"])
-        return listed.with_columns(pl.Series("path", map(locate, listed["path"]), pl.String))
-
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
 
@@ -696,42 +759,58 @@ class Table:
         return self._reader.index_state.listed()
 
     def history(self, limit: int | None = None) -> pl.DataFrame:
-        """Return what was committed up to this version, a row a commit, newest first.
+        """Return the commits up to this version, one row each, newest first.
 
         Parameters
         ----------
         limit : int, optional
-            Commits at most; all that the log still has by default.
+            Maximum number of commits; by default all that the log still has.
 
         Returns
         -------
         polars.DataFrame
-            `version`, `timestamp` (UTC), `operation`, `summary` (rows and files that came, changed and went, in words);
-            `metrics` and `parameters`, structs with the names that the Delta log has for them, numbers where all of a
-            metric's are; `metadata`, a struct with the writer's ``commit_metadata`` and what else a commit holds;
-            `engine`, `read_version`, `is_blind_append`, `isolation_level`, `txn_id`. Null: the
-            commit does not say. A struct that no commit has anything for is a column of nulls.
+            `version`, `timestamp` (UTC), `operation`, `summary` (the next numbers, in words); `rows_written`,
+            `rows_inserted`, `rows_updated`, `rows_deleted`, `files_added`, `files_removed`, `bytes_added`; `metrics`
+            and `parameters`, structs with all entries under their names in the Delta log; `metadata`, a struct with
+            the writer's ``commit_metadata`` and other entries; `engine`, `read_version`, `is_blind_append`,
+            `isolation_level`, `txn_id`. Null: not in the commit. A struct that is empty in all commits is a column of
+            nulls.
 
         Raises
         ------
         InvalidInputError
-            If `limit` is no whole number, 0 or more.
+            `limit` is not a whole number, 0 or more.
 
         Examples
         --------
         >>> import polars as pl, qbeast
         >>> rows = pl.DataFrame({"id": range(1000)})
         >>> _ = qbeast.write_table(rows, "ids", columns=["id"], commit_metadata={"why": "first"})
-        >>> told = qbeast.open_table("ids").history().select("operation", "metrics", "metadata")
-        >>> told.unnest("metrics", "metadata").select("operation", "numOutputRows", "why").rows()
-        [('CREATE TABLE AS SELECT', 1000, 'first')]
+        >>> history = qbeast.open_table("ids").history()
+        >>> history.unnest("metadata").select("operation", "rows_written", "files_added", "why").rows()
+        [('CREATE TABLE AS SELECT', 1000, 1, 'first')]
         """
         if type(limit) not in {int, type(None)} or (limit is not None and limit < 0):
-            msg = f"limit must be a whole number, 0 or more, not {limit!r}; nothing was read"
-            raise InvalidInputError(msg, argument="limit")
+            invalid_argument("limit", "must be a whole number, 0 or more", _UNREAD, value=limit)
         from qbeast_core.table.inspect.history import history_frame
 
         return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
+
+    def versions(self) -> pl.DataFrame:
+        """Return the versions up to this one: `version`, `timestamp` (UTC) and `operation`, newest first.
+
+        They are those that the log still has; a vacuum may have deleted files of some.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"id": range(1000)})
+        >>> for _ in range(2):
+        ...     result = qbeast.write_table(rows, "ids", columns=["id"], mode="append")
+        >>> qbeast.open_table("ids").versions().select("version", "operation").rows()
+        [(1, 'WRITE'), (0, 'CREATE TABLE AS SELECT')]
+        """
+        return self.history().select("version", "timestamp", "operation")
 
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics, counted from the log alone: no data file is opened.
@@ -739,7 +818,7 @@ class Table:
         Parameters
         ----------
         revision : int, optional
-            This revision alone; all of them by default. 0 is staging.
+            This revision only; all of them by default. 0: files without index.
 
         Returns
         -------
@@ -769,24 +848,24 @@ class Table:
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
         """Verify this version against the format; nothing is changed.
 
-        On the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds
-        and weights keep their order along every branch, files are there and have their size. On data besides:
-        every row lies in the cube of its block, within its weights and in one block alone, the hidden weight
-        column and the pages are right, statistics enclose the values, copies of layouts before 0.6.0 have their
-        originals. The order along branches is a fault only in revisions that this library alone wrote to.
+        In the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds and
+        weights are in order along every branch, files exist and have their size. In the data: every row is in the cube
+        of its block, within its weights, and in one block only, the hidden weight column and the pages are right,
+        statistics enclose the values, copies of layouts before 0.6.0 have their originals. The order along branches is
+        a fault only in revisions that no other library wrote to.
 
         Parameters
         ----------
         data : bool, default True
-            Whether to read the data files, all of them; memory stays bounded (8 bytes a row in layouts before
-            0.6.0). Else the log is enough, which is fast.
+            Whether to read the data files, all of them, in bounded memory (8 bytes a row in layouts before 0.6.0).
+            Otherwise only the log is read, which is fast.
         progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file.
 
         Returns
         -------
         CheckReport
-            Prints well; `.ok`, `.faults` (a frame, one row a fault), `.notes`.
+            Prints as a few lines; `.ok`, `.faults` (a frame, one row for each fault), `.notes`.
 
         Raises
         ------
@@ -809,34 +888,29 @@ class Table:
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
         """Repair faults in the log, in one commit; data files are not rewritten.
 
-        The newest version is checked, log and data. Files whose tags are wrong lose them and become staging: they
-        are read whole, and `optimize` indexes them again. Where pages alone are wrong, only the page layout goes;
-        wrong sizes are set right, and wrong statistics replaced by the number of rows. Settings of the table that
-        cannot be read go, and it goes on with the newest revision that can; files of others are staged. Everything
-        else of a file, and every other file, stays as it is; what others commit meanwhile is kept. No row is lost
-        or returned twice: files with copies of rows (format 11) keep their tags.
+        The newest version is checked, log and data. Files with wrong tags lose them: they are read whole, and
+        `optimize` indexes them again. If only the pages are wrong, the page layout is removed; wrong sizes are
+        corrected, and wrong statistics replaced by the number of rows. Settings that cannot be read are removed, and
+        the newest readable revision is used. Everything else stays as it is, also what others commit meanwhile. No row
+        is lost or returned twice: files with copies of rows (format 11) keep their tags.
 
         Parameters
         ----------
-        dry_run : bool, default False
-            Change nothing and say what would be done.
         progress : callable or bool, optional
             Called with a `Progress` (stage ``"read"``) after every data file that is checked.
 
         Returns
         -------
         RepairResult
-            Prints well; `.repaired_files` names the files and what was done, `.remaining` the faults that stay,
-            with advice.
+            Prints as a few lines; `.repaired_files` names the files and what was done, `.remaining` the faults that
+            remain, with advice.
 
         Raises
         ------
         UnsupportedTableError
             The table must not be written.
         CommitConflictError
-            There was always another writer.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            Other writers committed first every time.
 
         Examples
         --------
@@ -858,8 +932,8 @@ class Table:
         self,
         kind: PlotKind = "tree",
         *,
-        columns: Sequence[str] | None = None,
         where: Predicate | None = None,
+        columns: Sequence[str] | None = None,
         sample: Sample | None = None,
         revision: int | None = None,
         fractions: Sequence[float] | None = None,
@@ -870,15 +944,13 @@ class Table:
         Parameters
         ----------
         kind : {"tree", "space", "fraction"}
-            ``"tree"``: every cube over its children, a row per depth, with the rows they hold. ``"space"``: the
-            boxes of the cubes along two indexed columns, those that a query opens filled. ``"fraction"``: the
-            share of bytes that samples open.
+            ``"tree"``: every cube above its children, one line for each depth, with their rows. ``"space"``: the
+            boxes of the cubes along two indexed columns; a query fills those it opens. ``"fraction"``: the share of
+            bytes that samples open.
         columns : sequence of str, optional
             Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
-        where : polars.Expr or str, optional
-            The query, for space and fraction. A text is SQL, as in `Table.delete`.
-        sample : float, str or tuple of float, optional
-            The query's sample, for the space.
+        where, sample
+            The query, see `qbeast.scan_table`: for space and fraction, and its sample for the space.
         revision : int, optional
             Which tree or space; the newest one that files are indexed with by default.
         fractions : sequence of float, optional
@@ -923,61 +995,49 @@ class Table:
     def optimize(
         self,
         *,
-        revision: int | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
+        revision: int | Literal["all"] | None = None,
         fraction: Share | None = None,
-        all_revisions: bool = False,
         full: bool = False,
-        fold: bool = False,
-        redraw: bool = False,
+        into: Into | None = None,
         dry_run: bool = False,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
-        engine: EngineName = "auto",
+        resources: Resources | None = None,
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> OptimizeResult:
-        """Bring what is out of shape back into shape; the rows stay the same, and a second optimize does nothing.
+        """Rewrite the files that are out of shape; the rows stay the same, and a second optimize does nothing.
 
-        Without options these files are rewritten and no others, their rows indexed with the newest revision:
-        files without index (``"staged"``), files with deletion vectors (``"deletion vector"``), files much smaller
-        than the rest, as far as there are enough of them to join (``"small file"``); and of the newest revision,
-        files of another implementation (``"foreign layout"``) and those of which most rows would go deeper into
-        a tree of the table as it is now (``"overfull cubes"``). A few more may go with them so that thresholds stay
-        in order (``"order of weights"``). Rows that the newest revision has no place for begin a new one in the
-        same commit. Where joined files make others small, these follow in another commit. A table in shape is
-        left alone.
+        By default these files are rewritten, and their rows indexed with the newest revision: files without index
+        (``"staged"``), files with deletion vectors (``"deletion vector"``), small files, if there are enough to join
+        (``"small file"``); and of the newest revision, files of another implementation (``"foreign layout"``) and
+        files most of whose rows would go deeper into a tree of the present table (``"overfull cubes"``). A few more
+        files may be rewritten to keep the thresholds in order (``"order of weights"``). Rows outside of the newest
+        revision begin a new one in the same commit. If joined files make others small, a further commit joins these.
 
-        Full reads and samples return the same rows before and after. Appends that land meanwhile stay.
+        Full reads and samples return the same rows before and after. Appends that happen meanwhile are kept.
 
         Parameters
         ----------
-        revision : int, optional
-            Look at this revision alone; its rows stay in it. 0 means the files without index.
         files : sequence of str or path-like, optional
-            Rewrite these, whatever their shape: paths as in `files()` or as in the plan.
+            Rewrite these files, whatever their shape: paths as in `files()` or as in the plan.
+        revision : int or "all", optional
+            Look at the files of this revision only; 0: the files without index. ``"all"``: at every revision, in one
+            commit each. By default at the newest one and the files without index. Rows stay in their revision.
         fraction : float or str, optional
-            Only files with a block that begins at or below this fraction of the weights, in [0, 1]: what
-            small samples read. Of files without index the oldest, up to this share of their bytes.
-        all_revisions : bool, default False
-            Look at every revision, one after the other, one commit each.
+            Look only at files that a sample of this fraction, in [0, 1], opens. Of the files without index: the
+            oldest, up to this share of their bytes.
         full : bool, default False
             Rewrite every file looked at, whatever its shape, into a fresh tree.
-        fold : bool, default False
-            Take the files of older revisions as well, and index their rows with the newest.
-        redraw : bool, default False
-            Rewrite every file, of all revisions and those without index, under a new revision whose ranges and
-            quantiles are drawn from the rows there are now, and drop revisions that no file needs any more:
-            values of deleted rows leave the metadata (see docs/personal-data.md). Columns keep their kinds;
-            statistics given by `column_stats` are forgotten.
+        into : {"newest", "new"}, optional
+            ``"newest"``: rows of older revisions move to the newest one; files of all older revisions are rewritten,
+            or those of `files` or `revision`. ``"new"``: rewrite the whole table into a new revision, whose ranges and
+            quantiles come from its present rows, and drop all other revisions: values of deleted rows leave the
+            metadata (see docs/personal-data.md). Columns keep their kinds; statistics given by `column_stats` are
+            dropped. It excludes `files`, `revision` and `fraction`.
         dry_run : bool, default False
-            Change nothing and say what would be rewritten, and why.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable or bool, optional
-            Called with a `Progress` at every step; files are counted anew for each group of rows.
-        engine, memory_bytes, spill_dir
-            Where rows are moved, in how much memory: as for `qbeast.write_table`.
+            Change nothing; the result names the files that would be rewritten, and why.
 
         Returns
         -------
@@ -987,18 +1047,16 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Options that cannot be meant together, a revision or a file that is not there.
+            Options exclude each other, or there is no such revision or file.
         UnsupportedTableError
             The table holds copies of rows (upgrade it first), or must not be written.
         CommitConflictError
             Another writer replaced or deleted files that were being rewritten; nothing was changed.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Notes
         -----
-        The rows of the rewritten files are held in memory while three times as much fits `memory_bytes`; larger
-        rewrites read the rows twice and sort them by temporary files.
+        The rows of the rewritten files are held in memory if three times their size fits `memory_bytes`; larger
+        rewrites read the rows twice and sort them through temporary files.
 
         Examples
         --------
@@ -1015,25 +1073,23 @@ class Table:
         >>> table.optimize().committed
         False
         """
-        from qbeast_core.table.engine.choice import EngineChoice
+        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
         from qbeast_core.table.write.options import metadata_of
 
         options = OptimizeOptions(
-            revision=revision,
             files=files,
+            revision=revision,
             fraction=fraction,
-            all_revisions=all_revisions,
             full=full,
-            fold=fold,
-            redraw=redraw,
+            into=into,
             dry_run=dry_run,
             commit_metadata=metadata_of(commit_metadata),
         )
-        with EngineChoice(engine, memory_bytes, spill_dir).opened() as local:
-            options = replace(options, progress=local.telling(callback_of(progress)))
+        with local_engine(resources, memory_bytes, spill_dir) as local:
+            options = replace(options, progress=local.report_progress(callback_of(progress)))
             result, newest = optimize(self._reader, options, engine=local)
-            result = local.told(result)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -1047,36 +1103,24 @@ class Table:
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
-        engine: EngineName = "auto",
+        resources: Resources | None = None,
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
         """Delete rows, in one commit; the index is kept.
 
-        Files that hold no such row, by the index or when they are looked into, stay as they are. Files that hold
-        nothing else are dropped without being read whole. The rows left of the others are put back into their
-        cubes; a few more files may go with them so that the index stays in order. Rows that deletion vectors
-        of other writers hide stay deleted.
+        Files without such rows stay as they are; files with no other rows are removed without being read whole. The
+        rest of the rows of the other files are written again, into their cubes; a few more files may be rewritten to
+        keep the index in order. Rows that deletion vectors of other writers hide stay deleted.
 
-        The newest version is changed, whatever version is open; where other writers were faster the change is
-        made to what they left, as if it had begun later.
+        The change is made to the newest version, whatever version is open; if another writer commits first, it is made
+        again to the new version.
 
         Parameters
         ----------
         where : polars.Expr, str or True
             Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
-            SQL on the columns of a row, in the dialect of DuckDB: never a query, nothing is read for it.
-            True: all rows.
-        dry_run : bool, default False
-            Change nothing and say which files and rows would go.
-        txn : tuple of str and int, optional
-            See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable or bool, optional
-            See `qbeast.write_table`.
-        engine, memory_bytes, spill_dir
-            Where rows are moved, in how much memory: as for `qbeast.write_table`.
+            SQL on the columns of a row, in the dialect of DuckDB, never a query. True: all rows.
 
         Returns
         -------
@@ -1086,14 +1130,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            `where` is no condition on single rows of this table.
+            `where` is not a condition on single rows of this table.
         UnsupportedTableError
             The table allows appends only, keeps a feed of changes, holds copies of rows (upgrade it first), or
             must not be written.
         CommitConflictError
-            Other writers were faster every time; nothing was changed.
-        CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            Other writers committed first every time; nothing was changed.
 
         Examples
         --------
@@ -1103,54 +1145,43 @@ class Table:
         >>> table = qbeast.open_table("cheap")
         >>> table.delete(pl.col("price") > 50, dry_run=True).rows_deleted
         460
-        >>> table.delete("price > 50").rows_deleted, table.scan().collect().height, table.version
+        >>> table.delete("price > 50").rows_deleted, table.read().height, table.version
         (460, 540, 1)
         """
         from qbeast_core.table.dml.delete import Delete
-        from qbeast_core.table.engine.choice import EngineChoice
 
         options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(Delete(where), EngineChoice(engine, memory_bytes, spill_dir), options)
+        return self._run(Delete(where), options, resources, memory_bytes, spill_dir)
 
     @shows_progress("updating")
     def update(
         self,
         where: Predicate | Literal[True],
-        assignments: Mapping[str, Value],
+        set: Mapping[str, Value],  # noqa: A002 - as SQL calls it
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
-        engine: EngineName = "auto",
+        resources: Resources | None = None,
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Give columns of some rows other values, in one commit; the index is kept.
+        """Set columns of some rows to other values, in one commit; the index is kept.
 
-        Files that hold no such row stay as they are. The rows of the others are put back, those with other
-        values in indexed columns into the cubes where they belong now; rows with values beyond the space of the
-        index go into a new revision, as they do in an append, and the others stay in theirs. Otherwise as `delete`.
+        Files without such rows stay as they are. The rows of the others are written again, those with new values in
+        indexed columns into other cubes; rows with values outside of the index begin a new revision, as in an append,
+        and the others stay in theirs. Otherwise as `delete`.
 
         Parameters
         ----------
         where : polars.Expr, str or True
             Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
             True: all rows.
-        assignments : mapping of str to polars.Expr, str or a plain value
-            New values by column, made of the row as it was. A text is SQL, so a text to store is written
-            ``"'text'"`` or ``pl.lit("text")``. Numbers are brought to the column's type; fractions do not go
-            into columns of whole numbers without a cast of your own.
-        dry_run : bool, default False
-            Change nothing and say which files and rows would change.
-        txn : tuple of str and int, optional
-            See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable or bool, optional
-            See `qbeast.write_table`.
-        engine, memory_bytes, spill_dir
-            Where rows are moved, in how much memory: as for `qbeast.write_table`.
+        set : mapping of str to polars.Expr, str or a plain value
+            New values by column, computed from the old row. A text is SQL, so a text to store is written
+            ``"'text'"`` or ``pl.lit("text")``. Numbers are cast to the column's type, except
+            fractions to whole numbers.
 
         Returns
         -------
@@ -1160,12 +1191,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            `where` is no condition on single rows of this table, an assignment is no value for a column
-            of it, or a value is too large for the column's type.
+            `where` is not a condition on single rows of this table, `set` has something that is not a value for a
+            column, or a value is too large for the column's type.
         SchemaMismatchError
             A value of another type than the column's, or a null where there may be none.
-        UnsupportedTableError, CommitConflictError, CommitUnknownError, StorageError
-            See `delete`.
+        UnsupportedTableError
+            As for `delete`.
 
         Examples
         --------
@@ -1179,21 +1210,26 @@ class Table:
         0
         """
         from qbeast_core.table.dml.update import Update
-        from qbeast_core.table.engine.choice import EngineChoice
 
         options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(Update(where, assignments), EngineChoice(engine, memory_bytes, spill_dir), options)
+        return self._run(Update(where, set), options, resources, memory_bytes, spill_dir)
 
     def _run(
-        self, change: Change | Callable[[LocalEngine], Change], choice: EngineChoice, options: ChangeOptions
+        self,
+        change: Change | Callable[[LocalEngine], Change],
+        options: ChangeOptions,
+        resources: Resources | None,
+        memory_bytes: int | None,
+        spill_dir: str | os.PathLike[str] | None,
     ) -> ChangeResult:
         from qbeast_core.table.dml.change import Change, run_change
+        from qbeast_core.table.engine.choice import local_engine
 
-        with choice.opened() as local:
-            told = replace(options, progress=local.telling(options.progress))
-            asked = change if isinstance(change, Change) else change(local)
-            result, newest = run_change(self._reader, asked, told, engine=local)
-            result = local.told(result)
+        with local_engine(resources, memory_bytes, spill_dir) as local:
+            options = replace(options, progress=local.report_progress(options.progress))
+            made = change if isinstance(change, Change) else change(local)
+            result, newest = run_change(self._reader, made, options, engine=local)
+            result = local.report(result)
         if result.committed:
             self._move_to(newest)
         return result
@@ -1219,63 +1255,52 @@ class Table:
         txn: tuple[str, int] | None = None,
         commit_metadata: Mapping[str, str] | None = None,
         progress: ProgressLike = None,
-        engine: EngineName = "auto",
+        resources: Resources | None = None,
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Merge rows into the table, in one commit: by default replace those that it has and insert the others.
+        """Merge rows into the table, in one commit: by default replace rows that match and insert the others.
 
-        Rows match where all columns of `on` are equal; a null equals nothing. Files that can hold no
-        match, by their statistics or their cubes, are not read; files that hold none stay as they are. Rows
-        that change or come are put into the cubes where they belong; values beyond the space of the index begin
-        a new revision, as they do in an append. Otherwise as `delete`.
+        Rows match if all columns of `on` are equal; a null equals nothing. Files whose statistics or cubes exclude a
+        match are not read; files without a match stay as they are. Changed and new rows are written into their cubes;
+        values outside of the index begin a new revision, as in an append. Otherwise as `delete`.
 
         In conditions and values, plain names are columns of the table, and ``source.price`` (in SQL) or
-        ``pl.col("source").struct.field("price")`` is a column of the source. Of a new row there is the source
-        alone.
+        ``pl.col("source").struct.field("price")`` is a column of the source. A new row has the columns of the
+        source only.
 
         Parameters
         ----------
         source : polars.DataFrame, polars.LazyFrame, iterator of frames or anything with ``__arrow_c_stream__``
-            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have are for conditions
-            and values alone.
+            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have can be used in
+            conditions and values.
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
-            What becomes of rows of the table that have a match.
+            What to do with rows of the table that have a match.
         matched_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         delete_if : polars.Expr or str, optional
-            Of rows with a match, those to delete instead of updating them. What is marked so and has no match
-            is inserted all the same, unless `not_matched_if` says otherwise.
+            Rows with a match to delete instead of updating them. Rows of the source without a match are inserted all
+            the same, unless `not_matched_if` excludes them.
         update : mapping of str to polars.Expr, str or a plain value, optional
-            What columns are set to, as in `update`; by default every column to that of the source.
+            New values of columns, as in `update`; by default every column gets the value of the source.
         when_not_matched : {"insert", "ignore"}, default "insert"
-            What becomes of rows of the source that have no match.
+            What to do with rows of the source that have no match.
         not_matched_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
-            What new rows consist of, other columns are null; by default the columns of the source.
+            Values of new rows, other columns are null; by default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
-            What becomes of rows of the table that have no match.
+            What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
-            Only of those for which this is true.
+            Only for rows for which this is true.
         source_name : str, default "source"
-            What the source is called in conditions and values, where the table has a column of that name.
+            Name of the source in conditions and values, for a table that has a column "source".
         schema_mode : {"merge"}, optional
             Schema evolution: columns of the source that the table does not have are added to it, in the same commit,
             and columns that the source does not have stay as they are in rows that match, and are null in new ones.
             With `update` and `insert` those new columns come that they name.
-        dry_run : bool, default False
-            Change nothing and say which files and rows would change.
-        txn : tuple of str and int, optional
-            See `qbeast.write_table`: a change that the table holds already is not made again.
-        commit_metadata : mapping of str to str, optional
-            Kept in the history beside our own entries.
-        progress : callable or bool, optional
-            See `qbeast.write_table`.
-        engine, memory_bytes, spill_dir
-            Where rows are moved, in how much memory: as for `qbeast.write_table`.
 
         Returns
         -------
@@ -1285,14 +1310,12 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value cannot be understood, or
-            options cannot be meant together.
+            Several rows of the source would change the same row, a condition or a value is invalid, or options exclude
+            each other.
         SchemaMismatchError
             The source lacks columns of the table, or has them in another type, or a null where there may be none.
         UnsupportedTableError
             As for `delete`; a table that allows appends only takes merges that insert and nothing else.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `delete`.
 
         Notes
         -----
@@ -1311,17 +1334,16 @@ class Table:
         >>> sold = pl.DataFrame({"id": [1, 2], "sold": [10, 5]})
         >>> _ = table.merge(sold, on="id", update={"left": "left - source.sold"}, when_not_matched="ignore",
         ...     delete_if=pl.col("left") <= pl.col("source").struct.field("sold"))
-        >>> sorted(table.scan().collect().rows())
+        >>> sorted(table.read().rows())
         [(2, 15), (3, 33), (4, 40)]
         >>> noted = pl.DataFrame({"id": [4, 5], "note": ["last", "new"]})
         >>> _ = table.merge(noted, on="id", schema_mode="merge")
-        >>> sorted(table.scan().collect().rows())
+        >>> sorted(table.read().rows())
         [(2, 15, None), (3, 33, None), (4, 40, 'last'), (5, None, 'new')]
         """
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
         from qbeast_core.table.dml.merge.stream import local_merge_source
-        from qbeast_core.table.engine.choice import EngineChoice
         from qbeast_core.table.engine.stream import source_of
 
         clauses = Clauses(
@@ -1341,15 +1363,11 @@ class Table:
         options = _options(dry_run, txn, commit_metadata, progress)
         return self._run(
             lambda local: Merge(local_merge_source(source_of(source), local), clauses),
-            EngineChoice(engine, memory_bytes, spill_dir),
             options,
+            resources,
+            memory_bytes,
+            spill_dir,
         )
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """The table's properties, without those that describe the index."""
-        stored = self._snapshot.metadata.configuration
-        return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
     def vacuum(
         self,
@@ -1358,22 +1376,22 @@ class Table:
         dry_run: bool = True,
         allow_short_retention: bool = False,
     ) -> VacuumResult:
-        """Find, or delete, data files that the table does not need any more.
+        """Delete data files that the table does not need any more; by default only list them.
 
-        These are the files of versions that nobody travels back to, and what interrupted writes left behind.
-        Files of the newest version are never touched, nor their deletion vectors; nor is anything that is
-        not a data file. Deleted files cannot be had back, and versions that need them cannot be read.
+        These are files of old versions, and files that interrupted writes left behind. Files of the newest version and
+        their deletion vectors are never deleted, nor files that are not data files. Deleting cannot be undone, and
+        versions that need the files cannot be read afterwards.
 
         Parameters
         ----------
         retention_hours : float, optional
-            Files that were removed from the table, or written, less than so many hours ago are spared; by
-            default what the table's property ``delta.deletedFileRetentionDuration`` says, or 168 (a week).
+            Keep files that were removed from the table, or written, less than this number of hours ago; by default
+            the table's property ``delta.deletedFileRetentionDuration``, or 168 (a week).
         dry_run : bool, default True
-            Tell what would be deleted, and delete nothing.
+            Delete nothing; the result lists the files.
         allow_short_retention : bool, default False
-            Accept less than the table's own retention. A writer at work, or a reader of an older version, can
-            lose its files then.
+            Accept less than the table's own retention: a running write, or a reader of an older version, can then lose
+            files.
 
         Returns
         -------
@@ -1383,7 +1401,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            The retention is none, or too short.
+            The retention is not a number of hours, or too short.
         UnsupportedTableError, StorageError
             The table must not be written; the store refused.
 
@@ -1412,31 +1430,27 @@ class Table:
     def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
         """Make an older version the newest: its rows, its columns, its properties and its index.
 
-        One commit; no data is rewritten, and the versions in between stay in the history. What others commit
-        while it is on its way is undone as well. Ids of revisions that were made since are not used again.
+        One commit; no data is rewritten, and the versions in between stay in the history. Commits of others during the
+        call are undone as well. Ids of revisions that were made since are not used again.
 
         Parameters
         ----------
         version : int, date, datetime or str
             A version number, or a time, as for `qbeast.open_table`.
-        dry_run : bool, default False
-            Change nothing and say what would be done.
 
         Returns
         -------
         RestoreResult
-            The new version, and how many files came back and went.
+            The new version, and how many files were added and removed.
 
         Raises
         ------
         VersionNotFoundError
-            There is no such version, or a vacuum took some of its files.
+            The version does not exist, or a vacuum deleted some of its files.
         NotQbeastTableError
-            The table had no Qbeast index then.
+            That version has no Qbeast index.
         UnsupportedTableError
             The table must not be written, or allows appends only.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Examples
         --------
@@ -1444,7 +1458,7 @@ class Table:
         >>> for day in range(3):
         ...     _ = qbeast.write_table(pl.DataFrame({"day": [day]}), "log", columns=["day"], mode="append")
         >>> table = qbeast.open_table("log")
-        >>> table.restore(0).version, table.scan().collect()["day"].to_list()
+        >>> table.restore(0).version, table.read()["day"].to_list()
         (3, [0])
         """
         from qbeast_core.table.maintenance.restore import restore
@@ -1461,9 +1475,9 @@ class Table:
         return result
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
-        """Spell the index in the log anew, for readers that know one of its two spellings only.
+        """Rewrite the index in the log in the other of its two dialects, for readers that know only one.
 
-        One commit that changes tags alone: no file is rewritten, and qbeast reads both spellings at any time.
+        One commit that changes tags only: no file is rewritten, and qbeast always reads both dialects.
         Files written in dialect ``"documented"`` hold a column `_qbeast_weight` beyond the table's schema. An
         optimize by qbeast-spark 0.7 fails on it, or takes it for a column that was added; the result names these
         files, a `HiddenColumnWarning` says so, and ``optimize(full=True)`` takes the column out.
@@ -1471,9 +1485,9 @@ class Table:
         Parameters
         ----------
         dialect : {"documented", "qbeast-spark"}
-            As the format's documents spell blocks, or as the JVM implementation does.
+            As the documents of the format have it, or as the JVM implementation.
         jvm : {"0.7", "0.8"}, default "0.7"
-            Which qbeast-spark is to read the table: its last release, which fails on quantiles and on columns
+            The qbeast-spark that must read the table: its last release, which fails on quantiles and on columns
             of one value, or its main branch.
 
         Returns
@@ -1487,9 +1501,7 @@ class Table:
             The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or,
             up to 0.7, by quantiles.
         InvalidInputError, UnsupportedTableError
-            There is no such dialect; the table must not be written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
+            The dialect is unknown; the table must not be written.
 
         Examples
         --------
@@ -1505,27 +1517,50 @@ class Table:
         self._move_to(outcome.snapshot)
         return result
 
-    def set_properties(self, properties: Mapping[str, str | None]) -> int:
+    def upgrade(self, *, replicated: Copies | None = None, dry_run: bool = False) -> UpgradeResult:
+        """Update a table that qbeast-spark wrote before its version 0.6.0; see `qbeast.upgrade_table`.
+
+        Returns
+        -------
+        UpgradeResult
+            The version, and how many files were retagged, kept and dropped.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1, 2]}), "new", columns=["a"])
+        >>> qbeast.open_table("new").upgrade().committed
+        False
+        """
+        from qbeast_core.table.maintenance.upgrade import upgrade
+
+        options = self._snapshot.storage_options
+        result = upgrade(self.uri, replicated=replicated, storage_options=options, dry_run=dry_run)
+        if result.committed:
+            self._move_to(None)
+        return result
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> MetadataResult:
         """Set properties of the table, or unset them, in one commit.
 
         Parameters
         ----------
         properties : mapping of str to str or None
-            None unsets. Names of your own, and those of Delta that ask nothing new of readers and writers, for
-            example ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            None unsets. Your own names, and those of Delta that need no feature of readers and writers, such as
+             ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
             (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
         -------
-        int
-            The version that has them; the present one if nothing changed.
+        MetadataResult
+            Prints as a few lines; `.changed` names the properties.
 
         Raises
         ------
         InvalidInputError
-            A name of qbeast's own, a value that is no text, or one that a property of Delta does not take.
+            A name that qbeast uses itself, a value that is not a text, or not valid for a property of Delta.
         UnsupportedTableError
-            A property, or the table, has to do with a feature that qbeast does not support.
+            A property, or the table, needs a feature that qbeast does not support.
         CommitConflictError, CommitUnknownError, StorageError
             See `qbeast.write_table`; a conflict also where another writer set the same property.
 
@@ -1534,16 +1569,16 @@ class Table:
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "owned", columns=["a"])
         >>> table = qbeast.open_table("owned")
-        >>> table.set_properties({"owner": "us"}), table.properties
+        >>> table.set_properties({"owner": "us"}).version, table.properties
         (1, {'owner': 'us'})
         """
         from qbeast_core.table.maintenance.metadata import set_properties
 
-        outcome = set_properties(self._newest(), properties)
-        self._move_to(outcome.snapshot)
-        return outcome.version
+        result, newest = set_properties(self._newest(), properties)
+        self._move_to(newest)
+        return result
 
-    def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> int:
+    def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit; existing rows get nulls.
 
         Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
@@ -1558,8 +1593,8 @@ class Table:
 
         Returns
         -------
-        int
-            The version that has them; the present one if there are none.
+        MetadataResult
+            Prints as a few lines; `.changed` names the columns.
 
         Raises
         ------
@@ -1569,8 +1604,6 @@ class Table:
             A type that Delta does not have.
         UnsupportedTableError
             The table must not be written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Warns
         -----
@@ -1582,16 +1615,18 @@ class Table:
         >>> import polars as pl, qbeast
         >>> _ = qbeast.write_table(pl.DataFrame({"a": [1]}), "wider", columns=["a"])
         >>> table = qbeast.open_table("wider")
-        >>> table.add_columns({"note": pl.String, "count": "long"}), table.scan().collect().rows()
-        (1, [(1, None, None)])
+        >>> table.add_columns({"note": pl.String, "count": "long"}).changed, table.read().rows()
+        (('note', 'count'), [(1, None, None)])
         """
         from qbeast_core.table.maintenance.metadata import add_columns
 
-        outcome = add_columns(self._newest(), columns)
-        self._move_to(outcome.snapshot)
-        return outcome.version
+        result, newest = add_columns(self._newest(), columns)
+        self._move_to(newest)
+        return result
 
-    def widen_columns(self, columns: Mapping[str, TypeLike]) -> int:
+    def widen_columns(
+        self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None
+    ) -> MetadataResult:
         """Give columns a wider type, in one commit.
 
         From Int8 and Int16 to Int32 at most, no file is rewritten, and indexed columns may be among them. To Int64, and
@@ -1602,21 +1637,21 @@ class Table:
         ----------
         columns : mapping of str to type
             Types as for `add_columns`. Columns of integers, with a wider type of integers; or of Float32, with Float64.
+        resources : Resources, optional
+            See `qbeast.write_table`.
 
         Returns
         -------
-        int
-            The version that has them; the present one if they have these types already.
+        MetadataResult
+            Prints as a few lines; `.changed` names the columns, `.rewritten_files` says how many files are new.
 
         Raises
         ------
         InvalidInputError
-            There is no such column.
+            A column does not exist.
         UnsupportedTableError
             Another change of type, an indexed column whose rows would have other hashes, or the table must not be
             written.
-        CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`.
 
         Examples
         --------
@@ -1624,18 +1659,18 @@ class Table:
         >>> rows = pl.DataFrame({"a": [1], "n": [7]}, schema={"a": pl.Int64, "n": pl.Int8})
         >>> _ = qbeast.write_table(rows, "narrow", columns=["a"])
         >>> table = qbeast.open_table("narrow")
-        >>> table.widen_columns({"n": pl.Int32}), table.schema["n"]
-        (1, Int32)
-        >>> table.widen_columns({"n": pl.Int64}), table.scan().collect().rows()
-        (2, [(1, 7)])
+        >>> table.widen_columns({"n": pl.Int32}).rewritten_files, table.schema["n"]
+        (0, Int32)
+        >>> table.widen_columns({"n": pl.Int64}).rewritten_files, table.read().rows()
+        (1, [(1, 7)])
         """
-        from qbeast_core.table.engine.choice import EngineChoice
+        from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.widen import widen_columns
 
-        with EngineChoice().opened() as local:
-            newest = widen_columns(self._reader, columns, engine=local)
+        with local_engine(resources) as local:
+            result, newest = widen_columns(self._reader, columns, engine=local)
         self._move_to(newest)
-        return newest.version
+        return result
 
 
 def _refuse_all_but_snapshots(snapshot: object) -> None:
@@ -1643,28 +1678,6 @@ def _refuse_all_but_snapshots(snapshot: object) -> None:
     if not isinstance(snapshot, Snapshot):
         msg = f"a Table is opened, not made: call qbeast.open_table(path); got {snapshot!r}"
         raise InvalidInputError(msg, argument="snapshot")
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from qbeast_core.log.type_names import TypeLike
-    from qbeast_core.table.check.faults import CheckReport
-    from qbeast_core.table.check.repair import RepairResult
-    from qbeast_core.table.dml.change import Change, ChangeOptions, ChangeResult
-    from qbeast_core.table.dml.merge.clauses import WhenMatched, WhenNew, WhenNotMatchedBySource
-    from qbeast_core.table.engine.choice import EngineChoice, EngineName, LocalEngine
-    from qbeast_core.table.engine.stream import RowsLike
-    from qbeast_core.table.estimate.named import Expressions
-    from qbeast_core.table.estimate.result import Estimate
-    from qbeast_core.table.inspect.metrics import Metrics
-    from qbeast_core.table.inspect.plot import PlotKind
-    from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
-    from qbeast_core.table.maintenance.restore import RestoreResult
-    from qbeast_core.table.maintenance.vacuum import VacuumResult
-    from qbeast_core.table.rewrite.optimize import OptimizeResult
 
 
 def _options(

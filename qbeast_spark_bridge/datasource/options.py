@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.location import resolve_location
-from qbeast_core.query.fractions import fractions_of
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.query.plan.fractions import fractions_of
 
 _READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")

@@ -8,7 +8,7 @@ import polars as pl
 from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.fractions import sample_to_weights
+from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
 from qbeast_spark_bridge.datasource.options import ReadOptions

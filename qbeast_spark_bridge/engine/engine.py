@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -12,19 +12,19 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
-from qbeast_core.runtime import ProgressCallback
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.protocol import AnswerT, FilesSource, ItemT, Rows, Source
+from qbeast_core.table.engine.live_files import FilesSource
+from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile
-from qbeast_core.table.engine.tasks.stored_rows import StoredRows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
-from qbeast_core.tree.summary_bytes import load_summary
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import own_errors, unpickled
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
@@ -33,7 +33,6 @@ from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import (
     SUMMARIES,
-    AddedRows,
     ChangedRows,
     merge_partition,
     pack_files,
@@ -57,9 +56,20 @@ class SparkSource:
     df: DataFrame
 
     @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
+
+    @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return empty_frame(self.df.schema)
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """Raise: these rows are read by executors alone."""
+        del columns, size_bytes
+        msg = "rows of a Spark DataFrame are moved by Spark alone; nothing was written"
+        raise InvalidInputError(msg, argument="source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,13 +78,18 @@ class SparkEngine:
 
     spark: SparkSession
 
+    @property
+    def shares_memory(self) -> bool:
+        """Calls run on the executors; see `Engine`."""
+        return False
+
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""
         if isinstance(source, SparkSource):
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
-        msg = f"{type(source).__name__} is no source of rows for Spark; nothing was changed"
+        msg = f"{type(source).__name__} is not a source of rows for Spark; nothing was changed"
         raise InvalidInputError(msg, argument="source")
 
     def map(
@@ -151,8 +166,8 @@ class _FileWorkers:
             merge = WorkerCall.of(merge_partition, None)
             # Adaptive execution chooses the number of tasks of this shuffle by the size of the summaries.
             some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
-            found = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
-        return load_summary(bytes(found[0]["summary"])) if found else nothing
+            rows = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
+        return load_summary(bytes(rows[0]["summary"])) if rows else nothing
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         """Tasks read and pack, one task per new file writes."""
@@ -180,57 +195,48 @@ def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
     return unpickled(sent.mapInArrow(WorkerCall.of(write_partition, task), FILES))
 
 
-def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows | StoredRows]:
+def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
     """Cut the read of some files into tasks of about equal bytes; rows that are added are tasks of their own."""
-    reader, change = source.reader, source.change
-    plan = reader.plan(None, None)
-    if isinstance(change, ChangeByFile):
-        each = [(_one_file(reader, plan, number), reader.paths[number]) for number in source.numbers.tolist()]
-        changed = [ChangedRows(task, change.of_file(path)) for task, path in each]
-    else:
-        wanted = np.zeros_like(plan.selection.opened)
-        wanted[source.numbers] = True
-        some = replace(plan, selection=replace(plan.selection, opened=plan.selection.opened & wanted))
+    reader, whole = source.reader, source.reader.plan(None, None)
+    tasks: list[ChangedRows | AddedRows] = []
+    uniform: object = source.change
+    for change, files in source.by_change():
+        if change is not uniform:  # it may load rows for its file, once a task
+            tasks += [ChangedRows(_one_file(reader, whole, file), change) for file in files.tolist()]
+            continue
+        wanted = np.zeros_like(whole.selection.opened)
+        wanted[files] = True
+        some = replace(whole, selection=replace(whole.selection, opened=whole.selection.opened & wanted))
         read = columns if change is None else None
-        tasks = scan_tasks(reader, some, read, task_bytes=TASK_BYTES)
-        changed = [ChangedRows(task, change) for task in tasks]
-    return [*changed, *_added(source.added, columns)]
+        tasks += [ChangedRows(task, change) for task in scan_tasks(reader, some, read, task_bytes=TASK_BYTES)]
+    return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
-def _one_file(reader: Reader, plan: ScanPlan, number: int) -> ScanTask:
+def _one_file(reader: Reader, plan: ScanPlan, file: int) -> ScanTask:
     return ScanTask(
         uri=reader.store.uri,
         version=reader.snapshot.version,
-        parts=file_parts(reader, plan, number),
+        parts=file_parts(reader, plan, file),
         keep=reader.row_filter(plan, list(reader.snapshot.schema)),
         storage_options=dict(reader.snapshot.storage_options),
         allow_absolute_paths=reader.store.allow_absolute_paths,
     )
 
 
-def _added(rows: pl.DataFrame | StoredRows | None, columns: list[str]) -> Sequence[AddedRows | StoredRows]:
-    if rows is None or not rows.height:
-        return []
-    if isinstance(rows, StoredRows):
-        return rows.pieces()
-    part = max(rows.height * BUFFER_BYTES // max(int(rows.estimated_size()), 1), 1)
-    return [AddedRows(some.select(columns)) for some in rows.iter_slices(part)]
-
-
 def _rows_of(source: FilesSource) -> int:
-    """Return how many rows there are before they change, or 0 where the log does not have it."""
-    counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.numbers]
-    return int(counts.sum()) + (0 if source.added is None else source.added.height)
+    """Return the number of rows before they change, as far as the log counts them."""
+    counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
+    return int(counts.sum()) + source.added.height
 
 
 def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
-    found = [name for name in names if name in collated]
-    if found:
+    refused = [name for name in names if name in collated]
+    if refused:
         msg = (
-            f"columns {found} have a collation: values that it calls equal would lie far apart in the index. "
+            f"columns {refused} have a collation: values that it calls equal would lie far apart in the index. "
             "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
-        raise InvalidColumnsError(msg, columns=found)
+        raise InvalidColumnsError(msg, columns=refused)
 
 
 @contextmanager

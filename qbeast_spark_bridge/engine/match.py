@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InputChangedError, InvalidInputError, StorageError
-from qbeast_core.io.store import Store
+from qbeast_core.errors import InvalidInputError, StorageError
+from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
-from qbeast_core.table.dml.merge.source import FoundMatches, scan_plan
+from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.engine.tasks.stored_rows import StoredRows, stored_by
+from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
@@ -64,9 +64,9 @@ class SparkMergeSource:
         """See `MergeSource`."""
         return empty_frame(self.df.schema)
 
-    def find(
+    def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
-    ) -> FoundMatches:
+    ) -> MergeMatches:
         """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
 
         One job reads the keys of the source, which choose the files. Another joins source and files, and stores the
@@ -80,7 +80,7 @@ class SparkMergeSource:
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
             buckets, judged = self._joined(task, reader, plan, files)
-        return self._found(rules, reader, digest, buckets, judged)
+        return self._matches(rules, reader, digest, buckets, judged)
 
     def clear(self, store: Store, *, failed: bool) -> None:
         """Delete the stored rows, as far as the store allows."""
@@ -109,7 +109,6 @@ class SparkMergeSource:
             judged=reader.row_filter(plan, rules.match_columns()),
             bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MAX_TASKS)),
             file_keys=task_keys(min(max(file_count, 1), _MAX_TASKS)),
-            revision=reader.index_state.newest,
             operation=self._operation,
         )
 
@@ -124,59 +123,54 @@ class SparkMergeSource:
         if opened:
             pieces = pieces.union(spread(spark, opened).mapInArrow(WorkerCall.of(pack_keys, task), PIECES))
         by_bucket = pieces.repartition(len(task.bucket_keys), "key").sortWithinPartitions("kind")
-        found = by_bucket.mapInArrow(WorkerCall.of(join_buckets, task), PIECES)
+        matches = by_bucket.mapInArrow(WorkerCall.of(join_buckets, task), PIECES)
         count = len(task.file_keys)
         items = [
             (int(task.file_keys[number % count]), number, 0, bytearray(pickle.dumps(parts, protocol=5)))
             for number, parts in opened
         ]
         if items:
-            found = spark.createDataFrame(items, PIECES).union(found)
-        by_file = found.repartition(count, "key").sortWithinPartitions("file", "kind")
-        answers = unpickled(by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data"))
+            matches = spark.createDataFrame(items, PIECES).union(matches)
+        by_file = matches.repartition(count, "key").sortWithinPartitions("file", "kind")
+        rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
+        answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
         buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
         return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
 
-    def _found(
+    def _matches(
         self,
         rules: MergeRules,
         reader: Reader,
         digest: KeyDigest,
         buckets: list[BucketAnswer],
         judged: list[FileAnswer],
-    ) -> FoundMatches:
+    ) -> MergeMatches:
         uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
-        newest = reader.index_state.newest
-        revision_id = None if newest is None else newest.revision_id
-        added = StoredRows(uri, options, tuple(part for one in buckets for part in one.added), revision_id)
-        self._stored.extend([part.path for part in added.parts] + [one.stored for one in judged])
-        rows = sum(one.rows for one in buckets)
-        if (rows, sum(one.hash_sum for one in buckets)) != (digest.rows, digest.hash_sum):
-            msg = (
-                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
-                "their keys differed. Nothing was changed. It is read twice: persist it first (`persist=True`), or "
-                "take out what is random or unordered."
-            )
-            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
-        judged = sorted(judged, key=lambda one: one.number)
-        numbers = np.array([one.number for one in judged], np.int64)
-        counts = np.array([one.counts for one in judged], np.int64).reshape(-1, 3).T
-        return FoundMatches(
-            matches=Matches(numbers, counts.sum(axis=0), live_rows(reader)[numbers]),
+        added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
+        self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in judged])
+        rows = sum(bucket.rows for bucket in buckets)
+        advice = "persist it first (`persist=True`), or take out what is random or unordered."
+        digest.check(rows, sum(bucket.hash_sum for bucket in buckets), advice=advice)
+        judged = sorted(judged, key=lambda answer: answer.number)
+        files = np.array([answer.number for answer in judged], np.int64)
+        counts = np.array([answer.counts for answer in judged], np.int64).reshape(-1, 3).T
+        stored = {reader.paths[answer.number]: answer.stored for answer in judged}
+        return MergeMatches(
+            files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
             counts=counts,
-            any_matched=any(one.matched for one in buckets),
-            change=MergedFiles(rules, uri, options, {reader.paths[one.number]: one.stored for one in judged}),
+            any_matched=any(bucket.any_matched for bucket in buckets),
+            change=MergedFiles(rules, uri, options, stored),
             added=added,
             source_rows=rows,
         )
 
 
 def _refuse_collations(rules: MergeRules, df: DataFrame, reader: Reader) -> None:
-    known = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
-    found = [name for name in rules.clauses.keys if name in known]
-    if found:
+    names = {*collated_columns(df.schema), *collated_columns(spark_schema(reader.snapshot.schema_json))}
+    collated = [name for name in rules.clauses.keys if name in names]
+    if collated:
         msg = (
-            f"columns {found} have a collation: rows of different bytes would match. Nothing was changed. "
+            f"columns {collated} have a collation: rows of different bytes would match. Nothing was changed. "
             "Match by other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidInputError(msg, argument="on")

@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.counted import KEY_BITS, ColumnCounts, counted_summary
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.tree.keys.counted import KEY_BITS, ColumnCounts, counted_summary
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc

@@ -38,7 +38,7 @@ _ABSENT: Final = re.compile(r'Cannot run program "([^"]+)"')
 
 _CURE: Final = (
     "Install qbeast and pandas on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names, or "
-    'set PYSPARK_PYTHON to a Python that has them before the session starts (docs/spark.md, "On a cluster").'
+    'set PYSPARK_PYTHON to a Python that has them before the session starts (docs/spark-reference.md, "On a cluster").'
 )
 
 

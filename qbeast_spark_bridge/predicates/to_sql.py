@@ -9,8 +9,8 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.atoms import mirror_op
-from qbeast_core.query.terms import BOUNDS, COMPARISONS, Term
+from qbeast_core.query.filters.atoms import mirror_op
+from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
 

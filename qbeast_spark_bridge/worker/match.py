@@ -20,11 +20,10 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
-from qbeast_core.spec.revision import Revision
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
-from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
+from qbeast_core.table.dml.merge.match_rows import MatchRows, join_source
 from qbeast_core.table.dml.merge.rules import MergeRules
-from qbeast_core.table.engine.tasks.stored_rows import StoredPart, store_parts, store_rows
+from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_spark_bridge.worker.transport import (
     BUFFER_BYTES,
@@ -42,7 +41,6 @@ _KEYS, _SOURCE = 0, 1  # kinds of rows of a bucket, in this order
 _ITEM, _MATCHES, _ANSWER = 0, 1, 2  # kinds of rows of a file
 _NO_FILE: Final = -1
 _FILE: Final = own_column("file")
-_ROW: Final = own_column("source_number")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +55,6 @@ class MatchTask:
     # Numbers that lead to the task of each bucket, and to those that files share.
     bucket_keys: I32Array = field(repr=False)
     file_keys: I32Array = field(repr=False)
-    # The newest one: rows to add are stored apart by whether they lie in its space.
-    revision: Revision | None
     # A UUID, by which what was stored is found again.
     operation: str
 
@@ -73,7 +69,7 @@ class BucketAnswer:
 
     rows: int
     hash_sum: int
-    matched: int
+    any_matched: bool
     added: tuple[StoredPart, ...]
 
 
@@ -121,10 +117,10 @@ def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator
     bucket = _Bucket(task)
     key = 0
     for batch in batches:
-        for found, kind, data in zip(
+        for bucket_key, kind, data in zip(
             batch.column("key"), batch.column("kind"), batch.column("data"), strict=True
         ):
-            key = found.as_py()
+            key = bucket_key.as_py()
             frame = _unpacked(data.as_buffer())
             if kind.as_py() == _KEYS:
                 bucket.keys.append(frame)
@@ -136,29 +132,29 @@ def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator
 def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield an answer for each file of which rows change or go, and those of buckets as they came."""
     parts: FileParts | None = None
-    number, held = _NO_FILE, list[pl.DataFrame]()
+    number, matches = _NO_FILE, list[pl.DataFrame]()
     for batch in batches:
         columns = (batch.column(name) for name in ("file", "kind", "data"))
         for file, kind, data in zip(*columns, strict=True):
             if kind.as_py() == _ANSWER:
                 yield _pieces(0, _NO_FILE, _ANSWER, [data.as_py()])
             elif kind.as_py() == _ITEM:
-                yield from _judged(task, number, parts, held)
-                number, held = file.as_py(), []
+                yield from _judged(task, number, parts, matches)
+                number, matches = file.as_py(), []
                 parts = pickle.loads(data.as_py())  # noqa: S301 -- bytes of our own driver
             else:
-                held.append(_unpacked(data.as_buffer()))
-    yield from _judged(task, number, parts, held)
+                matches.append(_unpacked(data.as_buffer()))
+    yield from _judged(task, number, parts, matches)
 
 
 def _judged(
-    task: MatchTask, number: int, parts: FileParts | None, held: list[pl.DataFrame]
+    task: MatchTask, number: int, parts: FileParts | None, matches: list[pl.DataFrame]
 ) -> Iterator[pa.RecordBatch]:
     """Decide about the rows of one file."""
     rules = task.rules
-    if parts is None or not (held or rules.clauses.when_not_matched_by_source == "delete"):
+    if parts is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
-    source = pl.concat(held) if held else rules.empty_source
+    source = pl.concat(matches) if matches else rules.empty_source
     numbered = rules.numbered(source, whole=rules.looks_at_source())
     _, counts = MatchRows(task.files, task.judged, numbered, rules.clauses, rules.conditions)([parts])
     if counts.any():
@@ -172,7 +168,8 @@ class _Bucket:
     def __init__(self, task: MatchTask) -> None:
         self._task, self._on = task, list(task.rules.clauses.keys)
         self.keys: list[pl.DataFrame] = []
-        self._rows = self._hash_sum = self._matched = 0
+        self._rows = self._hash_sum = 0
+        self._any_matched = False
         self._new: list[pl.DataFrame] = []
         self._added: list[StoredPart] = []
 
@@ -183,12 +180,9 @@ class _Bucket:
         new = source
         if self.keys:
             self.keys = [pl.concat(self.keys)]
-            numbered = source.with_row_index(_ROW)
-            pairs = join_keys(numbered, self.keys[0], self._on, how="inner")
-            matched = pairs[_ROW].unique()
-            self._matched += len(matched)
-            new = numbered.join(matched.to_frame(), on=_ROW, how="anti", maintain_order="left").drop(_ROW)
-            yield from self._by_file(pairs.select(*source.columns, _FILE))
+            pairs, new = join_source(source, self.keys[0], self._on)
+            self._any_matched = self._any_matched or pairs.height > 0
+            yield from self._by_file(pairs)
         rows = self._task.rules.new_rows(new)
         if rows.height:
             self._new.append(rows)
@@ -199,7 +193,7 @@ class _Bucket:
         """Yield the answer: a single one, so that the results of two attempts of a task are never mixed."""
         self._store()
         if self._rows:
-            answer = BucketAnswer(self._rows, self._hash_sum, self._matched, tuple(self._added))
+            answer = BucketAnswer(self._rows, self._hash_sum, self._any_matched, tuple(self._added))
             keys = self._task.file_keys
             yield _pieces(int(keys[key % len(keys)]), _NO_FILE, _ANSWER, [pickle.dumps(answer)])
 
@@ -213,7 +207,7 @@ class _Bucket:
         if not self._new:
             return
         rows, self._new = pl.concat(self._new), []
-        self._added += store_parts(rows, self._task.revision, self._task.store)
+        self._added.append(StoredPart(self._task.store(rows), rows.height, int(rows.estimated_size())))
 
 
 def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.RecordBatch]:
@@ -236,12 +230,12 @@ def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordB
 def _packed(rows: pl.DataFrame) -> list[bytes]:
     """Return rows as compressed streams of some 16 MB of rows each."""
     most = max(rows.height * (BUFFER_BYTES // 4) // max(int(rows.estimated_size()), 1), 1)
-    found = []
+    streams = []
     for some in rows.iter_slices(most):
         sink = io.BytesIO()
         some.write_ipc_stream(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
-        found.append(sink.getvalue())
-    return found
+        streams.append(sink.getvalue())
+    return streams
 
 
 def _unpacked(data: pa.Buffer) -> pl.DataFrame:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
-from qbeast_core.tree.summary_bytes import dump_summary, load_summary
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
+from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
+
+if TYPE_CHECKING:  # workers start faster without it
+    pass
 
 # Columns of what `summarise_files` yields.
 SUMMARIES: Final = "part int, summary binary"
@@ -33,10 +36,9 @@ _MERGED_AT_ONCE: Final = 8
 class ChangedRows:
     """Rows that a task reads, and their change."""
 
-    # Of all columns, where rows change.
+    # Of all columns, if rows change.
     task: ScanTask
-    # The change of each row; it does not depend on other rows.
-    change: RowChange | None
+    change: RowFunction | None
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the changed rows."""
@@ -44,17 +46,6 @@ class ChangedRows:
             yield from self.task.read()
             return
         yield from map(self.change, _buffered(self.task.read()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AddedRows:
-    """Rows to add, with the columns and types of the table."""
-
-    rows: pl.DataFrame
-
-    def read(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows."""
-        yield self.rows
 
 
 def summarise_files(
@@ -66,9 +57,9 @@ def summarise_files(
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
-            found = job.summarise(rows.select(list(job.schema)), first_row=first)
-            first += found.rows
-            total = found if total is None else merge_summaries([total, found], limits=DOMAIN_LIMITS)
+            summary = job.summarise(rows.select(list(job.schema)), first_row=first)
+            first += rows.height
+            total = summary if total is None else merge_summaries([total, summary], limits=DOMAIN_LIMITS)
         if total is not None:
             # A little more than the share: the merged sample is as small a share as its smallest part.
             most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
@@ -95,7 +86,7 @@ def pack_files(
     """Yield the rows of tasks as packs; the worker holds about 64 MB of rows."""
     job, keys = argument
     for _, task in received(batches):
-        yield from packed(job, keys, _buffered(task.read()))
+        yield from packed(job, keys, map(job.select, _buffered(task.read())))
 
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -13,7 +13,7 @@ from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
 from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, table_path
 
 OLD = ("cd1", "store161", "stream161")

@@ -19,6 +19,7 @@ from qbeast_core.carbondata.structs.schema import ColumnSchema, DataType, Encodi
 
 DATE_CUTOFF = 1073741823
 NULL = b"@NU#LL$!"
+_MEASURE = 4  # the kind of a column, in encoder meta
 WIDTHS = {StoreType.BYTE: 1, StoreType.SHORT: 2, StoreType.SHORT_INT: 3, StoreType.INT: 4, StoreType.LONG: 8}
 _BOUNDS = {
     DataType.BOOLEAN: ">bbq",
@@ -106,9 +107,7 @@ def meta(
 ) -> bytes:
     """Return a ColumnPageEncoderMeta."""
     kind = StoreType[own.kind.name]
-    head = b"\0\1c" + struct.pack(
-        ">BBiiBib", kind, ColumnKind.MEASURE, own.schema.scale, precision, store, decimals, 0
-    )
+    head = b"\0\1c" + struct.pack(">BBiiBib", kind, _MEASURE, own.schema.scale, precision, store, decimals, 0)
     if own.kind == DataType.DECIMAL:
         one = bytes([own.schema.scale]) + big(int(most))
         bounds = (len(one).to_bytes(2, "big") + one) * 3 + struct.pack(

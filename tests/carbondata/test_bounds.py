@@ -15,7 +15,7 @@ from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.carbondata import page_encoder
 from tests.carbondata.collection import more_names, names, table_path
 

@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.carbondata.collection import IMPORTED, in_order, table_path
+from tests.helpers.tables import SPILL
 
 # The rows are few and alike.
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -107,7 +108,11 @@ def test_a_compaction_that_is_made_of_itself_stays_as_it_is(tmp_path: Path) -> N
 def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
     path = table_path("tx230_delete_multiblocklet")
     result = qbeast.import_carbondata(
-        path, tmp_path / "new", columns=["id"], engine="spill", memory_bytes=16 << 20
+        path,
+        tmp_path / "new",
+        columns=["id"],
+        resources=SPILL,
+        memory_bytes=16 << 20,
     )
     assert result.engine == "spill"
     found = qbeast.read_table(tmp_path / "new").sort("id")

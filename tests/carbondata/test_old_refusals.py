@@ -19,7 +19,7 @@ from qbeast_core.carbondata.pages.old.row_format import row_fields
 from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
-from qbeast_core.io.thrift import ThriftStruct, read_struct
+from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.old_tables import file_rows

@@ -14,7 +14,7 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, more_names, names, table_path
 from tests.carbondata.old_tables import (
     MINUTES_OF_2000,

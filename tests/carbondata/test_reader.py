@@ -10,7 +10,7 @@ from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
 from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, folder, more_names, names, table_path
 
 # Where an empty and a null value of BINARY cannot be told apart in the file; Spark reads null here, the SDK b"".

@@ -18,7 +18,7 @@ from pyarrow import orc
 
 import qbeast
 from qbeast_core.carbondata.encryption import looks_encrypted
-from qbeast_core.io.thrift import ThriftStruct, read_struct
+from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import folder, table_path
 from tests.carbondata.thrift_writer import written
 
@@ -142,7 +142,7 @@ def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: 
     before, after = qbeast.open_carbondata(table_path(name)), qbeast.open_carbondata(path)
     assert after.indexes["partition"] == ("id",)
     assert after.read().columns == [*(one for one in before.schema if one != "id"), "id"]
-    assert_frame_equal(after.read(list(before.schema)).sort("id"), before.read().sort("id"))
+    assert_frame_equal(after.read(columns=list(before.schema)).sort("id"), before.read().sort("id"))
     assert_frame_equal(
         after.read(where="id < 5").sort("id"), after.read().filter(pl.col("id") < 5).sort("id")
     )

@@ -11,7 +11,7 @@ from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.data_file import DataFile
 from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.stored_file import StoredFile
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.carbondata.collection import expected, more_names, names, table_path
 
 

@@ -92,7 +92,7 @@ def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
         < ROWS.height / 4
     )
     refused = complaint("sql", sales, "SELECT nowhere FROM self", code=2)
-    assert "not a query that Polars understands" in refused
+    assert "Polars does not understand the query" in refused
     assert "Resolved plan" not in refused
 
 

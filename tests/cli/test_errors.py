@@ -111,7 +111,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["sql", "TABLE", "DELETE FROM self"], 2, "Use Table.delete()."),
     (["estimate", "TABLE", "avg(prise)", "--error", "1%"], 2, "`aggregates` names no such column(s)"),
     (["estimate", "TABLE", "avg(price)"], 2, "`absolute` for each answer; or sample=0.01"),
-    (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`assignments` names no such column(s): ['prise']"),
+    (["update", "TABLE", "--all", "--set", "prise=1"], 2, "`set` names no such column(s): ['prise']"),
     (["merge", "PLAIN", "TABLE", "--on", "idd"], 2, "`on` names no such column(s): ['idd']"),
     (["widen-columns", "TABLE", "prise=double"], 2, "Did you mean 'price'?"),
     (["switch-dialect", "TABLE", "jvm"], 2, "qbeast-spark"),

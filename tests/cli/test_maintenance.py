@@ -49,8 +49,8 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     table = qbeast.open_table(scattered)
     for told, options in (
         (["--fraction", "0.01", "--full"], {"fraction": 0.01, "full": True}),
-        (["--all-revisions"], {"all_revisions": True}),
-        (["--fold"], {"fold": True}),
+        (["--revision", "all"], {"revision": "all"}),
+        (["--into", "newest"], {"into": "newest"}),
         (["--revision", "1", "--full"], {"revision": 1, "full": True}),
     ):
         plan = table.optimize(dry_run=True, **options).plan
@@ -58,8 +58,8 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     assert "`revision` must be one of the table's" in complaint(
         "optimize", scattered, "--revision", "7", code=2
     )
-    words = complaint("optimize", scattered, "--revision", "1", "--all-revisions", code=2)
-    assert "give one of `revision`" in words
+    words = complaint("optimize", scattered, "--revision", "1", "--file", "a", code=2)
+    assert "`files` and `revision` cannot be combined" in words
 
 
 def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:
@@ -109,12 +109,12 @@ def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None
     for name in ("delta", "parquet"):
         path = tmp_path / name
         before = contents(path)
-        assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run: 1 file(s)")
+        assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run; nothing")
         assert contents(path) == before
         done = said("convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so")
         assert (done["committed"], done["rows"], done["cube_size"]) == (True, 2000, 300)
-        assert "already" in run("convert", path, "-c", "id,price", "--dry-run").stdout
-        assert "already" in run("convert", path, "-c", "id,price").stdout
+        assert "nothing was changed" in run("convert", path, "-c", "id,price", "--dry-run").stdout
+        assert "there was nothing to do" in run("convert", path, "-c", "id,price").stdout
         assert said("optimize", path)["rows"] == 2000
         assert said("check", path)["ok"]
     complaint("convert", tmp_path / "nothing", "-c", "id", code=4)

@@ -130,7 +130,7 @@ def test_values_of_every_type_can_be_shown(tmp_path: Path) -> None:
 
 def test_a_plan_is_that_of_the_library(sales: Path) -> None:
     asked = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
-    plan = qbeast.open_table(sales).explain(pl.col("id") < 100, 0.5, ["brand"])
+    plan = qbeast.open_table(sales).explain(pl.col("id") < 100, columns=["brand"], sample=0.5)
     told = said(*asked)
     for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
         assert told[name] == getattr(plan, name)

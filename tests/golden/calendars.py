@@ -10,7 +10,7 @@ from qbeast_core.space.coordinates import coordinates_of_numbers, null_coordinat
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.tree.columns import to_index_column
+from qbeast_core.tree.space.columns import to_index_column
 
 __all__ = ["jvm_points"]
 

@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.fractions import sample_to_weights
-from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.select import select
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.filters.nodes import Unknown
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.plan.fractions import sample_to_weights
+from qbeast_core.query.plan.select import select
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.golden.collection import Golden, each, find
 from tests.helpers.examples import is_slow
 

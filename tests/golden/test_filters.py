@@ -55,7 +55,7 @@ def test_no_file_with_a_match_stays_closed_and_no_more_are_opened_than_the_jvm_o
     table = open_golden(golden)
     for question in questions(golden):
         wanted = set(truth(golden, question)["id"])
-        plan = table.explain(question.predicate, question.sample).files
+        plan = table.explain(question.predicate, sample=question.sample).files
         if question.files is not None and golden.name not in SLACK:
             assert plan["opened"].sum() <= question.files, question
         for path, reason in plan.filter(~pl.col("opened")).select("path", "reason").iter_rows():

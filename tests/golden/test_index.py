@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.build import build_block_table
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points
 from tests.golden.collection import Golden, each, open_golden
@@ -70,7 +70,7 @@ def test_blocks_sum_to_the_rows_of_their_file(golden: Golden):
 @each()
 def test_planning_places_every_block_and_finds_no_tag_corrupt(golden: Golden):
     snapshot = load_snapshot(golden.path)
-    table = build_block_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
+    table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
     assert table.corrupt == ()
     placed = sum(len(space.blocks) for space in table.spaces)
     assert placed == open_golden(golden).blocks().height

@@ -35,7 +35,14 @@ def test_a_column_of_nulls_is_indexed_as_in_the_jvm(name: str, engine: Any, tmp_
     theirs = copy_of(golden, tmp_path)
     indexed, ours = list(qbeast.open_table(theirs).indexed_columns), tmp_path / "ours"
     rows = golden.expected
-    qbeast.write_table(rows, ours, columns=indexed, dialect="qbeast-spark", cube_size=400, engine=engine)
+    qbeast.write_table(
+        rows,
+        ours,
+        columns=indexed,
+        dialect="qbeast-spark",
+        cube_size=400,
+        resources=qbeast.Resources(engine=engine),
+    )
     assert spaces(ours)[0] == spaces(theirs)[0]
     assert spaces(ours)[0] == {"className": "io.qbeast.core.transform.NullToZeroTransformation$"}
     check_invariants(ours)

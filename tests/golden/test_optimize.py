@@ -43,7 +43,7 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
     if has_copies(path):
         pytest.skip("its copies have to go first")
     table = qbeast.open_table(path)
-    result = table.optimize(all_revisions=True)
+    result = table.optimize(revision="all")
     assert result.committed == bool(result.plan.height)
     assert set(load_snapshot(path).files["rules"]) <= {"1"}
     assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
@@ -55,7 +55,7 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
             wanted = wanted.filter(pl.col("id").is_in(golden.samples[question.sample]))
         found = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
         assert_frame_equal(found, wanted, check_exact=True)
-    assert not table.optimize(all_revisions=True).committed
+    assert not table.optimize(revision="all").committed
 
 
 @each(bundled=OPTIMIZED)
@@ -64,7 +64,7 @@ def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_pat
     if has_copies(path):
         pytest.skip("its copies have to go first")
     before = load_snapshot(path)
-    result = qbeast.open_table(path).optimize(fold=True, full=True)
+    result = qbeast.open_table(path).optimize(into="newest", full=True)
     if not result.committed:
         assert not before.files.height
         return

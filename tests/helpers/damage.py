@@ -13,9 +13,9 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet_write import encode_data_file
+from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]
@@ -39,6 +39,7 @@ def spoil(table: Path, damage: Damage, *, indexed: list[str], at: int = 0) -> Sp
     path = unquote(add["path"])
     damage(table, add, indexed)
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    max((table / "_delta_log").glob("*.json")).touch()  # a cached version is known by its own commit
     return Spoiled(path)
 
 

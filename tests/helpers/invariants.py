@@ -24,7 +24,7 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import IdentityTransformation, LinearTransformation
-from qbeast_core.tree.columns import frame_weights, to_index_column
+from qbeast_core.tree.space.columns import frame_weights, to_index_column
 from tests.space.cube_reference import ALPHABET, box_of_path
 from tests.space.cube_reference import Path as CubePath
 

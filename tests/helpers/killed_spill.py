@@ -35,7 +35,9 @@ def more() -> pl.DataFrame:
 
 def run(operation: str, table: Path, spill: Path) -> Any:
     """Do it in the least memory there can be."""
-    options: dict[str, Any] = {"engine": "spill", "spill_dir": spill, "memory_bytes": 4 << 20}
+    options: dict[str, Any] = {
+        "resources": qbeast.Resources(engine="spill", spill_dir=spill, memory_bytes=4 << 20)
+    }
     with small_files(file_rows=20):
         return OPERATIONS[operation](table, options)
 
@@ -63,13 +65,13 @@ def kill_before(step: int, table: str) -> None:
         if (event in {"os.rename", "os.link"} or writes) and str(args[0]).startswith(table):
             take()
 
-    write = files._Writer.write  # noqa: SLF001 -- every write to a temporary file
+    write = files.SpillWriter.write  # every write to a temporary file
 
     def counted(writer: Any, part: Any) -> None:
         take()
         write(writer, part)
 
-    files._Writer.write = counted  # type: ignore[method-assign] # noqa: SLF001
+    files.SpillWriter.write = counted  # type: ignore[method-assign]
     sys.addaudithook(hook)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle  # what a worker is sent
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,13 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.live_files import read_files
-from qbeast_core.table.engine.protocol import FilesSource
+from qbeast_core.table.engine.live_files import FilesSource, read_files
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries, summarise
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
 
 Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 
@@ -30,10 +28,15 @@ class PartsSource:
     """Rows in parts of which each worker sees one."""
 
     parts: Sequence[pl.DataFrame]
+    is_one_shot = False
 
     @property
     def empty(self) -> pl.DataFrame:
         return self.parts[0].clear()
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        del size_bytes
+        yield from (part if columns is None else part.select(columns) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class PartsEngine:
 
     part_rows: int = 1 << 40
 
+    shares_memory = False
+
     def open(self, source: PartsSource | FilesSource, target: FileTarget, progress: Any) -> DistributedRows:
-        parts = self._read(source) if isinstance(source, FilesSource) else source.parts
-        return DistributedRows(_PartsWorkers(parts, self), target, progress)
+        return DistributedRows(_PartsWorkers(source, self), target, progress)
 
     def map(self, call: Callable[[Any], Any], items: Sequence[Any], *, at_once: int) -> list[Any]:
         """Call for each item twice, from the last to the first, through bytes; the first answers are lost."""
@@ -62,18 +66,21 @@ class PartsEngine:
     def has_room(self, size_bytes: int) -> bool:
         return size_bytes > 0
 
-    def _read(self, source: FilesSource) -> list[pl.DataFrame]:
+    def read(self, source: PartsSource | FilesSource) -> list[pl.DataFrame]:
         """Read files from the last to the first, and change their rows in parts."""
-        read = [read_files(source.reader, source.numbers[n : n + 1]) for n in range(len(source.numbers))]
-        frames = read[::-1]
-        change = source.change or (lambda rows: rows)
-        parts = [change(part) for frame in frames for part in frame.iter_slices(self.part_rows)]
-        return [*parts, source.empty if source.added is None else source.added]
+        if isinstance(source, PartsSource):
+            return list(source.parts)
+        parts = [source.empty]
+        for file in source.files[::-1].tolist():
+            rows = read_files(source.reader, np.array([file]))
+            own = None if source.change is None else source.change.of_file(source.reader.paths[file])
+            parts += [part if own is None else own(part) for part in rows.iter_slices(self.part_rows)]
+        return [*parts, *(rows.select(source.empty.columns) for rows in source.added.read())]
 
 
 @dataclass(frozen=True)
 class _PartsWorkers:
-    parts: Sequence[pl.DataFrame]
+    source: PartsSource | FilesSource
     engine: PartsEngine
 
     @property
@@ -81,12 +88,13 @@ class _PartsWorkers:
         return self.engine.advice
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        return summarise_parts(task.schema, self.parts, limits=self.engine.limits)
+        return summarise_parts(task, self.engine.read(self.source), limits=self.engine.limits)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
+        parts = self.engine.read(self.source)
         if self.engine.place is not None:
-            return self.engine.place(task, self.parts)
-        return write_parts(sent(task), self.parts, flush_rows=self.engine.flush_rows)
+            return self.engine.place(task, parts)
+        return write_parts(sent(task), parts, flush_rows=self.engine.flush_rows)
 
 
 def scatter(
@@ -109,16 +117,14 @@ def sent(value: Any) -> Any:
 
 
 def summarise_parts(
-    schema: pl.Schema, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
+    task: SummaryTask, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
 ) -> IndexSummary:
-    names = list(schema)
-    fitted = [part.select(names).cast(dict(schema)) for part in parts]
-    found = [
-        summarise(part, names, first_row=number << 40, limits=limits) for number, part in enumerate(fitted)
+    task = replace(task, limits=limits)
+    names = list(task.schema)
+    summaries = [
+        task.summarise(part.select(names), first_row=number << 40) for number, part in enumerate(parts)
     ]
-    weights = [frame_weights(part, names) for part in fitted]
-    total = sum(int(some.sum(dtype=np.int64)) for some in weights)
-    return replace(merge_summaries(found, limits=limits), weight_sum=total)
+    return merge_summaries(summaries, limits=limits)
 
 
 def write_parts(
@@ -126,7 +132,7 @@ def write_parts(
 ) -> list[PlacedFile]:
     shuffled: dict[int, list[Any]] = {}
     for part in parts:
-        frame = task.fit(part.to_arrow())
+        frame = task.select(task.fit(part.to_arrow()))
         keys = task.place(frame)
         files = np.searchsorted(task.file_starts, keys, side="right") - 1
         assert len(files) == 0 or (files.min() >= 0 and files.max() < task.file_count)
@@ -136,8 +142,8 @@ def write_parts(
     written = []
     for number in sorted(shuffled, reverse=True):
         held: list[Any] = []
-        for one in shuffled[number]:
-            held.append(one)
+        for pack in shuffled[number]:
+            held.append(pack)
             if sum(len(keys) for _, keys in held) >= flush_rows:
                 written += write_file(task, [f for f, _ in held], [k for _, k in held])
                 held = []

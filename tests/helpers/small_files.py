@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from qbeast_core.tree import pack
+from qbeast_core.tree.layout import pack
 
 __all__ = ["small_files"]
 

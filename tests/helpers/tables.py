@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.query.fractions import Sample
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.read import reader
 from qbeast_core.table.write.write import WriteResult
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.small_files import small_files
 from tests.helpers.strategies import ROW, Case
 
 __all__ = [
+    "MEMORY",
+    "SPILL",
     "assert_same_rows",
     "first_plans_by_statistics",
     "folder",
@@ -29,6 +31,8 @@ __all__ = [
     "small_files",
     "write",
 ]
+
+MEMORY, SPILL = qbeast.Resources(engine="memory"), qbeast.Resources(engine="spill")
 
 
 @contextmanager
@@ -41,7 +45,7 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def first_plans_by_statistics() -> Iterator[None]:
     """Decode for the first filter of a table the tags of files alone that may match, as where there are thousands."""
-    with mock.patch.multiple(reader, _MANY_FILES=0, _MOST_NEEDED=1.0):
+    with mock.patch.multiple(reader, _MANY_FILES=0, _MAX_NEEDED=1.0):
         yield
 
 

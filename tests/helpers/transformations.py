@@ -9,20 +9,20 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.axis_labels import axis_ticks
-from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.intervals import coordinate_intervals, point_bounds
-from qbeast_core.query.nodes import Atom, Compare, IsNull, Op, Operand
+from qbeast_core.query.filters.nodes import Atom, Compare, IsNull, Op, Operand
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.plan.intervals import coordinate_intervals, point_bounds
 from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.spec import transformation as t
 from qbeast_core.spec import transformer as s
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import ColumnBounds, Growth
-from qbeast_core.tree.outside import rows_outside
-from qbeast_core.tree.summary import summarise
+from qbeast_core.table.inspect.axis_labels import axis_ticks
+from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.summary import summarise
 from tests.space.murmur_reference import scala_bytes
 
 __all__ = ["CLASSES", "EXAMPLES", "IN_MEMORY", "Example", "revision_of"]
@@ -300,11 +300,11 @@ def _labelled(example: Example) -> None:
 IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.spec.revision": _serialised,
     "qbeast_core.space.coordinates": _placed,
-    "qbeast_core.tree.fit": _fitted,
-    "qbeast_core.tree.evolve": _superseded,
-    "qbeast_core.tree.outside": _outside,
-    "qbeast_core.query.intervals": _located,
-    "qbeast_core.query.fitting": _compatible,
-    "qbeast_core.query.axis_labels": _labelled,
+    "qbeast_core.tree.space.fit": _fitted,
+    "qbeast_core.tree.space.evolve": _superseded,
+    "qbeast_core.tree.space.outside": _outside,
+    "qbeast_core.query.plan.intervals": _located,
+    "qbeast_core.query.index.fitting": _compatible,
+    "qbeast_core.table.inspect.axis_labels": _labelled,
 }
 """What each module makes of an example: an AssertionError where it is not what is expected."""

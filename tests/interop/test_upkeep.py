@@ -120,7 +120,7 @@ def test_both_restore_what_both_did(spark: SparkSession, tmp_path: Path) -> None
 
     qbeast.write_table(rows_from(10**6), tmp_path, mode="append")  # 1: a new revision
     models.append(pl.concat([rows_from(0), rows_from(10**6)]))
-    opened.refresh().optimize(fold=True, all_revisions=False, full=True)  # 2
+    opened.refresh().optimize(into="newest", full=True)  # 2
     models.append(models[1])
     table.sql("delete from {t} where a < 20")  # 3
     models.append(models[1].filter((pl.col("a") < 20).fill_null(value=False).not_()))

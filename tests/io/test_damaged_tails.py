@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.io.footer import PagesUnavailable
-from qbeast_core.io.mini_file import FilePart, build_mini_file
-from qbeast_core.io.parquet_write import encode_data_file
-from qbeast_core.io.tail import FileTail, parse_tail
-from qbeast_core.io.thrift import (
+from qbeast_core.io.parquet.footer import PagesUnavailable
+from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
+from qbeast_core.io.parquet.parquet_write import encode_data_file
+from qbeast_core.io.parquet.tail import FileTail, parse_tail
+from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
     I64,

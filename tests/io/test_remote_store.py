@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.pages import PageReader, PageRequest
-from qbeast_core.io.parquet_write import encode_data_file
-from qbeast_core.io.remote import RemoteStore, translate_options
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.parquet.pages import PageReader, PageRequest
+from qbeast_core.io.parquet.parquet_write import encode_data_file
+from qbeast_core.io.stores.remote import RemoteStore, translate_options
+from qbeast_core.io.stores.store import Store, open_store
 from tests.io.frames import every_type, weights
 
 
@@ -122,5 +122,6 @@ def test_what_is_not_understood_is_refused_at_once(uri: str, option: dict[str, s
 
 
 def test_local_tables_do_not_load_obstore() -> None:
-    code = "import sys; from qbeast_core.io.store import open_store as o; o('/t'); assert 'obstore' not in sys.modules"
+    loaded = "assert 'obstore' not in sys.modules"
+    code = f"import sys; from qbeast_core.io.stores.store import open_store; open_store('/t'); {loaded}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbeast_core.errors import StorageError, UnsupportedTableError
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.stores.store import Store, open_store
 
 ODD_NAMES = (
     "a/b c/é.bin",

@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.build import build_block_table
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, LinearTransformation
 from qbeast_core.spec.transformer import HashTransformer, LinearTransformer
@@ -64,5 +64,5 @@ def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) 
     return pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs})
 
 
-def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> BlockTable:
-    return build_block_table(files_frame(files, schema), {1: revision()}, schema)
+def table(*files: Mapping[str, Any], schema: pl.Schema = SCHEMA) -> IndexTable:
+    return build_index_table(files_frame(files, schema), {1: revision()}, schema)

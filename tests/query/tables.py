@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
-from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.build import build_block_table
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import coordinates_of_numbers, to_coordinates
 from qbeast_core.space.cubes import Cubes, encode_cubes
@@ -39,7 +39,7 @@ from qbeast_core.spec.transformer import (
     LinearTransformer,
     StringHistogramTransformer,
 )
-from qbeast_core.tree.columns import data_type_of, frame_weights, to_index_column
+from qbeast_core.tree.space.columns import data_type_of, frame_weights, to_index_column
 from tests.space.cube_reference import points_to_cells
 
 EPOCH = datetime(1970, 1, 1)
@@ -121,7 +121,7 @@ class Example:
     frame: pl.DataFrame
     """The rows, in the order of files, blocks and weights."""
 
-    table: BlockTable
+    table: IndexTable
     file: np.ndarray
     block: np.ndarray
     page: np.ndarray
@@ -309,7 +309,7 @@ def _assemble(
         )
         stats.append(file_statistics(frame[rows], ours=mine, kept=draw(st.integers(0, 3)) > 0))
     files = _files_frame(tags, stats, frame.schema)
-    table = build_block_table(files, {1: revision}, frame.schema)
+    table = build_index_table(files, {1: revision}, frame.schema)
     assert not table.corrupt
     return Example(frame, table, file, block, page, weight)
 

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from qbeast_core.query.build import build_block_table
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.spec.revision import staging_revision
 from tests.query.small import LEAF, SCHEMA, block, file, files_frame, revision, table
 
@@ -79,7 +79,7 @@ def test_files_of_an_unknown_or_unfit_revision_count_as_staging() -> None:
     files = files_frame([file(block("w", 10, (1, 2)), revision=number) for number in (1, 2, 3, 4)])
     staging = staging_revision(["x", "s"], timestamp_ms=0, table_id="t", cube_size=10).with_id(4)
     revisions = {1: revision(), 2: revision(revision_id=2, x_type="IntegerDataType"), 4: staging}
-    found = build_block_table(files, revisions, SCHEMA)
+    found = build_index_table(files, revisions, SCHEMA)
     assert found.corrupt == ()
     assert found.min_weight.tolist() == [1, ALL[0], ALL[0], ALL[0]]
     assert [space.blocks.tolist() for space in found.spaces] == [[0]]
@@ -95,7 +95,7 @@ def test_many_files_decode_in_slices_whatever_one_of_them_holds() -> None:
 
 
 def test_no_files_make_an_empty_table() -> None:
-    found = build_block_table(files_frame([]), {1: revision()}, SCHEMA)
+    found = build_index_table(files_frame([]), {1: revision()}, SCHEMA)
     assert len(found) == 0
     assert found.first_block.tolist() == [0]
     assert isinstance(found.files, pl.DataFrame)

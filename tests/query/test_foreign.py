@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.build import build_block_table
-from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.select import select
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.plan.select import select
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import (
@@ -56,7 +56,7 @@ def opened(
     schema = pl.Schema({"x": dtype})
     one = file(block(deep_cube(coordinate)))
     files = files_frame([one, {**one, "rules": None}], schema)
-    found = select(build_block_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
+    found = select(build_index_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
     ours, foreign = found.opened.tolist()
     return ours, foreign
 
@@ -158,7 +158,7 @@ def test_statistics_of_others_are_believed_as_far_as_they_deserve(
     schema = pl.Schema({"x": dtype})
     one = {"num_records": 10, "min": {"x": low}, "max": {"x": high}, "null_count": {"x": 0}}
     files = files_frame([{**one, "rules": "1"}, one], schema)
-    found = select(build_block_table(files, {}, schema), parse_predicate(predicate, schema))
+    found = select(build_index_table(files, {}, schema), parse_predicate(predicate, schema))
     assert tuple(found.opened.tolist()) == kept
 
 
@@ -166,7 +166,7 @@ def test_the_largest_timestamp_is_known_to_the_millisecond_only() -> None:
     schema = pl.Schema({"x": pl.Datetime("us")})
     bound = datetime(2020, 1, 1, 0, 0, 0, 1_000)  # noqa: DTZ001 -- timestamps without a zone are a type to test
     one = {"num_records": 1, "rules": "1", "min": {"x": bound}, "max": {"x": bound}, "null_count": {"x": 0}}
-    found = build_block_table(files_frame([one], schema), {}, schema)
+    found = build_index_table(files_frame([one], schema), {}, schema)
     for micros, kept in ((0, True), (999, True), (1_001, False)):
         predicate = parse_predicate(pl.col("x") == bound + timedelta(microseconds=micros), schema)
         assert select(found, predicate).opened.tolist() == [kept]

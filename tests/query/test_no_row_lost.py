@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from polars.io.plugins import register_io_source
 
-from qbeast_core.query.build import files_that_may_match
-from qbeast_core.query.fractions import sample_to_weights
-from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.predicate import parse_predicate
-from qbeast_core.query.rest import parse_rest
-from qbeast_core.query.select import Selection, select
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.filters.nodes import Unknown
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.plan.fractions import sample_to_weights
+from qbeast_core.query.plan.select import Selection, files_that_may_match, select
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 from tests.helpers.examples import examples as tries
 from tests.helpers.examples import is_slow
 from tests.query.filters import filters

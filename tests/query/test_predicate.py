@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qbeast_core.query.atoms import keeps_order
-from qbeast_core.query.nodes import (
+from qbeast_core.query.filters.atoms import keeps_order
+from qbeast_core.query.filters.nodes import (
     And,
     Compare,
     IsIn,
@@ -21,7 +21,7 @@ from qbeast_core.query.nodes import (
     StartsWith,
     Unknown,
 )
-from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.filters.predicate import parse_predicate
 
 SCHEMA = pl.Schema(
     {

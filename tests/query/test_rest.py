@@ -7,8 +7,18 @@ import math
 import polars as pl
 import pytest
 
-from qbeast_core.query.nodes import And, IsIn, IsNotNull, IsNull, Node, Nothing, Or, StartsWith, Unknown
-from qbeast_core.query.rest import parse_rest
+from qbeast_core.query.filters.nodes import (
+    And,
+    IsIn,
+    IsNotNull,
+    IsNull,
+    Node,
+    Nothing,
+    Or,
+    StartsWith,
+    Unknown,
+)
+from qbeast_core.query.filters.rest import parse_rest
 
 ROWS = pl.DataFrame(
     {

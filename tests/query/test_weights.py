@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.fractions import sample_to_weights
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.plan.fractions import sample_to_weights
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 
 FRACTIONS = st.floats(0, 1)
 

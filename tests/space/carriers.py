@@ -19,7 +19,7 @@ def numbers(kind: NumberKind, values: Sequence[float | None], *, precision: int 
         array = np.array(words, dtype=np.uint64).reshape(-1, 2).view(np.int64)
     else:
         array = np.array(filled, dtype=DTYPES.get(kind, kind))
-    return NumberColumn(kind, array, nulls if nulls.any() else None, precision, scale)
+    return NumberColumn(kind, array, nulls if nulls.any() else None, scale)
 
 
 def strings(values: Sequence[str | bytes | None]) -> StringColumn:

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.errors import InvalidInputError
-from qbeast_core.space.columns import NumberColumn, StringColumn
+from qbeast_core.space.columns import StringColumn
 from tests.space.carriers import strings
 
 
@@ -23,19 +21,3 @@ def test_strings_survive_a_slice(values, data):
     stop = data.draw(st.integers(start, len(values)))
     part = column.slice(start, stop)
     assert texts(part) == values[start:stop]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: NumberColumn("int32", np.zeros(3)),
-        lambda: NumberColumn("decimal", np.zeros(3, np.int64), precision=30),
-        lambda: NumberColumn("decimal", np.zeros((3, 2), np.int64), precision=18),
-        lambda: NumberColumn("int64", np.zeros(3, np.int64), np.zeros(2, bool)),
-        lambda: StringColumn(np.zeros(3, np.int8), np.zeros(2, np.int64)),
-        lambda: StringColumn(np.zeros(3, np.uint8), np.zeros(0, np.int64)),
-    ],
-)
-def test_buffers_of_the_wrong_kind_are_refused(make):
-    with pytest.raises(InvalidInputError):
-        make()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from qbeast_core.errors import InvalidInputError, InvalidMetadataError
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import MAX_DEPTH, Cubes, cube_boxes, decode_cubes, encode_cubes
-from qbeast_core.tree.existing import place_cubes
-from qbeast_core.tree.grid import GRID_BITS, grid
+from qbeast_core.tree.layout.existing import place_cubes
+from qbeast_core.tree.layout.grid import GRID_BITS, grid
 from tests.space.cube_reference import box_of_path, cells_of_path, path_of_point, text_of_path
 
 
@@ -109,10 +109,3 @@ def test_no_cubes_and_roots_alone_are_fine():
     assert len(decode_cubes([], dimensions=3)) == 0
     assert encode_cubes(decode_cubes([""], dimensions=3)) == [""]
     assert decode_cubes(["", ""], dimensions=3).cells.tolist() == [[0] * 3] * 2
-
-
-def test_buffers_of_the_wrong_kind_are_refused():
-    with pytest.raises(InvalidInputError):
-        Cubes(np.zeros(1, np.int64), np.zeros((1, 2), np.uint64))
-    with pytest.raises(InvalidInputError):
-        Cubes(np.zeros(1, np.uint8), np.zeros(2, np.uint64))

@@ -130,7 +130,7 @@ def ended_elsewhere(spark: SparkSession, path: str) -> dict[str, Any]:
 def _ended(spark: SparkSession, path: str, *phases: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     conf = dict(spark.sparkContext.getConf().getAll())
-    rewrite = change.rewrite
+    replace_rows = change.replace_rows
     for phase in phases:
         session = SparkSession.builder.config(map=conf).getOrCreate()
 
@@ -140,9 +140,9 @@ def _ended(spark: SparkSession, path: str, *phases: str) -> dict[str, Any]:
 
         def after_stop(*given: Any, session: SparkSession = session, **options: Any) -> Any:
             session.stop()
-            return rewrite(*given, **options)
+            return replace_rows(*given, **options)
 
-        with mock.patch.object(change, "rewrite", after_stop if phase == "rewrite" else rewrite):
+        with mock.patch.object(change, "replace_rows", after_stop if phase == "rewrite" else replace_rows):
             said[phase] = _attempted(session, path, progress=at)
     return said
 
@@ -155,7 +155,7 @@ def lost(spark: SparkSession, path: str) -> dict[str, Any]:
 
 def killed_merge(spark: SparkSession, path: str) -> dict[str, Any]:
     """Die when rows were matched, and none is written."""
-    with mock.patch.object(change, "rewrite", _die):
+    with mock.patch.object(change, "replace_rows", _die):
         return merge(spark, path)
 
 

@@ -96,7 +96,7 @@ def optimized(spark: SparkSession, path: str) -> dict[str, Any]:
     """Let every task of an optimize fail once, after its work."""
     tasks = {"summarise_files": failing_summaries, "pack_files": failing_live_packs}
     with patch.multiple(engine, **tasks, write_partition=failing_files), small_files(file_rows=500):
-        result = bridge.optimize_table(spark, path, full=True)
+        result = bridge.optimize(spark, path, full=True)
     return {"rows": result.rows, "files": result.files}
 
 

@@ -47,9 +47,9 @@ def converted(spark: SparkSession, path: Path, **options: Any) -> qbeast.Convert
     twin = path.parent / "twin"
     shutil.rmtree(twin, ignore_errors=True)
     shutil.copytree(path, twin)  # with the times of its files
-    planned = bridge.convert_table(spark, path, COLUMNS, **options, dry_run=True)
+    planned = bridge.convert(spark, path, COLUMNS, **options, dry_run=True)
     assert planned == qbeast.convert_table(twin, COLUMNS, **options, dry_run=True)
-    result = bridge.convert_table(spark, path, COLUMNS, **options)
+    result = bridge.convert(spark, path, COLUMNS, **options)
     assert result == qbeast.convert_table(twin, COLUMNS, **options)
     assert log(path) == log(twin)
     return result
@@ -65,7 +65,7 @@ def test_a_folder_of_parquet_files_becomes_a_table(spark: SparkSession, tmp_path
     result = converted(spark, path)
     assert (result.version, result.created_log, result.files, result.rows) == (0, True, 3, 1200)
     assert not converted(spark, path).committed
-    optimized = bridge.optimize_table(spark, path)
+    optimized = bridge.optimize(spark, path)
     assert (optimized.files_removed, optimized.rows, optimized.new_revision) == (3, 1200, True)
     assert_same_rows(qbeast.read_table(path), pl.concat(frames, how="diagonal"), "row")
     check_invariants(path)
@@ -78,7 +78,7 @@ def test_what_spark_wrote_itself_becomes_a_table(spark: SparkSession, tmp_path: 
     )
     df.write.parquet(str(path))
     assert converted(spark, path, cube_size=50).rows == 500
-    bridge.optimize_table(spark, path)
+    bridge.optimize(spark, path)
     assert qbeast.open_table(path).cube_size == 50
     check_invariants(path)
     assert_same_rows(qbeast.read_table(path), pl.DataFrame(df.toArrow()), "row")
@@ -95,7 +95,7 @@ def test_a_delta_table_gets_its_index_in_one_commit(spark: SparkSession, tmp_pat
 @pytest.mark.connect
 def test_what_cannot_be_converted_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
-        bridge.convert_table(spark, tmp_path / "t", ["row"])
+        bridge.convert(spark, tmp_path / "t", ["row"])
     path = tmp_path / "p"
     path.mkdir()
     rows(0).write_parquet(path / "good.parquet", compression="uncompressed", use_pyarrow=True)
@@ -103,5 +103,5 @@ def test_what_cannot_be_converted_is_refused(spark: SparkSession, tmp_path: Path
     end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     (path / "torn.parquet").write_bytes(whole[:4] + bytes(end - 4) + whole[end:])
     with pytest.raises(qbeast.InvalidInputError, match=r"torn\.parquet.*cannot be read"):
-        bridge.convert_table(spark, path, ["row"])
+        bridge.convert(spark, path, ["row"])
     assert not (path / "_delta_log").exists()

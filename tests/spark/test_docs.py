@@ -24,8 +24,8 @@ pytestmark = pytest.mark.classic
 WITH_SPARK = [page for page in PAGES if len(blocks_without_spark(page)) < len(blocks(page))]
 
 
-def test_the_readme_and_the_page_about_spark_show_code() -> None:
-    assert {ROOT / "README.md", ROOT / "docs" / "spark.md"} <= set(WITH_SPARK)
+def test_the_pages_about_spark_have_code() -> None:
+    assert {ROOT / "docs" / "spark.md", ROOT / "docs" / "tutorial-spark.md"} <= set(WITH_SPARK)
 
 
 @pytest.mark.parametrize("page", WITH_SPARK, ids=lambda page: page.name)

@@ -36,7 +36,7 @@ def test_appends_of_every_writer_are_read_once_and_indexed_by_either_engine(
     path = tmp_path / "t"
     qbeast.write_table(rows(0), path, ["row:linear", "a"], cube_size=50)
     optimize: Callable[[], qbeast.OptimizeResult] = (
-        (lambda: bridge.optimize_table(spark, path))
+        (lambda: bridge.optimize(spark, path))
         if engine == "spark"
         else (lambda: qbeast.open_table(path).optimize())
     )

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.table.engine.tasks.stored_rows import SUFFIX
+from qbeast_core.table.engine.tasks.added_rows import SUFFIX
 from qbeast_spark_bridge.engine import match
 from tests.helpers.changes import changes, written
 from tests.helpers.races import landing_first
@@ -121,7 +121,7 @@ def test_a_source_that_cannot_be_meant_changes_nothing(spark: SparkSession, tmp_
         bridge.merge(twice, path, ROW)
     with pytest.raises(qbeast.SchemaMismatchError, match="does not fit"):
         bridge.merge(df.select(ROW, "a"), path, ROW)
-    with pytest.raises(qbeast.InvalidInputError, match="does not have"):
+    with pytest.raises(qbeast.InvalidInputError, match="no such column"):
         bridge.merge(df, path, "missing")
     with pytest.raises(qbeast.InvalidInputError, match=r"no such column: .source\.b."):
         bridge.merge(df, path, ROW, matched_if=F.col("source.b") > 1)

@@ -44,6 +44,6 @@ def test_options_of_the_store_reach_the_workers(
     assert sorted(row["key"] for row in found) == sorted(sample["key"])
     assert len(found) > 0
 
-    result = bridge.optimize_table(spark, address, full=True, storage_options=options)
+    result = bridge.optimize(spark, address, full=True, storage_options=options)
     assert (result.rows, result.committed) == (3_000, True)
     assert sorted(qbeast.read_table(address, storage_options=options)["key"]) == list(range(3_000))

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
 from qbeast_spark_bridge.engine import engine as rewrite_tasks
 from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each
@@ -63,11 +63,11 @@ def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.
     twins = options
     if "files" in options:
         twins = {**options, "files": [of_twin(path, twin)[name] for name in options["files"]]}
-    planned = bridge.optimize_table(spark, path, **options, dry_run=True)
+    planned = bridge.optimize(spark, path, **options, dry_run=True)
     assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**twins, dry_run=True)))
     live = set(read_log(path).adds)
     with small_files(file_rows=900), many_tasks():
-        result = bridge.optimize_table(spark, path, **options)
+        result = bridge.optimize(spark, path, **options)
         wanted = qbeast.open_table(twin).optimize(**twins)
     assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
@@ -106,8 +106,8 @@ def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_p
     # What is staged begins a revision; the rows of older ones stay where they are.
     assert both(spark, path, twin, revision=0).new_revision
     assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).committed
-    assert both(spark, path, twin, all_revisions=True, full=True, fraction=0.5).committed
-    assert both(spark, path, twin, fold=True, full=True).committed
+    assert both(spark, path, twin, revision="all", full=True, fraction=0.5).committed
+    assert both(spark, path, twin, into="newest", full=True).committed
     assert not both(spark, path, twin).committed
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), everything)
@@ -136,7 +136,7 @@ def check_case(spark: SparkSession, case: Case) -> None:
         with small_files():
             write(path, case)
         shutil.copytree(path, twin)
-        both(spark, path, twin, full=True, fold=True)
+        both(spark, path, twin, full=True, into="newest")
         assert_same_rows(qbeast.read_table(path), case.rows)
         assert_same_rows(pl.scan_delta(path).collect(), case.rows)
         assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
@@ -152,7 +152,7 @@ def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
         qbeast.write_table(everything.gather_every(3, part), path, ["row", "a"], mode="append")
     shutil.copytree(path, twin)
     with mock.patch.object(rewrite_tasks, "DOMAIN_LIMITS", SampleLimits(30_000, DOMAIN_LIMITS.size_bytes)):
-        result = bridge.optimize_table(spark, path, full=True)
+        result = bridge.optimize(spark, path, full=True)
     wanted = qbeast.open_table(twin).optimize(full=True)
     assert (result.rows, result.files) == (wanted.rows, wanted.files)
     assert result.bytes == pytest.approx(wanted.bytes, rel=0.05)
@@ -167,7 +167,7 @@ def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
 def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -> qbeast.OptimizeResult:
     """Optimize with Spark; the other writer commits between the data files and the commit of ours."""
     with landing_first(other):
-        return bridge.optimize_table(spark, path, fold=True)
+        return bridge.optimize(spark, path, into="newest")
 
 
 @pytest.mark.connect
@@ -210,8 +210,8 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
 ) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
-        bridge.optimize_table(spark, tmp_path / "t", revision=1, fold=True)
-    result = bridge.optimize_table(spark, tmp_path / "t")
+        bridge.optimize(spark, tmp_path / "t", revision=1, files=[])
+    result = bridge.optimize(spark, tmp_path / "t")
     assert (result.committed, result.version) == (False, 0)
     assert "in shape" in repr(result)
 
@@ -221,7 +221,7 @@ def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Pat
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)
     told: list[qbeast.Progress] = []
-    bridge.optimize_table(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
+    bridge.optimize(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
     assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
     assert {one.rows for one in told} == {300}
     newest = qbeast.open_table(tmp_path / "t").history(1).unnest("metadata").row(0, named=True)
@@ -235,7 +235,7 @@ def test_tables_of_the_jvm_stay_tables_of_the_jvm(
     golden: Golden, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = copy_of(golden, tmp_path)
-    result = bridge.optimize_table(spark, path, fold=True, full=True)
+    result = bridge.optimize(spark, path, into="newest", full=True)
     assert result.committed
     assert_sound_after(path, result)
     table = qbeast.open_table(path)

@@ -53,7 +53,7 @@ CLAUSES: list[dict[str, Any]] = [
     {"matched_if": pl.col("x") < SOURCE_X, "update": {"x": SOURCE_X}, "delete_if": pl.col("s") == "key 2"},
     {"when_not_matched_by_source": "delete", "not_matched_by_source_if": pl.col("a") > 80},
 ]
-OPTIMIZES: list[dict[str, Any]] = [{}, {"full": True}, {"fold": True}, {"redraw": True}]
+OPTIMIZES: list[dict[str, Any]] = [{}, {"full": True}, {"into": "newest"}, {"into": "new"}]
 KINDS = ("append", "overwrite", "delete", "update", "merge", "optimize")
 
 
@@ -65,33 +65,37 @@ class Hand:
     path: Path
     engine: Engine
 
+    @property
+    def resources(self) -> qbeast.Resources:
+        return qbeast.Resources(engine="spill" if self.engine == "spill" else "memory")
+
     def write(self, frame: pl.DataFrame, **options: Any) -> object:
         if self.engine == "spark":
             return bridge.write_table(self._of_spark(frame), self.path, **options).rows
-        return qbeast.write_table(frame, self.path, **options, engine=self.engine).rows
+        return qbeast.write_table(frame, self.path, **options, resources=self.resources).rows
 
     def delete(self, where: tuple[str, pl.Expr], *, as_text: bool) -> object:
         condition = where[0] if as_text else where[1]
         if self.engine == "spark":
             return counted(bridge.delete(self.spark, self.path, condition))
-        return counted(qbeast.open_table(self.path).delete(condition, engine=self.engine))
+        return counted(qbeast.open_table(self.path).delete(condition, resources=self.resources))
 
     def update(self, where: tuple[str, pl.Expr], values: dict[str, Any], *, as_text: bool) -> object:
         condition = where[0] if as_text else where[1]
         if self.engine == "spark":
             return counted(bridge.update(self.spark, self.path, condition, values))
-        return counted(qbeast.open_table(self.path).update(condition, values, engine=self.engine))
+        return counted(qbeast.open_table(self.path).update(condition, values, resources=self.resources))
 
     def merge(self, source: pl.DataFrame, **clauses: Any) -> object:
         if self.engine == "spark":
             return counted(bridge.merge(self._of_spark(source), self.path, **clauses))
-        return counted(qbeast.open_table(self.path).merge(source, **clauses, engine=self.engine))
+        return counted(qbeast.open_table(self.path).merge(source, **clauses, resources=self.resources))
 
     def optimize(self, **options: Any) -> object:
         if self.engine == "spark":
-            bridge.optimize_table(self.spark, self.path, **options)
+            bridge.optimize(self.spark, self.path, **options)
         else:
-            qbeast.open_table(self.path).optimize(**options, engine=self.engine)
+            qbeast.open_table(self.path).optimize(**options, resources=self.resources)
         return None
 
     def _of_spark(self, frame: pl.DataFrame) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-PAGE = (ROOT / "docs" / "spark.md").read_text()
+PAGE = (ROOT / "docs" / "spark-reference.md").read_text()
 SCHEMA = "id bigint, s string"
 WRITE_TABLE = "qbeast_spark_bridge.write_table(df, path, "
 

@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, expr, lit
 import qbeast
 import qbeast_spark_bridge as bridge
 from benchmarks.measure import peak_rss_bytes, reset_peak
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_spark_bridge.engine import sample as pass_one
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, small_files
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from qbeast_core.tree.summary import IndexSummary
+    from qbeast_core.tree.space.summary import IndexSummary
 
 # Sessions of one JVM share tables and cached plans, and a process with the other kind of session may use it too.
 OWN = os.getpid()

@@ -10,8 +10,8 @@ import pytest
 
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.summary import KEY_COLUMN, IndexSummary, summarise
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge.engine import sample as pass_one
 from qbeast_spark_bridge.schema import empty_frame
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark

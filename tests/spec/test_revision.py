@@ -27,7 +27,7 @@ from qbeast_core.spec.transformation import (
     linear_transformation,
 )
 from qbeast_core.spec.transformer import LinearTransformer, transformer_for
-from qbeast_core.tree.columns import data_type_of
+from qbeast_core.tree.space.columns import data_type_of
 
 PACKAGE = "io.qbeast.core.transform."
 

@@ -118,7 +118,7 @@ MALFORMED = {
     BLOCKS_DIALECT: ("klingon", "the dialects are documented, qbeast-spark"),
     COLUMN_SPECS: ("x,y", COLUMN_SPECS),
     "qbeast.replicatedSet.1": ("[1]", "qbeast.replicatedSet.1"),
-    HIGHEST_REVISION_ID: ("9" * 18, "no table comes to such an id"),
+    HIGHEST_REVISION_ID: ("9" * 18, "it is not the id of a revision"),
 }
 
 

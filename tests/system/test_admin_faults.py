@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.errors import StorageError
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
@@ -174,7 +174,7 @@ def appending(path: str, writer: int) -> None:
                 qbeast.write_table(rows, path, mode="append")
                 break
             except qbeast.CommitConflictError as error:  # files with the hidden column came too late
-                assert "spelled for the JVM meanwhile" in str(error)  # noqa: PT017 -- most writes raise none
+                assert "rewritten for the JVM meanwhile" in str(error)  # noqa: PT017 -- most writes raise none
                 told = error
         else:
             raise AssertionError from told

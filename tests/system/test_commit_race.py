@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh

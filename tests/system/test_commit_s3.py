@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from qbeast_core.errors import QbeastError, StorageError, TableNotFoundError, VersionNotFoundError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.helpers.flaky_s3 import FlakyS3
 from tests.helpers.storm import INDEXED, Event, Ledger, make_table, replay, storm
 from tests.helpers.tables import assert_same_rows, sampled

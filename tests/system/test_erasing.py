@@ -67,7 +67,7 @@ def test_quantiles_are_values_of_rows_until_they_are_drawn_anew(tmp_path: Path) 
     assert kept(path) == {"commit"}
 
     table = qbeast.open_table(path)
-    table.optimize(redraw=True)
+    table.optimize(into="new")
     table.vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
     assert NAME not in newest_metadata(path) + live_statistics(path)
     assert kept(path) == {"commit"}, "of versions before the redraw"

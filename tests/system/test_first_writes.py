@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.write import creation
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows

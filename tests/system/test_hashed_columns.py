@@ -86,9 +86,9 @@ def steps(table: Path) -> Iterator[str]:
     opened.merge(people(430), "id", schema_mode="merge")
     yield "merge"
     opened.optimize(full=True)
-    opened.optimize(fold=True)
+    opened.optimize(into="newest")
     yield "optimize"
-    opened.optimize(redraw=True)
+    opened.optimize(into="new")
     yield "redraw"
     opened.add_columns({"more": pl.String})
     opened.widen_columns({"new": pl.Int64})

@@ -92,8 +92,12 @@ def live(path: Path, names: list[str], engine: Any) -> None:
     key, number, text, share = names
     rows = rows_of(names, 0)
     with small_files(file_rows=80, page_rows=16):
-        qbeast.write_table(rows, path, columns=[key, f"{text}:hash"], cube_size=40, engine=engine)
-        qbeast.write_table(rows_of(names, 300), path, mode="append", engine=engine)
+        qbeast.write_table(
+            rows, path, columns=[key, f"{text}:hash"], cube_size=40, resources=qbeast.Resources(engine=engine)
+        )
+        qbeast.write_table(
+            rows_of(names, 300), path, mode="append", resources=qbeast.Resources(engine=engine)
+        )
         rows = pl.concat([rows, rows_of(names, 300)])
         same(qbeast.read_table(path, where=pl.col(number) > 7), rows.filter(pl.col(number) > 7), key)
         table = qbeast.open_table(path)
@@ -103,16 +107,18 @@ def live(path: Path, names: list[str], engine: Any) -> None:
             {"n": pl.len(), "s": pl.col(share).sum(), "q": pl.col(number).median()}, by=[text], error=0.5
         )
         assert set(answers.frame[text]) <= set(rows[text])
-        table.delete(pl.col(number) == 3, engine=engine)
-        table.update(pl.col(number) == 5, {share: pl.col(share) + 1}, engine=engine)
+        table.delete(pl.col(number) == 3, resources=qbeast.Resources(engine=engine))
+        table.update(
+            pl.col(number) == 5, {share: pl.col(share) + 1}, resources=qbeast.Resources(engine=engine)
+        )
         rows = rows.filter(pl.col(number) != 3).with_columns(
             pl.when(pl.col(number) == 5).then(pl.col(share) + 1).otherwise(pl.col(share)).alias(share)
         )
         source = rows_of(names, 550, 100).with_columns(pl.lit(0.5).alias(share))
-        table.merge(source, key, engine=engine)
+        table.merge(source, key, resources=qbeast.Resources(engine=engine))
         rows = pl.concat([rows.join(source, on=key, how="anti"), source])
         same(table.refresh().scan().collect(), rows, key)
-        table.refresh().optimize(full=True, engine=engine)
+        table.refresh().optimize(full=True, resources=qbeast.Resources(engine=engine))
     same(qbeast.read_table(path), rows, key)
     assert qbeast.open_table(path).check().ok
 

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 
 ROWS = pl.DataFrame(
     {"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)], "t": ["a", "b", None] * 10_000}

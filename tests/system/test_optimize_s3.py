@@ -7,7 +7,7 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.helpers.races import landing_first
 
 ROWS = pl.DataFrame({"id": range(30_000), "x": [(i * 7919) % 30_011 for i in range(30_000)]})

@@ -99,7 +99,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(built: Path) -> None:
     assert told["Requires-Python"] == PROJECT["requires-python"]
     assert set(told.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
     assert told["Description-Content-Type"] == "text/markdown"
-    assert "## The API in one screen" in told.get_payload()
+    assert "## Compared with other layouts" in told.get_payload()
 
 
 def test_the_sdist_holds_what_a_wheel_is_built_from(built: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from tests.helpers.real_stores import STORES, RealStore, Started
 
 pytestmark = pytest.mark.slow

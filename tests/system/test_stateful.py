@@ -142,7 +142,7 @@ class Life(Known):
     # ---- rows stay ----
 
     @rule(
-        form=st.sampled_from(["", "", "", "full", "fold", "all_revisions", "staged", "fraction", "files"]),
+        form=st.sampled_from(["", "", "", "full", "into", "all", "staged", "fraction", "files"]),
         stale=st.booleans(),
     )
     def optimize(self, form: str, *, stale: bool) -> None:
@@ -151,10 +151,13 @@ class Life(Known):
         files = self.table().files()["path"].sort()[:3].to_list()
         options: dict[str, Any] = {
             "": {},
+            "full": {"full": True},
+            "into": {"into": "newest"},
+            "all": {"revision": "all"},
             "staged": {"revision": 0},
             "fraction": {"fraction": 0.2},
             "files": {"files": files},
-        }.get(form, {form: True})
+        }[form]
         self.table(stale=stale).optimize(**options)
         self.becomes(self.now)
         if form in ("", "full"):

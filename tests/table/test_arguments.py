@@ -1,8 +1,9 @@
-"""Conditions and samples have one name and one meaning in every call."""
+"""Conditions, columns and samples have one name, one meaning and one order everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
+import qbeast_spark_bridge as bridge
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"id": range(3000), "x": [i * 7919 % 3001 for i in range(3000)]})
@@ -26,6 +28,10 @@ READS: dict[str, Callable[..., Any]] = {
     "scan_table": lambda path, **asked: qbeast.scan_table(path, **asked).collect(),
     "read_table": qbeast.read_table,
     "scan": lambda path, **asked: qbeast.open_table(path).scan(**asked).collect(),
+    "read": lambda path, **asked: qbeast.open_table(path).read(**asked),
+    "iter_batches": lambda path, **asked: pl.concat(
+        [ROWS.clear(), *qbeast.open_table(path).iter_batches(**asked, batch_bytes=1000)]
+    ),
     "to_arrow": lambda path, **asked: pl.from_arrow(qbeast.open_table(path).to_arrow(**asked)),
     "scan_tasks": lambda path, **asked: pl.concat(
         frame for task in qbeast.open_table(path).scan_tasks(**asked) for frame in task.read()
@@ -64,6 +70,32 @@ def test_a_sample_is_a_fraction_a_pair_or_a_text(path: Path, name: str) -> None:
             ask(path, sample=wrong)
 
 
+def test_readers_share_the_order_of_their_arguments() -> None:
+    shared = ["where", "columns", "sample", "version"]
+    readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table, bridge.explain]
+    methods = (
+        "scan",
+        "read",
+        "iter_batches",
+        "head",
+        "count",
+        "to_arrow",
+        "to_pandas",
+        "explain",
+        "files",
+        "scan_tasks",
+    )
+    for reader in [*readers, *(getattr(qbeast.Table, name) for name in methods)]:
+        names = [name for name in signature(reader).parameters if name not in {"self", "spark", "path"}]
+        names = names[1:] if reader is qbeast.Table.head else names
+        here = [name for name in names if name in shared]
+        assert here == [name for name in shared if name in here], reader
+        assert here == names[: len(here)], reader
+    assert [signature(qbeast.read_table).parameters[name].kind.name for name in shared] == [
+        "KEYWORD_ONLY"
+    ] * 4
+
+
 def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidColumnsError, match=r"qbeast\.suggest_columns\(rows\)"):
         qbeast.write_table(ROWS, tmp_path / "new")
@@ -71,3 +103,30 @@ def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -
     assert (
         qbeast.write_table(ROWS, tmp_path / "new", columns=qbeast.suggest_columns(ROWS).columns).version == 0
     )
+
+
+@pytest.mark.parametrize("name", READS)
+def test_columns_come_in_their_order(path: Path, name: str) -> None:
+    rows = (
+        READS[name](path, columns=["x", "id"], where="x < 300")
+        if name != "iter_batches"
+        else pl.concat(qbeast.open_table(path).iter_batches("x < 300", columns=["x", "id"]))
+    )
+    assert_same_rows(rows, ROWS.filter(LOW).select("x", "id"), "id")
+    with pytest.raises(qbeast.InvalidInputError, match="Did you mean 'id'"):
+        READS[name](path, columns=["idd"])
+
+
+def test_the_weight_of_a_sample_comes_last(path: Path) -> None:
+    rows = qbeast.scan_table(path, columns=["x"], sample=0.5, expand=True).collect()
+    assert rows.columns == ["x", "sampling_weight"]
+    assert rows["sampling_weight"].unique().to_list() == [2.0]
+
+
+def test_batches_stay_below_their_size(path: Path) -> None:
+    table = qbeast.open_table(path)
+    batches = list(table.iter_batches(columns=["id"], sample=0.5, batch_bytes=800))
+    assert {batch.height for batch in batches} <= set(range(1, 101))
+    assert pl.concat(batches).height == table.count(sample=0.5)
+    with pytest.raises(qbeast.InvalidInputError, match="batch_bytes"):
+        table.iter_batches(batch_bytes=0)

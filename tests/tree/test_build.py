@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree import pack
-from qbeast_core.tree.file_order import file_order
-from qbeast_core.tree.grid import grid
-from qbeast_core.tree.pack import order_in_file, pack_files, page_rows_for, rows_by_file
+from qbeast_core.tree.layout import pack
+from qbeast_core.tree.layout.file_order import file_order
+from qbeast_core.tree.layout.grid import grid
+from qbeast_core.tree.layout.pack import order_in_file, pack_files, page_rows_for, rows_by_file
 from tests.helpers.examples import examples
 from tests.tree.batches import (
     MAX,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree import design_effect as module
-from qbeast_core.tree.design_effect import design_effect
+from qbeast_core.tree.keys import design_effect as module
+from qbeast_core.tree.keys.design_effect import design_effect
 
 
 def by_definition(weights):

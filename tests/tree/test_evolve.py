@@ -20,10 +20,10 @@ from qbeast_core.spec.transformation import (
     CDFStringQuantilesTransformation,
     IdentityTransformation,
 )
-from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.evolve import MOST_CUBES, IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import ColumnBounds, Growth
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.evolve import MAX_CUBES, IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.fit import ColumnBounds, Growth
+from qbeast_core.tree.space.summary import summarise
 
 
 @dataclass
@@ -327,7 +327,7 @@ def test_a_tree_of_too_many_cubes_gets_larger_cubes() -> None:
     now = table.append(rows, cube_size=100)
     wish = IndexWish(specs=(parse_column_spec("x"),), cube_size=None, dialect="documented")
     summary = summarise(rows.alias("x").to_frame(), ["x"])
-    few, many = (Growth(rows=1000, cubes=cubes) for cubes in (MOST_CUBES, MOST_CUBES + 1))
+    few, many = (Growth(rows=1000, cubes=cubes) for cubes in (MAX_CUBES, MAX_CUBES + 1))
     assert next_revision(now, wish, summary, growth=few, timestamp_ms=1) is now
     assert next_revision(now, wish, summary, growth=many, timestamp_ms=1).desired_cube_size == 400
 

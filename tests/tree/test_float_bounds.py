@@ -14,9 +14,9 @@ from qbeast_core.spec.transformation import (
     LinearTransformation,
 )
 from qbeast_core.spec.transformer import LinearTransformer
-from qbeast_core.tree.evolve import IndexWish, next_revision
-from qbeast_core.tree.fit import Growth, identity_or_unit, value_limits
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.space.evolve import IndexWish, next_revision
+from qbeast_core.tree.space.fit import Growth, identity_or_unit, value_limits
+from qbeast_core.tree.space.summary import summarise
 
 FLOAT = "FloatDataType"
 LARGEST = value_limits(FLOAT)[1]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.key_sketch import MOST_LISTED, KeySketch, fold, to_counters
-from qbeast_core.tree.key_tag import dump_keys, parse_keys
-from qbeast_core.tree.key_total import KeyTotal
+from qbeast_core.tree.keys.key_sketch import MAX_LISTED, KeySketch, fold, to_counters
+from qbeast_core.tree.keys.key_tag import dump_keys, parse_keys
+from qbeast_core.tree.keys.key_total import KeyTotal
 
 WEIGHTS = np.random.default_rng(7).integers(-(2**31), 2**31, 400_000, dtype=np.int32)
 
@@ -87,7 +87,7 @@ def test_a_sketch_survives_its_tag_and_is_small(values, times) -> None:
     assert (again.rows, again.squares) == (sketch.rows, sketch.squares)
     assert again.weights.tolist() == sketch.weights.tolist()
     assert again.numbers.tolist() == sketch.numbers.tolist()
-    assert sketch.is_listed == (len(set(values)) <= MOST_LISTED)
+    assert sketch.is_listed == (len(set(values)) <= MAX_LISTED)
     assert len(dump_keys(sketch)) < 400
 
 

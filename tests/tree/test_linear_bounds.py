@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.transformation import LinearTransformation
-from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.fit import Growth, identity_or_unit, linear_space, value_limits
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.fit import Growth, identity_or_unit, linear_space, value_limits
+from qbeast_core.tree.space.summary import summarise
 from tests.helpers.examples import examples
 
 EDGES = [*(sign * 2**power + step for sign in (-1, 1) for power in (52, 53, 54, 62) for step in (-1, 0, 1))]

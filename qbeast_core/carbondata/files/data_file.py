@@ -67,12 +67,8 @@ class DataFile(ABC):
         """Return, for each of some columns, the rows of some pages of a blocklet as one Arrow array."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
-    """Some pages of a column in a blocklet with their bytes, and what decodes them."""
-
-    pages: dict[int, tuple[DataChunk2, memoryview]]
-    context: PageContext
+# Some pages of a column in a blocklet with their bytes, and the context to decode them.
+Chunk = tuple[dict[int, tuple[DataChunk2, memoryview]], PageContext]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,7 +87,7 @@ class ColumnarFile(DataFile):
         arrays: list[Any] = []
         for column in columns:
             with self.inside(blocklet, column):
-                arrays.append(self._column(blocklet, column, pages) if pages else empty(column))
+                arrays.append(self._column(blocklet, column, pages))
         return arrays
 
     def inside(self, blocklet: Blocklet, column: Column) -> Any:
@@ -99,6 +95,8 @@ class ColumnarFile(DataFile):
         return self.file.inside(place_of(blocklet, column))
 
     def _column(self, blocklet: Blocklet, column: Column, pages: Sequence[int]) -> Any:
+        if not pages:
+            return pa.nulls(0, column.arrow_type)
         chunks: dict[int, Chunk] = {}
         for node in column.walk():
             is_known = 0 <= node.dimension < len(self.cardinalities)
@@ -118,15 +116,15 @@ def _page(blocklet: Blocklet, column: Column, chunks: dict[int, Chunk], page: in
     rows = blocklet.page_rows[page]
 
     def leaf(node: Column) -> Any:
-        chunk = chunks[node.number]
-        return decode_page(*chunk.pages[page], chunk.context, rows if node is column else -1)
+        pages, context = chunks[node.number]
+        return decode_page(*pages[page], context, rows if node is column else -1)
+
+    def records(node: Column) -> Any:
+        pages, context = chunks[node.number]
+        return fixed_records(*pages[page], context)
 
     with place(f"page {page}"):
-        values = assemble(
-            column,
-            leaf,
-            lambda node: fixed_records(*chunks[node.number].pages[page], chunks[node.number].context),
-        )
+        values = assemble(column, leaf, records)
         if len(values) != rows:
             damaged(f"{rows} rows have {len(values)} values")
     return values
@@ -135,11 +133,6 @@ def _page(blocklet: Blocklet, column: Column, chunks: dict[int, Chunk], page: in
 def place_of(blocklet: Blocklet, column: Column) -> str:
     """Return the place of a column in messages."""
     return f"blocklet {blocklet.number}, column {column.schema.name!r}"
-
-
-def empty(column: Column) -> Any:
-    """Return no rows of a column."""
-    return pa.nulls(0, column.arrow_type)
 
 
 def checked_blocklets(blocklets: Sequence[Blocklet], rows: int) -> tuple[Blocklet, ...]:

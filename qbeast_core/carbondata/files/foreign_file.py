@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.damage import damaged, unreadable
-from qbeast_core.carbondata.files.data_file import Blocklet, DataFile, empty
+from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
 from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.errors import StorageError
 
@@ -46,7 +46,7 @@ class ForeignFile(DataFile):
         """See `DataFile`."""
         names = [self.names[column.schema.name.lower()] for column in columns]
         if not pages or not names:
-            return [empty(column) for column in columns]
+            return [pa.nulls(0, column.arrow_type) for column in columns]
         with self.file.inside(f"row group {blocklet.number}"), _pyarrow_errors(self.version):
             if self.version == "parquet":
                 table = self.reader.read_row_group(blocklet.number, columns=names, use_threads=False)

@@ -29,8 +29,8 @@ from qbeast_core.carbondata.stored_file import StoredFile, warn_of_lost_values
 from qbeast_core.carbondata.structs.data_file import DataChunk2
 from qbeast_core.carbondata.structs.fields import read_thrift
 from qbeast_core.carbondata.structs.old_data_file import FileFooter
-from qbeast_core.io.store import Range
-from qbeast_core.io.thrift import ThriftStruct
+from qbeast_core.io.parquet.thrift import ThriftStruct
+from qbeast_core.io.stores.store import Range
 
 _V1_BLOCKLETS: Final = 6
 _MAX_ROWS: Final = 1 << 24  # of a blocklet: 120,000 are usual, and row ids have 25 bits at most
@@ -79,7 +79,7 @@ class OldFile(ColumnarFile):
         lost = partial(warn_of_lost_values, self.file, place_of(blocklet, column))
         version = 1 if footer.blocklets else 2
         context = replace(context, numbers_in_text=True, version=version, lost=lost)
-        return Chunk(dict.fromkeys(pages, (page, body)), context)
+        return dict.fromkeys(pages, (page, body)), context
 
 
 def _blocklets(footer: FileFooter, columns: Sequence[Column]) -> tuple[Blocklet, ...]:

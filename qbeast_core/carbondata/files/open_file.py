@@ -11,7 +11,7 @@ from qbeast_core.carbondata.files.old_file import OldFile
 from qbeast_core.carbondata.files.v3_file import V3File
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
 from qbeast_core.carbondata.stored_file import StoredFile
-from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
+from qbeast_core.io.parquet.thrift import ThriftError, ThriftStruct, read_struct
 
 _TRAILER: Final = 8
 

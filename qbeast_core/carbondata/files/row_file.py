@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import pyarrow as pa
+
 from qbeast_core.carbondata.columns import Column, column_tree
 from qbeast_core.carbondata.damage import Damaged, damaged, place, unreadable
-from qbeast_core.carbondata.files.data_file import Blocklet, DataFile, empty
+from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
 from qbeast_core.carbondata.pages.codecs import decompress_start
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
 from qbeast_core.carbondata.pages.old.row_format import decode_rows, row_fields
@@ -34,7 +36,7 @@ class _Extent:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowFile(DataFile):
-    """A data file of a streaming segment; its length is that of the committed part."""
+    """A data file of a streaming segment; its length is the committed part's."""
 
     compressor: str
     extents: tuple[_Extent, ...]
@@ -67,7 +69,7 @@ class RowFile(DataFile):
     def read(self, blocklet: Blocklet, columns: Sequence[Column], pages: Sequence[int]) -> list[Any]:
         """See `DataFile`; a blocklet is one page."""
         if not pages:
-            return [empty(column) for column in columns]
+            return [pa.nulls(0, column.arrow_type) for column in columns]
         with self.file.inside(f"blocklet {blocklet.number}"):
             extent = self.extents[blocklet.number]
             packed = self.file.read([(extent.start, extent.size_bytes)])[0]

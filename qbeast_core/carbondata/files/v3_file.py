@@ -23,7 +23,7 @@ from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.data_file import BlockletInfo3, DataChunk3, FileFooter3, FileHeader
 from qbeast_core.carbondata.structs.fields import read_thrift
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
-from qbeast_core.io.thrift import ThriftStruct
+from qbeast_core.io.parquet.thrift import ThriftStruct
 
 _VERSION: Final = 3
 _FULL_PAGE: Final = 32_000
@@ -95,7 +95,7 @@ class V3File(ColumnarFile):
                 [(start + head + begins[page], ends[page] - begins[page]) for page in pages]
             )
         stored = {page: (header.pages[page], body) for page, body in zip(pages, bodies, strict=True)}
-        return Chunk(stored, self._with_header(context, header))
+        return stored, self._with_header(context, header)
 
     def _with_header(self, context: PageContext, header: DataChunk3) -> PageContext:
         node = context.column

@@ -16,7 +16,7 @@ from qbeast_core.carbondata.metadata.json_files import (
     read_delete_delta,
 )
 from qbeast_core.carbondata.stored_file import must_exist, read_file
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import I64Array
 
 _MAX_ROW: Final = 2**31 - 1

@@ -20,8 +20,8 @@ from qbeast_core.carbondata.stored_file import read_file
 from qbeast_core.carbondata.structs.fields import member, read_thrift
 from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import StorageError, TableNotFoundError, UnsupportedTableError
-from qbeast_core.io.local import LocalStore
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.stores.store import Store
 
 _CARBON: Final = ("columnar_v3", "columnar_v1", "carbondata", "carbon")
 # A column of every secondary index; CarbonData reserves the name.
@@ -86,11 +86,8 @@ def _read_schema(data: bytes) -> tuple[TableSchema, tuple[Column, ...]]:
         for column in column_tree(schema.columns)
         if not column.schema.invisible and not column.is_dummy
     ]
-    return schema, tuple(sorted(visible, key=lambda c: (c.schema.column_id in last, _ordinal(c))))
-
-
-def _ordinal(column: Column) -> int:
-    return column.schema.ordinal if column.schema.ordinal >= 0 else 1 << 31
+    visible.sort(key=lambda c: (c.schema.column_id in last, c.schema.ordinal < 0, c.schema.ordinal))
+    return schema, tuple(visible)
 
 
 def _updates(store: Store, loads: Sequence[Load]) -> tuple[UpdatedBlock, ...]:

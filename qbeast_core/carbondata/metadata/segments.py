@@ -15,7 +15,7 @@ from qbeast_core.carbondata.metadata.json_files import Load, Location, UpdatedBl
 from qbeast_core.carbondata.stored_file import StoredFile, must_exist, read_file
 from qbeast_core.carbondata.structs.index_file import BlockIndex, read_index_file, read_merged_index_file
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.stores.store import Store, open_store
 
 _CARBON: Final = "columnar_v3"
 _INDEXES: Final = (".carbonindex", ".carbonindexmerge")
@@ -39,7 +39,7 @@ class LiveFile:
     columns: tuple[Column, ...] = ()
     # Paths of the delete deltas that count.
     deltas: tuple[str, ...] = ()
-    # Its length or that of the committed part; -1 if only the store knows it.
+    # Its length, or the length of the committed part; -1 if only the store knows it.
     size_bytes: int = -1
     # As the update status counts them.
     deleted_rows: int = 0

@@ -9,7 +9,7 @@ from qbeast_core.carbondata.metadata.json_files import Load, read_table_status
 from qbeast_core.carbondata.stored_file import read_file
 from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.store import Store
 
 _STATUS: Final = "Metadata/tablestatus"
 _ATTEMPTS: Final = 3  # a writer replaces it in place

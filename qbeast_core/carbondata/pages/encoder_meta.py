@@ -36,15 +36,9 @@ class StoreType(IntEnum):
 
 
 class ColumnKind(IntEnum):
-    """Role of a column."""
+    """Role of a column, as far as it decides how its page is read."""
 
-    GLOBAL_DICTIONARY = 0
-    DIRECT_DICTIONARY = 1
     PLAIN_VALUE = 2
-    COMPLEX = 3
-    MEASURE = 4
-    COMPLEX_STRUCT = 5
-    COMPLEX_ARRAY = 6
     COMPLEX_PRIMITIVE = 7
     PLAIN_LONG_VALUE = 8
 

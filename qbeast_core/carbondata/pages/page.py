@@ -21,7 +21,7 @@ from qbeast_core.carbondata.pages.dimensions import (
     surrogate_values,
     surrogate_width,
 )
-from qbeast_core.carbondata.pages.encoder_meta import ColumnKind, EncoderMeta, StoreType, read_encoder_meta
+from qbeast_core.carbondata.pages.encoder_meta import ColumnKind, StoreType, read_encoder_meta
 from qbeast_core.carbondata.pages.numbers import NUMBER_ENCODINGS, decode_numbers
 from qbeast_core.carbondata.pages.old.java_meta import JAVA_MAGIC, read_java_meta
 from qbeast_core.carbondata.pages.old.legacy_measures import (
@@ -64,7 +64,9 @@ def decode_page(chunk: DataChunk2, body: memoryview, context: PageContext, rows:
     """Return the values of a page; `rows` is -1 if unknown, as for children of nested columns."""
     first = chunk.encoders[0] if chunk.encoders else None
     if context.local_members is not None:
-        values = _by_local_dictionary(chunk, body, context, rows)
+        data, order, runs = _split_page(chunk, body, rows, context.version)
+        surrogates = _ordered(big_endian(data, _LOCAL_WIDTH), order, runs)
+        values = members_at(surrogates, context.local_members)
     elif first in NUMBER_ENCODINGS:
         values = _by_meta(chunk, body, context, rows)
     elif first == Encoding.DELTA:
@@ -112,11 +114,6 @@ def local_members(chunk: LocalDictionaryChunk, column: Column, codec: str) -> An
     return values.take(pa.array(positions, mask=positions < 0))
 
 
-def _by_local_dictionary(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
-    data, order, runs = _split_page(chunk, body, rows, context.version)
-    return members_at(_ordered(big_endian(data, _LOCAL_WIDTH), order, runs), context.local_members)
-
-
 def _by_meta(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
     if not chunk.encoder_meta:
         damaged("a page has no encoder meta")
@@ -130,15 +127,11 @@ def _by_meta(chunk: DataChunk2, body: memoryview, context: PageContext, rows: in
             return decode_numbers(data, chunk.encoders[0], meta, context.column.arrow_type, bits, order=order)
         if order is not None:
             unreadable("byte arrays with an encoder meta are sorted")
-        slices = length_value(data, _length_width(chunk, meta))
+        may_be_short = meta.column_kind in (ColumnKind.COMPLEX_PRIMITIVE, ColumnKind.PLAIN_VALUE)
+        is_short = may_be_short and Encoding.INT_LENGTH_COMPLEX_CHILD_BYTE_ARRAY not in chunk.encoders
+        slices = length_value(data, 2 if is_short else 4)
     values = plain_values(slices, context.column, is_child=context.is_child)
     return with_nulls(values, null_mask(bits, len(values)))
-
-
-def _length_width(chunk: DataChunk2, meta: EncoderMeta) -> int:
-    if meta.column_kind in (ColumnKind.COMPLEX_PRIMITIVE, ColumnKind.PLAIN_VALUE):
-        return 4 if Encoding.INT_LENGTH_COMPLEX_CHILD_BYTE_ARRAY in chunk.encoders else 2
-    return 4
 
 
 def _legacy_measure(chunk: DataChunk2, body: memoryview, context: PageContext, rows: int) -> Any:
@@ -195,7 +188,7 @@ def _null_bits(chunk: DataChunk2, version: int = 3) -> U8Array:
 
 def fixed_records(chunk: DataChunk2, body: memoryview, context: PageContext) -> I64Array:
     """Return the records of a nested column's page: of an array, counts and starts; of a struct, one number each."""
-    width = 2 if context.version > 2 and context.column.kind == DataType.STRUCT else 8
+    width, numbers = (2, 1) if context.version > 2 and context.column.kind == DataType.STRUCT else (4, 2)
     data, _, _ = _split_page(chunk, body, -1, context.version)
-    whole(data, width)
-    return big_endian(data, 4 if width == 8 else 2).reshape(-1, 2 if width == 8 else 1)
+    whole(data, width * numbers)
+    return big_endian(data, width).reshape(-1, numbers)

@@ -1,4 +1,4 @@
-"""Thrift structs as dataclasses: each field declares its number in the struct and the reader of its value.
+"""Thrift structs as dataclasses: the annotation of a field holds its number in the struct and its reader.
 
 A reader takes a value as `read_struct` returns it, and raises `Damaged` where it has another type or lies out of range.
 """
@@ -6,23 +6,15 @@ A reader takes a value as `read_struct` returns it, and raises `Damaged` where i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Final, Self, TypeVar, cast, get_type_hints
 
 from qbeast_core.carbondata.damage import Damaged, damaged
-from qbeast_core.io.thrift import ThriftError, ThriftStruct, read_struct
+from qbeast_core.io.parquet.thrift import ThriftError, ThriftStruct, read_struct
 
 _T = TypeVar("_T")
 Reader = Callable[[object], _T]
-
-
-@dataclass(frozen=True, slots=True)
-class At:
-    """The number of a field in its struct, and the reader of its value: metadata of an annotation."""
-
-    number: int
-    read: Reader[Any]
 
 
 class Struct:
@@ -53,9 +45,9 @@ def _layout(kind: type) -> list[tuple[str, int, Reader[Any], bool]]:
     hints = get_type_hints(kind, include_extras=True)
     layout: list[tuple[str, int, Reader[Any], bool]] = []
     for field in fields(kind):
-        (at,) = hints[field.name].__metadata__
+        number, read = hints[field.name].__metadata__
         is_required = field.default is MISSING and field.default_factory is MISSING
-        layout.append((field.name, at.number, at.read, is_required))
+        layout.append((field.name, number, read, is_required))
     return layout
 
 

@@ -11,7 +11,6 @@ from qbeast_core.carbondata.structs.data_file import BOUNDS, NO_BOUNDS, Blocklet
 from qbeast_core.carbondata.structs.fields import (
     I32,
     I64,
-    At,
     Struct,
     binary,
     integer,
@@ -32,22 +31,22 @@ def _base_name(value: object) -> str:
 class BlockIndex(Struct):
     """A blocklet of a data file, or (where `blocklet` is None) all of it."""
 
-    rows: Annotated[int, At(1, I64)]
-    file_name: Annotated[str, At(2, _base_name)]
-    min_max: Annotated[MinMax, At(4, BOUNDS)] = NO_BOUNDS
-    blocklet: Annotated[BlockletInfo3 | None, At(5, BlockletInfo3.of)] = None
+    rows: Annotated[int, 1, I64]
+    file_name: Annotated[str, 2, _base_name]
+    min_max: Annotated[MinMax, 4, BOUNDS] = NO_BOUNDS
+    blocklet: Annotated[BlockletInfo3 | None, 5, BlockletInfo3.of] = None
     # Length of the file, or -1.
-    file_bytes: Annotated[int, At(6, integer(-1))] = -1
+    file_bytes: Annotated[int, 6, integer(-1)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DictionaryLoad(Struct):
     """The surrogates `first` to `last` that one load added, in the bytes `start` to `end` of the dictionary."""
 
-    first: Annotated[int, At(1, I32)]
-    last: Annotated[int, At(2, I32)]
-    start: Annotated[int, At(3, I64)]
-    end: Annotated[int, At(4, I64)]
+    first: Annotated[int, 1, I32]
+    last: Annotated[int, 2, I32]
+    start: Annotated[int, 3, I64]
+    end: Annotated[int, 4, I64]
 
 
 def read_index_file(data: bytes) -> tuple[tuple[ColumnSchema, ...], list[BlockIndex]]:

@@ -10,7 +10,6 @@ from qbeast_core.carbondata.damage import unreadable
 from qbeast_core.carbondata.structs.fields import (
     ENUM,
     I32,
-    At,
     Struct,
     binary,
     flag,
@@ -80,26 +79,26 @@ class ColumnSchema(Struct):
     """A column, or a node of a complex one."""
 
     # A nested column is followed by `num_child` children in its list.
-    data_type: Annotated[DataType, At(1, _data_type)]
+    data_type: Annotated[DataType, 1, _data_type]
     # Lower case.
-    name: Annotated[str, At(2, text)]
+    name: Annotated[str, 2, text]
     # Identifies the column through renames: a UUID, or the name in files of the SDK.
-    column_id: Annotated[str, At(3, text)] = ""
+    column_id: Annotated[str, 3, text] = ""
     # `DICTIONARY` alone: it has a global dictionary; with `DIRECT_DICTIONARY`: its numbers are computed.
-    encoders: Annotated[tuple[int, ...], At(5, list_of(ENUM))] = ()
+    encoders: Annotated[tuple[int, ...], 5, list_of(ENUM)] = ()
     # Whether its pages are a dimension's; a measure's otherwise.
-    is_dimension: Annotated[bool, At(6, flag)]
-    scale: Annotated[int, At(8, _SIGNED)] = 0
-    precision: Annotated[int, At(9, _SIGNED)] = 0
-    num_child: Annotated[int, At(10, I32)] = 0
+    is_dimension: Annotated[bool, 6, flag]
+    scale: Annotated[int, 8, _SIGNED] = 0
+    precision: Annotated[int, 9, _SIGNED] = 0
+    num_child: Annotated[int, 10, I32] = 0
     # The value of rows that were written before the column was added; its form depends on the type.
-    default_value: Annotated[bytes | None, At(12, binary)] = None
-    properties: Annotated[dict[str, str], At(13, texts)] = field(default_factory=dict[str, str])
-    invisible: Annotated[bool, At(14, flag)] = False
+    default_value: Annotated[bytes | None, 12, binary] = None
+    properties: Annotated[dict[str, str], 13, texts] = field(default_factory=dict[str, str])
+    invisible: Annotated[bool, 14, flag] = False
     # Its place in the user's CREATE TABLE, or -1.
-    ordinal: Annotated[int, At(16, _OR_NONE)] = -1
-    is_columnar: Annotated[bool, At(4, flag)] = True
-    column_group: Annotated[int, At(7, _OR_NONE)] = -1
+    ordinal: Annotated[int, 16, _OR_NONE] = -1
+    is_columnar: Annotated[bool, 4, flag] = True
+    column_group: Annotated[int, 7, _OR_NONE] = -1
 
     def __post_init__(self) -> None:
         if self.data_type == DataType.UNKNOWN:
@@ -114,7 +113,7 @@ class ColumnSchema(Struct):
 class ColumnList(Struct):
     """The columns that partition a table, or that hash its rows into buckets."""
 
-    columns: Annotated[tuple[ColumnSchema, ...], At(1, list_of(ColumnSchema.of))] = ()
+    columns: Annotated[tuple[ColumnSchema, ...], 1, list_of(ColumnSchema.of)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ class TableSchema(Struct):
     """A table's columns and properties."""
 
     # Flat, depth first, dropped ones too.
-    columns: Annotated[tuple[ColumnSchema, ...], At(2, list_of(ColumnSchema.of))] = ()
-    properties: Annotated[dict[str, str], At(4, texts)] = field(default_factory=dict[str, str])
-    partitioning: Annotated[ColumnList | None, At(6, ColumnList.of)] = None
-    bucketing: Annotated[ColumnList | None, At(5, ColumnList.of)] = None
+    columns: Annotated[tuple[ColumnSchema, ...], 2, list_of(ColumnSchema.of)] = ()
+    properties: Annotated[dict[str, str], 4, texts] = field(default_factory=dict[str, str])
+    partitioning: Annotated[ColumnList | None, 6, ColumnList.of] = None
+    bucketing: Annotated[ColumnList | None, 5, ColumnList.of] = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,17 +15,12 @@ from qbeast_core.cli.options import (
     choice_option,
     columns_option,
     command,
-    commit_metadata_option,
     dialect_option,
-    dry_run_option,
-    memory_option,
+    option,
     pairs_option,
-    spill_dir_option,
     table_argument,
+    writing_options,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @command(
@@ -33,59 +28,36 @@ if TYPE_CHECKING:
     table_argument,
     columns_option("Columns to index; by default the sort columns of SOURCE, or its first three dimensions."),
     choice_option(
-        "--segments",
-        choices=("current", "history"),
-        text="The rows as they are in one commit, or a commit for each load.",
+        "--segments", "The rows as they are in one commit, or a commit for each load.", ("current", "history")
     ),
+    choice_option("--mode", "What to do where there is a table.", ("error", "append", "overwrite", "ignore")),
+    option("--cube-size", "Rows a cube aims to hold.", "ROWS", type=int),
     choice_option(
-        "--mode",
-        choices=("error", "append", "overwrite", "ignore"),
-        text="What to do where there is a table.",
-    ),
-    click.option("--cube-size", metavar="ROWS", type=int, help="Rows a cube aims to hold."),
-    choice_option(
-        "--on-unreadable",
-        choices=("error", "skip-segment"),
-        text="What to do about a segment that cannot be read.",
+        "--on-unreadable", "What to do about a segment that cannot be read.", ("error", "skip-segment")
     ),
     pairs_option(
-        "--external-path",
-        "external_paths",
-        metavar="OLD=NEW",
-        text="Where the folder OLD of an added segment lies now; may be repeated.",
+        "--external-path external_paths",
+        "Where the folder OLD of an added segment lies now; may be repeated.",
+        "OLD=NEW",
     ),
     absolute_paths_option,
     pairs_option(
-        "--writer-setting",
-        "writer_settings",
-        metavar="NAME=VALUE",
-        text="What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
+        "--writer-setting writer_settings",
+        "What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
+        "NAME=VALUE",
     ),
     dialect_option("The dialect of the index of the new table."),
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
-    short_help="Write the rows of a CarbonData table to a new table.",
+    writing_options,
 )
-def import_carbondata(
-    source: str,
-    table: str,
-    columns: Sequence[str] | None,
-    *,
-    storage_options: Mapping[str, str] | None,
-    **options: Any,
-) -> Answer:
-    """Write the rows of a table of Apache CarbonData, SOURCE, to a new table; no JVM is needed.
+def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **options: Any) -> Answer:
+    """Write the rows of a CarbonData table to a new table.
 
-    SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
+    No JVM is needed. SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
     """
     import qbeast
 
     with working("importing") as progress:
-        result = qbeast.import_carbondata(
-            source, table, columns, storage_options=storage_options, progress=progress, **options
-        )
+        result = qbeast.import_carbondata(source, table, columns, progress=progress, **options)
     answer = answer_of(result, source=source, table=table)
-    left_out = tuple(f"left out: {one['reason']}" for one in result.left_out)
+    left_out = tuple(f"left out: {segment['reason']}" for segment in result.left_out)
     return replace(answer, parts=answer.parts + left_out)

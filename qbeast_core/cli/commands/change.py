@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -11,130 +11,109 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.commands.write import reading_options, rows_of_sources, sources_and_table, txn_option
 from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
-    as_names,
     choice_option,
-    command,
-    commit_metadata_option,
-    dry_run_option,
-    memory_option,
+    flag,
+    names_option,
+    option,
     pairs_option,
-    spill_dir_option,
-    table_argument,
     together,
     where_option,
+    writing_options,
 )
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
-    from qbeast_core.table.dml.change import ChangeResult
+    from qbeast_core.table.dml.plan import ChangeResult
 
-_which_rows: Final = together(where_option, click.option("--all", "all_rows", is_flag=True, help="All rows."))
-_changing: Final = together(
-    txn_option, commit_metadata_option, memory_option, spill_dir_option, dry_run_option
-)
+_which_rows: Final = together(where_option, flag("--all all_rows", "All rows."))
+_changing: Final = together(txn_option, writing_options)
 
 
-def _values(option: str, name: str, text: str) -> Callable[[Any], Any]:
-    return pairs_option(option, name, metavar="NAME=SQL", text=text)
+@on_table("deleting", _which_rows, _changing, progress=True)
+def delete(table: qbeast.Table, *, where: str | None, all_rows: bool, **options: Any) -> Answer:
+    """Delete rows, in one commit. The index is kept."""
+    return _answer(table.delete(_rows(where, all_rows=all_rows), **options))
 
 
-@command(table_argument, _which_rows, _changing, short_help="Delete rows, in one commit.")
-@on_table("deleting")
-def delete(
-    table: qbeast.Table,
-    progress: ProgressCallback | None,
-    *,
-    where: str | None,
-    all_rows: bool,
-    **options: Any,
-) -> Answer:
-    """Delete rows, in one commit; the index is kept."""
-    return _answer(table.delete(_rows(where, all_rows=all_rows), progress=progress, **options))
-
-
-@command(
-    table_argument,
+@on_table(
+    "updating",
     _which_rows,
-    _values(
-        "--set",
-        "assignments",
+    pairs_option(
+        "--set assignments",
         "A column and its value in SQL: price=price*0.9, brand='other'; may be repeated.",
+        "NAME=SQL",
     ),
     _changing,
-    short_help="Change values of rows, in one commit.",
+    progress=True,
 )
-@on_table("updating")
 def update(
     table: qbeast.Table,
-    progress: ProgressCallback | None,
     *,
     where: str | None,
     all_rows: bool,
     assignments: Mapping[str, str] | None,
     **options: Any,
 ) -> Answer:
-    """Give columns of some rows other values, in one commit; the index is kept."""
+    """Give columns of some rows other values, in one commit. The index is kept."""
     from qbeast_core.errors import InvalidInputError
 
     rows = _rows(where, all_rows=all_rows)
     if not assignments:
         msg = "give the values to set: --set NAME=SQL; nothing was changed"
         raise InvalidInputError(msg, argument="assignments")
-    return _answer(table.update(rows, assignments, progress=progress, **options))
+    return _answer(table.update(rows, assignments, **options))
 
 
-@command(
-    sources_and_table,
-    click.option(
-        "--on", metavar="NAMES", multiple=True, required=True, callback=as_names, help="Columns to match by."
+@on_table(
+    "merging",
+    names_option("--on", "Columns to match by.", required=True),
+    choice_option(
+        "--when-matched", "What becomes of rows of the table with a match.", ("update", "delete", "ignore")
+    ),
+    option("--matched-if", "Only of those for which this holds.", "SQL"),
+    option("--delete-if", "Of rows with a match, those to delete instead.", "SQL"),
+    pairs_option(
+        "--set update",
+        "What a column of a match is set to; by default all, to those of the SOURCE.",
+        "NAME=SQL",
+    ),
+    pairs_option(
+        "--insert insert",
+        "What a column of a new row is set to; by default all, to those of the SOURCE.",
+        "NAME=SQL",
     ),
     choice_option(
-        "--when-matched",
-        choices=("update", "delete", "ignore"),
-        text="What becomes of rows of the table with a match.",
+        "--when-not-matched", "What becomes of rows of the SOURCE without a match.", ("insert", "ignore")
     ),
-    click.option("--matched-if", metavar="SQL", help="Only of those for which this holds."),
-    click.option("--delete-if", metavar="SQL", help="Of rows with a match, those to delete instead."),
-    _values("--set", "update", "What a column of a match is set to; by default all, to those of the SOURCE."),
-    _values(
-        "--insert", "insert", "What a column of a new row is set to; by default all, to those of the SOURCE."
-    ),
-    choice_option(
-        "--when-not-matched",
-        choices=("insert", "ignore"),
-        text="What becomes of rows of the SOURCE without a match.",
-    ),
-    click.option("--not-matched-if", metavar="SQL", help="Only of those for which this holds."),
+    option("--not-matched-if", "Only of those for which this holds.", "SQL"),
     choice_option(
         "--when-not-matched-by-source",
-        choices=("ignore", "delete"),
-        text="What becomes of rows of the table without a match.",
+        "What becomes of rows of the table without a match.",
+        ("ignore", "delete"),
     ),
-    click.option("--not-matched-by-source-if", metavar="SQL", help="Only of those for which this holds."),
+    option("--not-matched-by-source-if", "Only of those for which this holds.", "SQL"),
     choice_option(
         "--schema-mode",
-        choices=("merge",),
-        text="merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        "merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        ("merge",),
         optional=True,
     ),
     reading_options,
     _changing,
-    short_help="Merge files into a table, in one commit.",
+    arguments=sources_and_table,
+    progress=True,
 )
-@on_table("merging")
-def merge(
-    table: qbeast.Table, progress: ProgressCallback | None, *, sources: Sequence[str], **options: Any
-) -> Answer:
-    """Merge SOURCEs into a table, in one commit: replace the rows that it has, insert the others.
+def merge(table: qbeast.Table, *, sources: Sequence[str], **options: Any) -> Answer:
+    """Merge SOURCEs into a table, in one commit.
 
-    Columns of CSV and JSON are read with the types that the table has. In conditions and values plain names are columns
-    of the table, and source.price is a column of the SOURCE.
+    Rows that the table has are replaced, the others inserted. Columns of CSV and JSON are read with the types that the
+    table has. In conditions and values plain names are columns of the table, and source.price is a column of the
+    SOURCE.
     """
     options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too
     with rows_of_sources(sources, options, expected=table.schema) as rows:
         del options["storage_options"]
-        return _answer(table.merge(rows, progress=progress, **options))
+        return _answer(table.merge(rows, **options))
 
 
 def _rows(where: str | None, *, all_rows: bool) -> str | Literal[True]:

@@ -11,7 +11,7 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.options import json_option
 
 _VARIABLE: Final = "_QBEAST_COMPLETE"
-_HELP: Final = """Print what makes a shell complete commands, options and paths.
+_HELP: Final = """Print what makes a shell complete commands.
 
 \b
 bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc
@@ -20,15 +20,15 @@ fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
 """
 
 
-@click.command(help=_HELP, short_help="Print what makes a shell complete commands.")
+@click.command(help=_HELP)
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @json_option
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> Answer:
     """Print the script of a shell."""
-    found = get_completion_class(shell)
-    if found is None:
+    shell_class = get_completion_class(shell)
+    if shell_class is None:
         msg = f"there is no completion for {shell}"
         raise click.UsageError(msg, ctx)
-    script = found(ctx.find_root().command, {}, "qbeast", _VARIABLE).source()
+    script = shell_class(ctx.find_root().command, {}, "qbeast", _VARIABLE).source()
     return Answer(parts=(script,), data={"shell": shell, "script": script})

@@ -13,25 +13,24 @@ from qbeast_core.cli.opening import on_table
 from qbeast_core.cli.options import (
     absolute_paths_option,
     as_mapping,
-    command,
+    flag,
     memory_option,
+    option,
     sample_option,
-    table_argument,
     version_option,
     where_option,
 )
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
 
 
 def _as_numbers(
     ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, float] | None:
-    given = as_mapping(ctx, parameter, texts)
+    values = as_mapping(ctx, parameter, texts) or {}
     try:
-        return None if given is None else {name: float(text) for name, text in given.items()}
+        return {name: float(text) for name, text in values.items()} or None
     except ValueError as error:
         msg = "write it as NAME=NUMBER"
         raise click.BadParameter(msg, param=parameter) from error
@@ -45,72 +44,66 @@ def _as_list(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str,
 _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
 
 
-@command(
-    table_argument,
+@on_table(
+    "estimating",
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
-    click.option(
+    option(
         "--by",
-        metavar="SQL",
+        "Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
+        "SQL",
         multiple=True,
         callback=_as_list,
-        help="Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
     ),
     where_option,
-    click.option(
-        "--error", metavar="FRACTION", help="How far an answer may be off, as a fraction of it: 0.02 or 2%."
-    ),
-    click.option(
+    option("--error", "How far an answer may be off, as a fraction of it: 0.02 or 2%.", "FRACTION"),
+    option(
         "--absolute",
-        metavar="NAME=NUMBER",
+        "The same for one answer, in its own unit; may be repeated.",
+        "NAME=NUMBER",
         multiple=True,
         callback=_as_numbers,
-        help="The same for one answer, in its own unit; may be repeated.",
     ),
-    click.option(
+    option(
         "--confidence",
-        metavar="FRACTION",
+        "How often an answer has to be that near.",
+        "FRACTION",
         default="95%",
         show_default=True,
-        help="How often an answer has to be that near.",
     ),
     sample_option,
-    click.option(
-        "--simultaneous", is_flag=True, help="All answers at once have to be that near, not each by itself."
-    ),
-    click.option(
+    flag("--simultaneous", "All answers at once have to be that near, not each by itself."),
+    option(
         "--max-fraction",
-        metavar="FRACTION",
+        "Read no more of the keys, even if the error is not reached.",
+        "FRACTION",
         default="100%",
-        help="Read no more of the keys, even if the error is not reached.",
     ),
-    click.option("--max-bytes", type=int, metavar="BYTES", help="The same for bytes of data files."),
-    click.option(
+    option("--max-bytes", "The same for bytes of data files.", "BYTES", type=int),
+    option(
         "--min-group-rows",
+        "Groups that seem to have fewer rows are listed, but not read on for.",
+        "ROWS",
         type=int,
-        metavar="ROWS",
         default=0,
-        help="Groups that seem to have fewer rows are listed, but not read on for.",
     ),
     memory_option,
     version_option,
     absolute_paths_option,
-    short_help="Answer aggregates to a promised error.",
 )
-@on_table("estimating")
-def estimate(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, aggregates: Sequence[str], **options: Any
-) -> Answer:
-    """Answer aggregates to a promised error, from as small a sample as that takes.
+def estimate(table: qbeast.Table, *, aggregates: Sequence[str], **options: Any) -> Answer:
+    """Answer aggregates to a promised error.
 
-    AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE distance > 1500)", perhaps with a name before
-    it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT carrier, avg(dep_delay) GROUP BY carrier".
+    The sample is as small as the error allows. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
+    distance > 1500)", perhaps with a name before it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT
+    carrier, avg(dep_delay) GROUP BY carrier".
     """
     from qbeast_core.cli.tables import frame_table, remark
 
-    found = table.estimate(_named(aggregates), **options)
+    answer = table.estimate(_named(aggregates), **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
-    facts = {**facts_of(found, *names, "design_effect", "notes"), "rows": found.frame.to_dicts()}
-    return Answer(parts=(*frame_table(found.frame), *map(remark, (found.summary, *found.notes))), data=facts)
+    facts = {**facts_of(answer, *names, "design_effect", "notes"), "rows": answer.frame.to_dicts()}
+    parts = (*frame_table(answer.frame), *map(remark, (answer.summary, *answer.notes)))
+    return Answer(parts=parts, data=facts)
 
 
 def _named(texts: Sequence[str]) -> list[str] | dict[str, str] | str:
@@ -120,11 +113,11 @@ def _named(texts: Sequence[str]) -> list[str] | dict[str, str] | str:
     matches = [_NAMED.fullmatch(text) for text in texts]
     if len(texts) == 1 and matches[0] is None:
         return texts[0]
-    asked: dict[str, str] = {}
+    aggregates: dict[str, str] = {}
     for text, match in zip(texts, matches, strict=True):
         name, aggregate = (match[1], match[2]) if match else (text, text)
-        if name in asked:
+        if name in aggregates:
             msg = f"two aggregates are called {name!r}; nothing was read"
             raise InvalidInputError(msg, argument="aggregates")
-        asked[name] = aggregate
-    return asked if any(matches) else list(texts)
+        aggregates[name] = aggregate
+    return aggregates if any(matches) else list(texts)

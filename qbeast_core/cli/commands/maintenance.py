@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,219 +18,162 @@ from qbeast_core.cli.options import (
     commit_metadata_option,
     dialect_option,
     dry_run_option,
+    flag,
     memory_option,
-    spill_dir_option,
+    option,
     table_argument,
+    writing_options,
 )
 
 if TYPE_CHECKING:
     import qbeast
-    from qbeast_core.runtime import ProgressCallback
     from qbeast_core.spec.block import BlocksDialect
     from qbeast_core.table.maintenance.dialect import JvmRelease
-    from qbeast_core.table.maintenance.upgrade import Copies
 
 
 @command(
     table_argument,
     columns_option("Columns to index, as for `qbeast write`.", required=True),
-    click.option(
-        "--cube-size", type=int, help="Rows a cube aims to hold; by default chosen from the number of rows."
-    ),
+    option("--cube-size", "Rows a cube aims to hold; by default chosen from the number of rows.", type=int),
     dialect_option("The dialect of the index."),
     commit_metadata_option,
     memory_option,
     dry_run_option,
-    short_help="Give a Delta table or Parquet files an index.",
 )
-def convert(
-    table: str, columns: Sequence[str], *, storage_options: Mapping[str, str] | None, **options: Any
-) -> Answer:
-    """Give a Delta table, or a folder of Parquet files, an index to come; no data is moved."""
+def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
+    """Give a Delta table or Parquet files an index. No data is moved: `qbeast optimize` builds the index."""
     import qbeast
-    from qbeast_core.cli.tables import size_text
 
     with working("converting"):
-        result = qbeast.convert_table(table, columns, storage_options=storage_options, **options)
-    rows = "rows that the log does not count" if result.rows is None else f"{result.rows:,} rows"
-    held = f"{result.files:,} file(s), {size_text(result.bytes)}, {rows}"
-    index = f"indexed by {', '.join(result.columns)}, cubes of {result.cube_size:,} rows"
-    if result.committed:
-        text = f"version {result.version}: {held}; {index} as soon as `qbeast optimize` runs"
-    elif result.dry_run and not _is_indexed(table, storage_options):
-        text = f"a dry run: {held} would be {index}; nothing was changed"
-    else:
-        text = f"version {result.version} is a qbeast table already, {index}; nothing was changed"
-    return Answer(parts=(text,), data={"table": table, **result.to_dict()})
+        result = qbeast.convert_table(table, columns, **options)
+    return answer_of(result, table=table)
 
 
 @command(
     table_argument,
     choice_option(
         "--replicated",
-        choices=("keep", "drop"),
-        text="What becomes of files with copies of rows; kept, with a warning, by default.",
+        "What becomes of files with copies of rows; kept, with a warning, by default.",
+        ("keep", "drop"),
         optional=True,
     ),
     dry_run_option,
-    short_help="Bring an old table of qbeast-spark up to date.",
 )
-def upgrade(
-    table: str, *, replicated: Copies | None, dry_run: bool, storage_options: Mapping[str, str] | None
-) -> Answer:
-    """Bring a table of qbeast-spark before 0.6.0 up to date; no data is touched."""
+def upgrade(table: str, **options: Any) -> Answer:
+    """Bring an old table of qbeast-spark up to date. Releases before 0.6.0 are old; no data is touched."""
     import qbeast
 
     with working("upgrading"):
-        result = qbeast.upgrade_table(
-            table, replicated=replicated, dry_run=dry_run, storage_options=storage_options
-        )
+        result = qbeast.upgrade_table(table, **options)
     return answer_of(result, table=table)
 
 
-@command(
-    table_argument,
-    click.option("--revision", type=int, help="Look at this revision alone; 0 is what is not indexed."),
-    click.option("--all-revisions", is_flag=True, help="Look at every revision, one commit each."),
-    click.option(
-        "--fraction", metavar="FRACTION", help="Only what samples up to this fraction read: 0.1 or 10%."
+@on_table(
+    "optimizing",
+    option(
+        "--revision",
+        "Look at this revision only (0: files without index; all: each one).",
+        "N",
     ),
-    click.option(
-        "--file", "files", multiple=True, help="Rewrite this file, whatever its shape; may be repeated."
+    option("--fraction", "Only what samples up to this fraction read: 0.1 or 10%.", "FRACTION"),
+    option("--file files", "Rewrite this file, whatever its shape; may be repeated.", multiple=True),
+    flag("--full", "Rewrite every file looked at into a fresh tree."),
+    choice_option(
+        "--into",
+        "newest: move rows of older revisions there; new: rewrite all rows with new quantiles and ranges.",
+        ("newest", "new"),
+        optional=True,
     ),
-    click.option("--full", is_flag=True, help="Rewrite every file looked at into a fresh tree."),
-    click.option("--fold", is_flag=True, help="Index rows of older revisions with the newest."),
-    click.option(
-        "--redraw",
-        is_flag=True,
-        help="Rewrite all files with quantiles and ranges of the rows there are now.",
-    ),
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
-    short_help="Rewrite what is out of shape.",
+    writing_options,
+    progress=True,
 )
-@on_table("optimizing")
-def optimize(
-    table: qbeast.Table, progress: ProgressCallback | None, *, files: Sequence[str], **options: Any
-) -> Answer:
-    """Rewrite what is out of shape: small appends, files of other writers, overfull cubes."""
-    result = table.optimize(files=list(files) or None, progress=progress, **options)
+def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None, **options: Any) -> Answer:
+    """Rewrite files that are out of shape. Such as small appends, files of other writers, overfull cubes."""
+    number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
+    result = table.optimize(files=list(files) or None, revision=number, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
 
 
-@command(
-    table_argument,
-    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
+_types: Final = click.argument(
+    "columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping
 )
-@on_table("adding columns")
-def add_columns(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
-) -> Answer:
+
+
+@on_table("adding columns", _types)
+def add_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
     """Add columns at the end; existing rows get nulls."""
     from qbeast_core.cli.sources import types_by_name
 
-    version = table.add_columns(types_by_name(columns))
+    version = table.add_columns(types_by_name(columns)).version
     return Answer(parts=(f"version {version}: added {', '.join(columns)}",), data={"added": list(columns)})
 
 
-@command(
-    table_argument,
-    click.argument("columns", nargs=-1, required=True, metavar="NAME=TYPE...", callback=as_mapping),
-    short_help="Give columns wider types.",
-)
-@on_table("widening columns")
-def widen_columns(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, columns: Mapping[str, str]
-) -> Answer:
-    """Give columns wider types; files are written anew where they hold narrower ones than a reader takes."""
+@on_table("widening columns", _types)
+def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
+    """Give columns wider types. Files whose narrower types a reader would reject are rewritten."""
     from qbeast_core.cli.sources import types_by_name
 
-    version = table.widen_columns(types_by_name(columns))
-    told = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
-    return Answer(parts=(f"version {version}: {told}",), data={"widened": dict(columns)})
+    version = table.widen_columns(types_by_name(columns)).version
+    types = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
+    return Answer(parts=(f"version {version}: {types}",), data={"widened": dict(columns)})
 
 
-@command(
-    table_argument,
+@on_table(
+    "switching the dialect",
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
-    choice_option("--jvm", choices=("0.7", "0.8"), text="Which qbeast-spark is to read the table."),
-    short_help="Write the index for other readers.",
+    choice_option("--jvm", "Which qbeast-spark is to read the table.", ("0.7", "0.8")),
 )
-@on_table("switching the dialect")
-def switch_dialect(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, dialect: BlocksDialect, jvm: JvmRelease
-) -> Answer:
-    """Spell the index in the log as the format's documents do, or as qbeast-spark reads it; no data file is touched."""
+def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelease) -> Answer:
+    """Rewrite the index in the log for other readers.
+
+    No data file is touched. The documented dialect is that of the format's documents; qbeast-spark reads its own.
+    """
     return answer_of(table.switch_dialect(dialect, jvm=jvm))
 
 
-@command(
-    table_argument,
+@on_table(
+    "setting properties",
     click.argument("properties", nargs=-1, metavar="[NAME=TEXT]...", callback=as_mapping),
-    click.option("--unset", metavar="NAME", multiple=True, help="Take a property away; may be repeated."),
-    short_help="Show, set or unset properties.",
+    option("--unset", "Take a property away; may be repeated.", "NAME", multiple=True),
 )
-@on_table("setting properties")
 def set_properties(
-    table: qbeast.Table,
-    _progress: ProgressCallback | None,
-    *,
-    properties: Mapping[str, str] | None,
-    unset: Sequence[str],
+    table: qbeast.Table, *, properties: Mapping[str, str] | None, unset: Sequence[str]
 ) -> Answer:
-    """Show the properties of a table, set them (NAME=TEXT), or unset them."""
-    before = table.version
-    table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
+    """Show, set (NAME=TEXT) or unset properties of a table."""
+    result = table.set_properties({**(properties or {}), **dict.fromkeys(unset)})
     lines = [f"{name}={value}" for name, value in sorted(table.properties.items())]
-    changed = [f"version {table.version}:"] if table.version != before else []
-    return Answer(
-        parts=(*changed, *(lines or ["no properties"])), data={"properties": dict(table.properties)}
-    )
+    changed = [f"version {table.version}:"] if result.committed else []
+    parts = (*changed, *(lines or ["no properties"]))
+    return Answer(parts=parts, data={"properties": dict(table.properties)})
 
 
-@command(table_argument, dry_run_option, short_help="Fix what the log alone can fix.")
-@on_table("checking")
-def repair(table: qbeast.Table, progress: ProgressCallback | None, *, dry_run: bool) -> Answer:
-    """Repair faults that `qbeast check` finds, as far as the log allows; no row is touched."""
-    result = table.repair(dry_run=dry_run, progress=progress)
+@on_table("checking", dry_run_option, progress=True)
+def repair(table: qbeast.Table, **options: Any) -> Answer:
+    """Repair faults of the log that `qbeast check` finds. No row is touched."""
+    result = table.repair(**options)
     return Answer(parts=(repr(result),), data=result.to_dict())
 
 
-@command(
-    table_argument,
+@on_table(
+    "restoring",
     click.argument("older", metavar="VERSION", callback=as_version),
     dry_run_option,
-    short_help="Make an older version the newest again.",
 )
-@on_table("restoring")
-def restore(
-    table: qbeast.Table, _progress: ProgressCallback | None, *, older: int | str, dry_run: bool
-) -> Answer:
-    """Make an older VERSION (a number, or a time) the newest again, in one commit."""
+def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
+    """Make an older VERSION the newest again, in one commit. VERSION is a number, or a time."""
     return answer_of(table.restore(older, dry_run=dry_run))
 
 
-@command(
-    table_argument,
-    click.option(
-        "--retention-hours",
-        type=float,
-        help="Spare younger files; by default what the table says, or a week.",
+@on_table(
+    "looking for files",
+    option(
+        "--retention-hours", "Spare younger files; by default the table's property, or a week.", type=float
     ),
-    click.option("--allow-short-retention", is_flag=True, help="Accept less than the table promises."),
-    click.option(
-        *("--dry-run/--delete",),
-        default=True,
-        show_default=True,
-        help="List the files, or delete them for good.",
-    ),
-    short_help="List or delete files that nobody needs.",
+    flag("--allow-short-retention", "Accept less than the table promises."),
+    option("--dry-run/--delete", "List the files, or delete them for good.", default=True, show_default=True),
 )
-@on_table("looking for files")
-def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: Any) -> Answer:
-    """List, or delete, data files that no version needs any more."""
+def vacuum(table: qbeast.Table, **options: Any) -> Answer:
+    """List or delete data files that no version needs."""
     from qbeast_core.cli.tables import size_text
 
     result = table.vacuum(**options)
@@ -238,17 +181,7 @@ def vacuum(table: qbeast.Table, _progress: ProgressCallback | None, **options: A
     age = f"{result.retention_hours:g} hours"
     if not result.files:
         return Answer(parts=(f"nothing to delete: every file is needed, or younger than {age}",), data=data)
-    found = f"{len(result.files):,} file(s), {size_text(result.bytes)}, older than {age}"
+    files = f"{len(result.files):,} file(s), {size_text(result.bytes)}, older than {age}"
     if result.deleted:
-        return Answer(parts=(f"deleted {found}",), data=data)
-    return Answer(parts=(*result.files, f"{found}; --delete deletes them for good"), data=data)
-
-
-def _is_indexed(table: str, storage_options: Mapping[str, str] | None) -> bool:
-    import qbeast
-
-    try:
-        qbeast.open_table(table, storage_options=storage_options)
-    except (qbeast.NotQbeastTableError, qbeast.TableNotFoundError):
-        return False
-    return True
+        return Answer(parts=(f"deleted {files}",), data=data)
+    return Answer(parts=(*result.files, f"{files}; --delete deletes them for good"), data=data)

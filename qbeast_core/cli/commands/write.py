@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qbeast_core.cli.answer import Answer, Part, facts_of
+from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
     choice_option,
     columns_option,
     command,
-    commit_metadata_option,
     dialect_option,
-    dry_run_option,
     memory_option,
+    option,
     pairs_option,
     spill_dir_option,
     table_argument,
     together,
+    writing_options,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
     from qbeast_core.table.write.target import Mode
-    from qbeast_core.table.write.write import WriteResult
 
 _FORMATS: Final = ("parquet", "csv", "jsonl", "delta")
 
@@ -55,109 +54,86 @@ _columns = columns_option(
 
 reading_options = together(
     choice_option(
-        "--format",
-        "file_format",
-        choices=_FORMATS,
-        text="Of the sources, if their names do not tell.",
-        optional=True,
+        "--format file_format", "Of the sources, if their names do not show it.", _FORMATS, optional=True
     ),
     pairs_option(
-        "--type",
-        "types",
-        metavar="NAME=TYPE",
-        text="Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        "--type types",
+        "Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        "NAME=TYPE",
     ),
-    click.option("--separator", default=",", show_default=True, help="Between the fields of CSV."),
-    click.option(
-        *("--null-value", "null_values"),
-        metavar="TEXT",
+    option("--separator", "Between the fields of CSV.", default=",", show_default=True),
+    option(
+        "--null-value null_values",
+        "Text that means null in CSV, besides an empty field.",
+        "TEXT",
         multiple=True,
-        help="Text that means null in CSV, besides an empty field.",
     ),
 )
 
-txn_option: Final = click.option(
+txn_option: Final = option(
     "--txn",
-    metavar="APPLICATION:VERSION",
+    "Write nothing if the table holds this version of the application, or a later one.",
+    "APPLICATION:VERSION",
     callback=_transaction,
-    help="Write nothing if the table holds this version of the application, or a later one.",
 )
 
 _writing = together(
-    click.option(
-        "--cube-size",
-        metavar="ROWS",
-        type=int,
-        help="Rows a cube aims to hold; by default chosen from the data.",
-    ),
-    click.option("--column-stats", metavar="JSON", help="What is known beyond these rows, see docs/cli.md."),
+    option("--cube-size", "Rows a cube aims to hold; by default chosen from the data.", "ROWS", type=int),
+    option("--column-stats", "Statistics beyond these rows, see docs/cli.md.", "JSON"),
     txn_option,
-    commit_metadata_option,
-    memory_option,
-    spill_dir_option,
-    dry_run_option,
+    writing_options,
 )
 
 
 @command(
     _sources,
-    click.option(
-        "--where",
-        "queries",
-        metavar="SQL",
-        multiple=True,
-        help="A filter that will be asked; may be repeated.",
-    ),
-    click.option("--most", type=click.IntRange(1, 8), default=4, show_default=True, help="Columns at most."),
-    click.option(
+    option("--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True),
+    option("--most", "Columns at most.", type=click.IntRange(1, 8), default=4, show_default=True),
+    option(
         "--table-rows",
+        "Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
         type=click.IntRange(min=1),
-        help="Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
     ),
     reading_options,
     memory_option,
     spill_dir_option,
-    short_help="Propose columns to index.",
 )
 def suggest(
     sources: Sequence[str], *, queries: Sequence[str], most: int, table_rows: int | None, **options: Any
 ) -> Answer:
-    """Propose columns to index, with reasons; nothing is written.
+    """Propose columns to index, with reasons. Nothing is written.
 
-    SOURCEs are as for `qbeast write`; their rows are held in memory. A WHERE is a condition that will be asked, each as
-    often as it is given.
+    SOURCEs are as for `qbeast write`; their rows are held in memory. Each --where is a filter of later queries, and
+    counts as often as it is given.
     """
     import qbeast
     from qbeast_core.cli.tables import remark
     from qbeast_core.cli.tables import table as drawn
 
     with working("reading"), rows_of_sources(sources, options) as rows:
-        found = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
-    facts = {**facts_of(found, "columns", "design_effect", "opened"), "reasons": found.frame.to_dicts()}
-    reasons = drawn(("column", "why"), found.frame.select("column", "reason").rows())
-    effect = remark(f"design effect of samples {found.design_effect:.2f}")
-    return Answer(parts=(f"--columns {','.join(found.columns)}", reasons, effect), data=facts)
+        suggestion = qbeast.suggest_columns(rows, list(queries) or None, most=most, table_rows=table_rows)
+    facts = {
+        **facts_of(suggestion, "columns", "design_effect", "opened"),
+        "reasons": suggestion.frame.to_dicts(),
+    }
+    reasons = drawn(("column", "why"), suggestion.frame.select("column", "reason").rows())
+    effect = remark(f"design effect of samples {suggestion.design_effect:.2f}")
+    return Answer(parts=(f"--columns {','.join(suggestion.columns)}", reasons, effect), data=facts)
 
 
 @command(
     sources_and_table,
     _columns,
+    choice_option("--mode", "What to do where there is a table.", ("error", "overwrite", "ignore")),
     choice_option(
-        "--mode", choices=("error", "overwrite", "ignore"), text="What to do where there is a table."
-    ),
-    choice_option(
-        "--schema-mode",
-        choices=("merge", "overwrite"),
-        text="How --mode overwrite treats other columns.",
-        optional=True,
+        "--schema-mode", "How --mode overwrite treats other columns.", ("merge", "overwrite"), optional=True
     ),
     dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
     _writing,
-    short_help="Write files to a new table, in one commit.",
 )
 def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
-    """Write SOURCEs to a new table, organised by the indexed columns, in one commit.
+    """Write SOURCEs to a new table, in one commit.
 
     A SOURCE is a file, a folder or a pattern of Parquet, CSV or JSON lines, a Delta table, or - for the standard
     input (with --format).
@@ -169,32 +145,27 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     sources_and_table,
     _columns,
     choice_option(
-        "--schema-mode",
-        choices=("merge",),
-        text="merge: rows may lack columns (null) or bring new ones.",
-        optional=True,
+        "--schema-mode", "merge: rows may lack columns (null) or bring new ones.", ("merge",), optional=True
     ),
     reading_options,
     _writing,
-    short_help="Append files to a table, in one commit.",
 )
 def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
-    """Append SOURCEs to a table, indexed as it is, in one commit.
+    """Append SOURCEs to a table, in one commit.
 
     Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
-    there is no table one is made if --columns are given.
+    there is no table, a new one is made if --columns are given.
     """
     return _write(sources, table, mode="append", **options)
 
 
-def _write(sources: Sequence[str], table: str, *, mode: Mode, dry_run: bool, **options: Any) -> Answer:
+def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) -> Answer:
     import qbeast
 
     expected = _types_of(table, mode, options["columns"], options["storage_options"])
     with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
-        result = qbeast.write_table(rows, table, **options, mode=mode, dry_run=dry_run, progress=progress)
-    parts = _planned_text(result) if dry_run else _result_text(result)
-    return Answer(parts=parts, data={"table": table, **result.to_dict()})
+        result = qbeast.write_table(rows, table, **options, mode=mode, progress=progress)
+    return answer_of(result, table=table)
 
 
 def _types_of(
@@ -223,8 +194,8 @@ def rows_of_sources(
     from qbeast_core.cli.sources import SourceOptions, read_sources, types_by_name
     from qbeast_core.cli.standard_input import standard_input
     from qbeast_core.errors import InvalidInputError
-    from qbeast_core.plain_text import first_line
-    from qbeast_core.table.engine.choice import EngineChoice
+    from qbeast_core.resources import Resources
+    from qbeast_core.support.plain_text import first_line
 
     reading = SourceOptions(
         types=types_by_name(options.pop("types") or {}),
@@ -232,9 +203,9 @@ def rows_of_sources(
         storage_options=options["storage_options"],
         **{name: options.pop(name) for name in ("file_format", "separator", "null_values")},
     )
-    choice = EngineChoice(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
+    resources = Resources(memory_bytes=options["memory_bytes"], spill_dir=options["spill_dir"])
     try:
-        with standard_input(choice) as stdin:
+        with standard_input(resources) as stdin:
             yield read_sources(sources, reading, stdin)
     except pl.exceptions.PolarsError as error:
         msg = (
@@ -242,30 +213,3 @@ def rows_of_sources(
             "--separator, --null-value and --type."
         )
         raise InvalidInputError(msg, argument="sources") from error
-
-
-def _result_text(result: WriteResult) -> tuple[Part, ...]:
-    from qbeast_core.cli.tables import size_text
-
-    if not result.committed:
-        return (f"nothing was written: version {result.version} stays as it is",)
-    what = f"version {result.version}: {result.rows:,} rows in {result.files:,} file(s), {size_text(result.bytes)}"
-    if result.spilled_bytes:
-        what += f"; {size_text(result.spilled_bytes)} went through temporary files"
-    return what, _index_text(result)
-
-
-def _planned_text(planned: WriteResult) -> tuple[Part, ...]:
-    if planned.skipped:
-        return (f"a dry run: nothing would be written, version {planned.version} stays as it is",)
-    where = "a new table" if planned.version < 0 else f"version {planned.version + 1}"
-    return (
-        f"a dry run: {where} would get {planned.rows:,} rows in {planned.files:,} file(s); nothing was written",
-        _index_text(planned),
-    )
-
-
-def _index_text(outcome: WriteResult) -> str:
-    kinds = ", ".join(f"{name}:{kind}" for name, kind in outcome.transformers.items())
-    new = "new revision" if outcome.new_revision else "revision"
-    return f"{new} {outcome.revision_id}, indexed by {kinds}; {outcome.cubes:,} cubes of {outcome.cube_size:,} rows"

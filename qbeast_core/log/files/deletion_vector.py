@@ -33,7 +33,7 @@ def file_key(path: str, vector: Mapping[str, Any] | None) -> FileKey:
 
 
 def parse_vector(text: str | None) -> dict[str, Any] | None:
-    """Return a descriptor out of its JSON text, without nulls; None: there is no vector.
+    """Return a descriptor out of its JSON text, without nulls; None: no vector.
 
     >>> parse_vector('{"storageType":"i","offset":null}')
     {'storageType': 'i'}
@@ -57,14 +57,14 @@ def vector_path(vector: Mapping[str, Any]) -> FilePath | None:
         return FilePath.of_log(text)
     if kind != "u":
         return None
-    folder, spelled = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
-    return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(spelled)}.bin")
+    folder, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
+    return FilePath(f"{folder}{'/' if folder else ''}deletion_vector_{_uuid(encoded)}.bin")
 
 
 def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath]:
-    """Yield the files that an add or a remove speaks of: the data file, and that of its deletion vector.
+    """Yield the files of an add or a remove: the data file, and the file of its deletion vector.
 
-    >>> [found.text for found in file_paths("k/a%20b", {"storageType": "p", "pathOrInlineDv": "s3://b/1.bin"})]
+    >>> [file.text for file in file_paths("k/a%20b", {"storageType": "p", "pathOrInlineDv": "s3://b/1.bin"})]
     ['k/a b', 's3://b/1.bin']
     """
     yield FilePath.of_log(path)
@@ -74,11 +74,11 @@ def file_paths(path: str, vector: Mapping[str, Any] | None) -> Iterator[FilePath
 
 
 def _uuid(text: str) -> uuid.UUID:
-    """Decode the 20 characters of Z85 that Delta spells the id of a deletion vector's file with."""
+    """Decode the 20 characters of Z85 of the id of a deletion vector's file."""
     try:
         if set(text) <= set(_Z85):
             return uuid.UUID(bytes=b85decode(text.translate(_FROM_Z85)))
-    except ValueError:  # not 16 bytes, or five characters stand for more than four
+    except ValueError:  # not 16 bytes, or five characters encode more than four
         pass
     message = f"a deletion vector of the Delta log has the invalid id {text!r}"
     raise InvalidMetadataError(message)

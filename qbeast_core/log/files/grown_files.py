@@ -1,6 +1,6 @@
-"""The live files of a version that our own append made: those of the version before, and those that came.
+"""The live files of a version that our own append made: the files of the version before, and the new ones.
 
-Nothing is read for it: what the commit says of its files is what a reader of the log finds there.
+Nothing is read for it: a reader of the log would find the same in the commit.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SMALL_BYTES: Final = 1 << 20
 
 
 def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | None:
-    """Return live files and those that a commit adds, which come last; None: the log has to be read to know.
+    """Return live files and those that a commit adds, which come last; None: only the log has them.
 
-    >>> known = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
+    >>> row = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
     ...     "min": {"x": 1}, "max": {"x": 1}, "deletion_vector": None, "has_deletion_vector": False,
     ...     "miscounted": False, **dict.fromkeys(TAG_KEYS)}
-    >>> files = pl.DataFrame([known], schema_overrides={"revision": pl.Int64})
+    >>> files = pl.DataFrame([row], schema_overrides={"revision": pl.Int64})
     >>> stats = '{"numRecords":2,"minValues":{"x":3},"maxValues":{"x":4},"nullCount":{"x":0}}'
     >>> add = AddFile(path="b", size=7, modification_time=9, stats=stats, tags={"revision": "1"})
     >>> with_adds(files, [add]).select("path", "num_records", "max", "revision").rows()
@@ -53,13 +53,13 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
         if any(row.keys() != schema.keys() for row in rows):
             return None  # files have columns that are not derived here
         new = pl.DataFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
-        is_known = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
-        return None if is_known else joined(files, new)
+        is_listed = files["path"].is_in(new["path"].implode()).any()  # added again, with new tags for example
+        return None if is_listed else _joined(files, new)
     except _FAULTS:
         return None
 
 
-def joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def _joined(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return rows and a few more at the end; a large frame is not copied each time for them."""
     grown = old.vstack(new)
     is_small = grown.estimated_size() < _SMALL_BYTES

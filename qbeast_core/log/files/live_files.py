@@ -1,4 +1,4 @@
-"""Live files as whole add actions, and what a commit does to them: repeat or remove them, with nothing of them lost."""
+"""Live files as whole add actions, and their changes in a commit: repeated or removed, with all fields kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbeast_core.spec.block import BlocksDialect
 class LiveFiles:
     """The files of one version."""
 
-    # Every live file, as its newest add says it.
+    # Every live file, as in its newest add.
     listed: tuple[AddFile, ...]
     # Files that their newest commit both removes and adds. Delta forbids such commits; Spark takes these
     # files for live, `deltalake` and this library do not (format 11).
@@ -34,7 +34,7 @@ class FileChange:
     data_change: bool = False
 
 
-# What to do with the files that live when a commit lands, and how this table spells blocks.
+# What to do with the files that live when a commit lands, and the dialect of the table's blocks.
 FileChangePlanner: TypeAlias = Callable[[LiveFiles, BlocksDialect], FileChange]
 
 
@@ -62,14 +62,11 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
     edited = [(add, edit(add, True)) for add in live.listed]  # noqa: FBT003 -- a callback has no keywords
     edited += [(add, edit(add, False)) for add in live.unlisted]  # noqa: FBT003 -- the same
     adds = (new.model_copy(update={"data_change": False}) for old, new in edited if new not in (None, old))
-    return FileChange(
-        adds=tuple(adds),
-        removed=tuple(old for old, new in edited if new is None),
-    )
+    return FileChange(adds=tuple(adds), removed=tuple(old for old, new in edited if new is None))
 
 
 def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
-    """Return what takes files out of a table; the time is set when it is committed.
+    """Return the removes of files; the time is set when they are committed.
 
     >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None]})
     >>> removes_of(files, data_change=False)[0].size
@@ -90,7 +87,7 @@ def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, .
 
 
 def remove_of(add: AddFile, *, data_change: bool) -> RemoveFile:
-    """Return what takes back an add, of which it repeats all that Delta has a place for."""
+    """Return the remove of an add; it repeats every field that Delta has for it."""
     return RemoveFile(
         path=add.path,
         data_change=data_change,

@@ -1,8 +1,8 @@
-"""What the files of a log say, read once and replayed: live files with their index tags, and whole adds.
+"""The files of a log, read once and replayed: live files with their index tags, and whole adds.
 
-Which files are live `deltalake` says, but for one thing. The protocol compares decoded paths, and so does Spark;
-delta-rs compares them as they are spelled: a file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet``
-(its own deletes spell it so) stays in its list. A path's newest add gives its tags; joined to the live files, a
+`deltalake` lists the live files, with one exception. The protocol compares decoded paths, and so does Spark;
+delta-rs compares them as they are written: a file that was added as ``a%2Bb.parquet`` and removed as ``a+b.parquet``
+(as its own deletes do) stays in its list. A path's newest add gives its tags; joined to the live files, a
 fault in them can cost pruning but no row.
 """
 
@@ -50,7 +50,7 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "max_weight": _WEIGHT,
     "element_count": (0, MAX_ROWS),
 }
-# Tags that are numbers, as numbers; made once, as every opening of a table asks for them.
+# Tags that are numbers, as numbers; made once, as every opening of a table needs them.
 _NUMBERS: Final = [
     pl.when(pl.col(name).cast(pl.Int64, strict=False).is_between(*bounds)).then(
         pl.col(name).cast(pl.Int64, strict=False)
@@ -83,7 +83,7 @@ class LogState:
     commits: tuple[bytes, ...] = ()
     # The commits before, newest first, as far as they exist; read lazily.
     earlier: Iterator[bytes] = field(default_factory=lambda: iter(()))
-    # Who committed the version, and when; None: the log does not say.
+    # Who committed the version, and when; None: unknown.
     commit_info: CommitInfo | None = None
     # Identifies the commit's file: a table that was deleted and written again has another one of this name.
     fingerprint: tuple[int, int, int] | None = None
@@ -126,7 +126,7 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
     >>> twice = '{"remove":{"path":"b","dataChange":false}}\n' + add % "b"
     >>> commits = ((add % "a" + add % "b").encode(), twice.encode())
     >>> files = whole_files(["a"], LogState(uri="t", version=1, commits=commits))
-    >>> [one.path for one in files.listed], [one.path for one in files.unlisted]
+    >>> [add.path for add in files.listed], [add.path for add in files.unlisted]
     (['a'], ['b'])
     """
     newest: dict[str, dict[str, Any]] = {}
@@ -152,7 +152,7 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
 def actions_of(
     part: pl.DataFrame | bytes, kind: Literal["add", "remove", "sidecar"]
 ) -> Iterator[dict[str, Any]]:
-    r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, as they stand there.
+    r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, unchanged.
 
     >>> list(actions_of(b'{"add":{"path":"a"}}\n{"remove":{"path":"b"}}', "remove"))
     [{'path': 'b'}]
@@ -234,13 +234,14 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
     """Return the paths, as they are spelled, that are not live any more: a replay by decoded paths.
 
     A checkpoint may name a file as live and as removed, spelled differently: its order does not count, so only the
-    commits before it tell.
+    commits before it decide.
     """
     newest: dict[FileKey, str | None] = {}
     for path, vector in () if known is None else known.select("path", "deletion_vector").iter_rows():
         newest[file_key(path, parse_vector(vector))] = path
-    removes = {_key(one): one["path"] for part in log.checkpoint for one in actions_of(part, "remove")}
+    removes: dict[FileKey, str] = {}
     for part in log.checkpoint:
+        removes |= {_key(remove): remove["path"] for remove in actions_of(part, "remove")}
         newest |= {_key(add): add["path"] for add in actions_of(part, "add")}
     unsettled = {key for key, path in removes.items() if newest.get(key, path) != path}
     for body in log.commits:

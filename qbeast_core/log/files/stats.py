@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 import polars as pl
 
-# Names from a column down to a field that is no struct.
+# Names from a column down to a field that is not a struct.
 Leaf: TypeAlias = tuple[str, ...]
 
 _DEFAULT_LEAVES: Final = 32
@@ -171,7 +171,7 @@ def _timestamp(milliseconds: int, dtype: pl.Datetime) -> str | None:
 
 
 def _cut_above(text: str) -> str | None:
-    """Return a text of about 32 characters that is not below `text`; None where there is no short one."""
+    """Return a text of about 32 characters that is not below `text`; None if every such text is long."""
     if len(text) <= _MAX_CHARACTERS:
         return text
     for end in range(_MAX_CHARACTERS, min(len(text), 2 * _MAX_CHARACTERS)):

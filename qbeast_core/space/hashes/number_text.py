@@ -1,4 +1,4 @@
-"""Numbers as text, spelled as Java does: what a hashed number is hashed by (format 4)."""
+"""Numbers as text, as Java writes them: the bytes that are hashed (format 4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import I64Array, U8Array
 from qbeast_core.space.columns import NumberColumn
 
-# Java spells smaller and larger floats with an exponent.
+# Java writes smaller and larger floats with an exponent.
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 
 # Nineteen digits and a sign.
@@ -19,7 +19,7 @@ _INTEGER_WIDTH = 20
 
 
 def number_text(column: NumberColumn) -> tuple[U8Array, I64Array, I64Array]:
-    """Spell every number as Java's ``toString`` does.
+    """Return every number as the text of Java's ``toString``.
 
     >>> data, starts, lengths = number_text(NumberColumn("float64", np.array([1.0, 1.234e-5])))
     >>> [data[start:][:length].tobytes() for start, length in zip(starts, lengths)]
@@ -68,8 +68,8 @@ def _float_text(values: npt.NDArray[Any]) -> npt.NDArray[np.bytes_]:
     plain = (size >= _PLAIN_FROM) & (size < _PLAIN_TO) | (size == 0)
     plain &= np.strings.find(texts, b"e") < 0
     others, places = np.unique(values[~plain], return_inverse=True)
-    spelled = [_java_float(value) for value in others]
-    texts[~plain] = np.array(spelled, "S32")[places] if spelled else b""
+    formatted = [_java_float(value) for value in others]
+    texts[~plain] = np.array(formatted, "S32")[places] if formatted else b""
     return texts
 
 
@@ -86,7 +86,7 @@ def _java_float(value: np.floating[Any]) -> str:
 
 
 def _decimal_text(column: NumberColumn) -> npt.NDArray[np.bytes_]:
-    """Spell each distinct value once: decimals to hash are keys, and few."""
+    """Format each distinct value once: decimals to hash are keys, and few."""
     words, places = np.unique(column.values, axis=0, return_inverse=True)
     if words.ndim == 1:
         unscaled = words.tolist()

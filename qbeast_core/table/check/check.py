@@ -11,9 +11,9 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
-from qbeast_core.io.store import Store
-from qbeast_core.query.live_blocks import LiveBlocks
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.io.stores.store import Store
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log
@@ -38,11 +38,11 @@ def check_table(
 ) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
     snapshot = reader.snapshot
-    live, frames, notes = check_log(reader.index_state)
-    faults, rows = _presence(snapshot), _rows(snapshot, live)
+    index, frames, notes = check_log(reader.index_state)
+    faults, rows = _presence(snapshot), _rows(snapshot, index)
     if data:
-        faults += _contents(snapshot, live, rows, progress, engine)
-        faults += [*_copies(snapshot, live), *_vectors(reader)]
+        faults += _contents(snapshot, index, rows, progress, engine)
+        faults += [*_copies(snapshot, index), *_vectors(reader)]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     return CheckReport(
@@ -50,7 +50,7 @@ def check_table(
         version=snapshot.version,
         data=data,
         files=snapshot.files.height,
-        blocks=live.blocks.height,
+        blocks=index.binding.height,
         rows=rows,
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
@@ -66,10 +66,12 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     return faults.sort(place, "code", "row", maintain_order=True)
 
 
-def _rows(snapshot: Snapshot, live: LiveBlocks) -> int:
+def _rows(snapshot: Snapshot, index: IndexTable) -> int:
     """Count rows by the statistics in the log, or else by blocks."""
     counts: pl.Series = snapshot.files["num_records"]
-    uncounted = live.blocks.filter(pl.col("file").is_in(counts.is_null().arg_true().cast(pl.Int64).implode()))
+    uncounted = index.binding.filter(
+        pl.col("file").is_in(counts.is_null().arg_true().cast(pl.Int64).implode())
+    )
     return int(counts.sum()) + int(uncounted["rows"].sum())
 
 
@@ -102,11 +104,11 @@ def _refusal(store: Store, path: str) -> str | None:
 
 
 def _contents(
-    snapshot: Snapshot, live: LiveBlocks, rows: int, progress: ProgressCallback | None, engine: Engine | None
+    snapshot: Snapshot, index: IndexTable, rows: int, progress: ProgressCallback | None, engine: Engine | None
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs, faults = _jobs(snapshot, live), list[Fault]()
+    jobs, faults = _jobs(snapshot, index), list[Fault]()
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
         of_files = (
@@ -121,11 +123,11 @@ def _contents(
     return faults
 
 
-def _jobs(snapshot: Snapshot, live: LiveBlocks) -> list[FileCheck]:
+def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
-    blocks = live.blocks.select(columns).partition_by("file", as_dict=True, include_key=False)
+    blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
@@ -140,13 +142,13 @@ def _jobs(snapshot: Snapshot, live: LiveBlocks) -> list[FileCheck]:
     return jobs
 
 
-def _copies(snapshot: Snapshot, live: LiveBlocks) -> list[Fault]:
-    if not revisions_with_copies(live.blocks):
+def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
+    if not revisions_with_copies(index.binding):
         return []
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     refused = [path for path in paths if _refusal(store, path) is not None]
-    blocks = live.blocks.with_columns(paths[live.blocks["file"]])
+    blocks = index.binding.with_columns(paths[index.binding["file"]])
     readable = blocks.filter(~pl.col("path").is_in(refused))
     faults_of = partial(copy_faults, readable, store=store, schema=snapshot.schema, options=options)
     return [fault for revision in revisions_with_copies(readable) for fault in faults_of(revision)]

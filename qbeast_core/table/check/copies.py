@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.data.footers import stored_size

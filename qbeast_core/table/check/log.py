@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level
+from qbeast_core.query.index.build import characters_per_level
+from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout
@@ -49,9 +50,9 @@ _ROOT: Final = "the root"
 _LOW_BITS = 16
 
 
-def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[str]]:
+def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[str]]:
     """Check what the log says of a table."""
-    snapshot, live = state.snapshot, state.live
+    snapshot, index = state.snapshot, state.table
     revisions = snapshot.config.revisions
     files = snapshot.files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -60,17 +61,17 @@ def check_log(state: IndexState) -> tuple[LiveBlocks, list[pl.DataFrame], list[s
         pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
     )
     places = files.select("file", "path", "num_records")
-    blocks = live.blocks.join(places, on="file", how="left", maintain_order="left")
+    blocks = index.binding.join(places, on="file", how="left", maintain_order="left")
     faults = [
         _revision_faults(snapshot),
-        *_tag_faults(files, live),
+        *_tag_faults(files, index),
         *_count_faults(files, blocks),
         _dialect_faults(snapshot, files),
-        _layout_faults(files, live.blocks),
+        _layout_faults(files, index.binding),
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    return live, [*faults, branches], [*_staging_notes(files, live), *notes]
+    return index, [*faults, branches], [*_staging_notes(files, index), *notes]
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -95,10 +96,10 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     return fault_frame(faults)
 
 
-def _tag_faults(files: pl.DataFrame, live: LiveBlocks) -> list[pl.DataFrame]:
-    if live.unplaced.is_empty():
+def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
+    if index.unusable.is_empty():
         return []
-    named = live.unplaced.join(files, on="file", how="left")
+    named = index.unusable.join(files, on="file", how="left")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
         for reason, (code, text) in _UNUSABLE.items()
@@ -155,8 +156,8 @@ def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
-def _staging_notes(files: pl.DataFrame, live: LiveBlocks) -> list[str]:
-    staged = files.join(live.blocks, on="file", how="anti")
+def _staging_notes(files: pl.DataFrame, index: IndexTable) -> list[str]:
+    staged = files.join(index.binding, on="file", how="anti")
     rows = int(staged["num_records"].sum())
     note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
     return [note] if staged.height else []

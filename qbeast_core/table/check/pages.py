@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.io.footer import PagesUnavailable, read_page_locations
-from qbeast_core.io.store import Store
-from qbeast_core.io.tail import FileTail, parse_tail
-from qbeast_core.io.thrift import ThriftError
+from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
+from qbeast_core.io.parquet.tail import FileTail, parse_tail
+from qbeast_core.io.parquet.thrift import ThriftError
+from qbeast_core.io.stores.store import Store
 from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.table.check.faults import Fault
 

@@ -9,15 +9,15 @@ from typing import Final, TypeAlias
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.intervals import point_bounds
-from qbeast_core.query.units import clock_slack
+from qbeast_core.query.plan.intervals import point_bounds
+from qbeast_core.query.plan.units import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.outside import rows_outside
+from qbeast_core.tree.space.columns import text_column
+from qbeast_core.tree.space.outside import rows_outside
 
 _LOW_BITS: Final = 16
 

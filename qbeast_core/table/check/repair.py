@@ -16,13 +16,13 @@ from qbeast_core.log.files.replay import TAG_KEYS
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.plain_text import in_lines
 from qbeast_core.results import Result
-from qbeast_core.runtime import ProgressCallback
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
+from qbeast_core.support.plain_text import in_lines
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
 from qbeast_core.table.check.log import check_log

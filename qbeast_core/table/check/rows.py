@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.store import Store, open_store
+from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages, read_layout
@@ -26,7 +26,7 @@ from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 _CHUNK_ROWS: Final = 1 << 18
 

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.log.files.stats import Leaf, leaf_column, leaves_of
-from qbeast_core.query.statistics import calendar_slack, known_text_high
+from qbeast_core.query.plan.statistics import calendar_slack, known_text_high
 from qbeast_core.table.check.faults import Fault
 
 _EXACT_DIGITS: Final = 15

@@ -1,4 +1,4 @@
-"""When a commit is followed by a checkpoint: as the table says, else as soon as the commits outweigh the last one."""
+"""Checkpoints after a commit: at the interval of the table, else once the commits outweigh the last checkpoint."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from qbeast_core.errors import QbeastError, QbeastWarning
-from qbeast_core.io.store import Entry, Store
+from qbeast_core.io.stores.store import Entry, Store
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path, newest_checkpoint
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
 _EVERY: Final = 10
 
-_MOST_COMMITS: Final = 100
+_MAX_COMMITS: Final = 100
 
 _OUTWEIGHING: Final = 2
 
@@ -30,8 +30,8 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
     if version == 0 or version % (interval or _EVERY):
         return
     try:
-        # Of a long log the end alone is listed: before it there is no checkpoint that counts.
-        end = f"{LOG_DIRECTORY}/{max(version - 2 * _MOST_COMMITS, 0):020d}"
+        # Only the end of a long log is listed: an older checkpoint does not count.
+        end = f"{LOG_DIRECTORY}/{max(version - 2 * _MAX_COMMITS, 0):020d}"
         if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
             newest = refresh(snapshot)
             newest.source.checkpoint(newest.version, files=newest.files.height)
@@ -43,7 +43,7 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
 
 
 def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:
-    """Tell whether the commits up to `version` take twice the bytes of the checkpoint before them, or are a hundred.
+    """Return whether the commits since the last checkpoint take twice its bytes, or are a hundred.
 
     So all checkpoints together, each of which holds the whole table, take about as many bytes as the commits.
 
@@ -60,4 +60,4 @@ def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:
         return True
     since = range(last.version + 1, version + 1)
     commits = sum(sizes.get(commit_path(number), 0) for number in since)
-    return len(since) >= _MOST_COMMITS or commits >= _OUTWEIGHING * sum(sizes[path] for path in last.paths)
+    return len(since) >= _MAX_COMMITS or commits >= _OUTWEIGHING * sum(sizes[path] for path in last.paths)

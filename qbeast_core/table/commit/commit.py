@@ -1,4 +1,4 @@
-"""Publish a change: put the next version if it is absent; rebase and retry if another writer was first."""
+"""Publish a change: put the next version if it is absent; rebase it and try again if another writer was first."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from qbeast_core.errors import (
     QbeastWarning,
     TableExistsError,
 )
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
-from qbeast_core.logs import LOG
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.carried import carry_blocks
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
-from qbeast_core.table.snapshot.grown import grown
+from qbeast_core.table.snapshot.after_append import after_append
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
 
 _FIRST_PAUSE: Final = 0.005
 
-_LONGEST_PAUSE: Final = 1.0
+_MAX_PAUSE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommitOutcome:
-    """What became of a change."""
+    """The result of a commit."""
 
-    # The version that holds it; if `already_applied`, a version that is not older.
+    # The version that holds the change; if `already_applied`, a version that is not older.
     version: int
-    # Versions it was built for, 1 or more; 0 if there was nothing to do.
+    # Versions that were tried, 1 or more; 0 if there was nothing to do.
     attempts: int
-    # The newest version seen, `version` or later; None: the commit is complete, but loading it failed.
+    # The newest version seen, `version` or later; None: the commit is complete, but loading it failed. Then the
+    # next use of the table loads it.
     snapshot: Snapshot | None
-    # The number its files were published under; None: they are not indexed.
+    # The revision its files were published under; None: they are not indexed.
     revision_id: int | None = None
-    # Data files of it without index. An append has more of them than it was given where it came after a
-    # change that it does not go together with (`qbeast_core.table.index.fit`).
+    # Data files without index: an append may stage some if it comes after a change that left their rows no place in
+    # the tree (`qbeast_core.table.index.fit`).
     staged_files: int = 0
     # True: the table held this progress of the application already, or all that a change of mode `"metadata"`
-    # asks for; nothing was written, and the data files prepared are orphans.
+    # asks for. Nothing was written, and the data files are orphans.
     already_applied: bool = False
 
 
@@ -70,13 +70,13 @@ def commit(
     ids: Callable[[], str] = lambda: str(uuid.uuid4()),
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
-    most_attempts: int = 50,
+    max_attempts: int = 50,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Publish `intent` as one version, whatever other writers do meanwhile; all of it or nothing.
+    """Publish `intent` as one version, all of it or nothing.
 
-    Every attempt is built on the newest version. An interrupt (Ctrl-C) inside leaves it open whether the
-    version was written: do not delete the data files then.
+    Each attempt is built on the newest version. After an interrupt (Ctrl-C) it is unknown whether the version was
+    written: do not delete the data files then.
     """
     options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
     refuse_unsafe_locking(store.uri, options)
@@ -87,7 +87,7 @@ def commit(
     if snapshot is not None and _has_progress(snapshot, intent):
         head = refresh(snapshot)
         return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
-    for attempt in range(1, most_attempts + 1):
+    for attempt in range(1, max_attempts + 1):
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
@@ -101,7 +101,7 @@ def commit(
         info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
-            _tell_of(store.uri, version, rebased, intent, attempt)
+            _report(store.uri, version, rebased, intent, attempt)
             return CommitOutcome(
                 version=version,
                 attempts=attempt,
@@ -109,15 +109,16 @@ def commit(
                 revision_id=rebased.revision_id,
                 staged_files=sum(add.blocks is None for add in fitted.adds),
             )
+        # "lost": another writer's version is there. Otherwise nothing is there, and the same version is tried again.
         sleep(_pause(store.uri, version, attempt, jitter()))
         if put == "lost":
-            head, applied = _caught_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
+            head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
                 return CommitOutcome(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
             fitted = fit_blocks(intent, head)
-    raise _conflict(store.uri, _version(head), most_attempts, "other writers were faster every time")
+    raise _conflict(store.uri, _version(head), max_attempts, "other writers were faster every time")
 
 
 def publish(
@@ -128,7 +129,7 @@ def publish(
     storage_options: Mapping[str, str] | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Commit data files that were written; those that no version will ever name are deleted again."""
+    """Commit data files; files that no version will ever name are deleted."""
     with discarding(store, intent.adds):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
@@ -140,24 +141,26 @@ def publish(
 
 @contextmanager
 def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
-    """Delete data files as far as the store lets us if the commit inside fails, unless nobody knows whether it did."""
+    """Delete data files, as far as the store permits, if the commit inside fails."""
     try:
         yield
     except CommitUnknownError:
-        raise  # the commit may have landed: its files must stay
+        raise  # the commit may have landed, and then the files hold rows of the table
     except QbeastError:
         delete_data_files(store, adds)
         raise
+    # Any other error, an interrupt above all, may come between the put and its answer: the files stay, and a vacuum
+    # removes them if no version names them.
 
 
 def _pause(uri: str, version: int, attempt: int, jitter: float) -> float:
-    """Return how many seconds to wait after an attempt that did not land."""
-    seconds: float = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt) * (0.5 + jitter / 2)
+    """Return the seconds to wait after an attempt that did not land; random, so that writers do not stay in step."""
+    seconds: float = min(_MAX_PAUSE, _FIRST_PAUSE * 2.0**attempt) * (0.5 + jitter / 2)
     LOG.info("version %d of %s is not ours: again in %.3f s", version, uri, seconds)
     return seconds
 
 
-def _tell_of(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attempts: int) -> None:
+def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attempts: int) -> None:
     adds = sum(isinstance(action, AddFile) for action in rebased.actions)
     removes = sum(isinstance(action, RemoveFile) for action in rebased.actions)
     done = intent.operation or intent.mode
@@ -178,7 +181,10 @@ def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
 def _after(
     store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
 ) -> Snapshot | None:
-    """Return the table with the commit, checkpointed if it is time; no failure undoes the commit."""
+    """Return the version with the commit, with a checkpoint if one is due; None: it cannot be loaded now.
+
+    The commit is complete, so a failure here is a warning.
+    """
     version = _version(head) + 1
     try:
         newest = _newest(store, head, rebased, info, options)
@@ -193,17 +199,13 @@ def _after(
 def _newest(
     store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
 ) -> Snapshot:
-    """Return the newest version, of which at an append everything is known already."""
+    """Return the newest version. After an append it is derived from the one before, without a look at the log."""
     if head is None:
         return load_snapshot(store.uri, storage_options=options)
-    known = grown(head, rebased.actions, info)
-    if known is None:
-        return refresh(head)
-    carry_blocks(head, known, rebased.adds)
-    return known
+    return after_append(head, rebased.actions, info) or refresh(head)
 
 
-def _caught_up(
+def _catch_up(
     store: Store,
     head: Snapshot | None,
     intent: WriteIntent,
@@ -211,7 +213,7 @@ def _caught_up(
     attempt: int,
     conflict_with: Callable[[Snapshot], str | None] | None,
 ) -> tuple[Snapshot, bool]:
-    """Return the newest snapshot, and whether a winner says that `intent` is in the table already."""
+    """Return the newest snapshot, and whether a commit since `head` holds `intent` already; raise on a conflict."""
     if head is None:
         raise _table_exists(store.uri)
     newest, log = follow(head)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
@@ -15,25 +15,25 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.few_values import place_values, used_values
-from qbeast_core.io.parquet_write import encode_data_file
-from qbeast_core.io.store import Store
-from qbeast_core.io.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
+from qbeast_core.io.parquet.few_values import place_values, used_values
+from qbeast_core.io.parquet.parquet_write import encode_data_file
+from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
-from qbeast_core.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import PageLayout, dump_layout
-from qbeast_core.tree.heavy_keys import HeavyKeys
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import KEYS_TAG, dump_keys
-from qbeast_core.tree.pack import RowNumbers
-from qbeast_core.tree.parallel import workers
+from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys
+from qbeast_core.tree.layout.pack import RowNumbers
+from qbeast_core.tree.layout.parallel import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.plan import IndexPlan
+    from qbeast_core.tree.layout.plan import IndexPlan
 
 SentT = TypeVar("SentT")
 
@@ -79,16 +79,11 @@ class FileSettings:
         uncompressed: list[str] = []
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
-            some = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
-            rows, order = np.unique(some, return_inverse=True)
+            numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
+            rows, order = np.unique(numbers, return_inverse=True)
             sample = RowSource(frame).take(rows, order)
             uncompressed = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
-
-    def with_dictionary(self, names: Collection[str], *, among: Collection[str]) -> FileSettings:
-        """Return settings in which `names` are the only columns `among` some that get a dictionary."""
-        kept = [path for path in self.dictionary if path not in among]
-        return replace(self, dictionary=[*kept, *names])
 
 
 def store_file(
@@ -99,8 +94,8 @@ def store_file(
     put: Callable[[str, bytes], SentT],
     path: str,
     settings: FileSettings,
-    values: Mapping[str, pl.Series] | None = None,
     starts: I64Array | None = None,
+    values: Mapping[str, pl.Series] | None = None,
 ) -> tuple[AddFile, SentT]:
     """Encode rows in their order, but for those of heavy keys, which are shuffled within a block, and `put` the file.
 
@@ -231,30 +226,31 @@ class CodedRows:
     def __init__(self, frame: pl.DataFrame, settings: FileSettings) -> None:
         self.height = frame.height
         self._names = frame.columns
-        self._places: dict[str, pl.Series] = {}
+        self._codes: dict[str, pl.Series] = {}
         self._values: dict[str, pl.Series] = {}
-        tried = (
-            set(settings.dictionary).difference(settings.statistics) if frame.height > _FEW_ROWS else set()
+        # Pages of indexed columns need bounds of their values, which codes do not have. Few rows are taken at once.
+        names = (
+            set(settings.dictionary).difference(settings.statistics)
+            if frame.height > _FEW_ROWS
+            else set[str]()
         )
-        for name in filter(tried.__contains__, frame.columns):
+        for name in names.intersection(frame.columns):
             column = frame[name]
-            found = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
-            if found is not None:
-                self._places[name], self._values[name] = found
-        self._others = RowSource(frame.drop(self._places))
+            coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))
+            if coded is not None:
+                self._codes[name], self._values[name] = coded
+        self._others = RowSource(frame.drop(self._codes))
 
     def take(self, rows: RowNumbers, order: RowNumbers) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
-        """Return some rows in some order as `store_file` takes them."""
-        taken, values = self._others.take(rows, order), {}
-        places: list[pl.Series] = []
-        for name, column in self._places.items():
-            some, known = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
-            if len(known):
-                values[name] = known
-            else:
-                some = known.clear(len(some))
-            places.append(some.alias(name))
-        return taken.hstack(places).select(self._names), values
+        """Return some rows in some order, with columns of codes, and the values of these columns."""
+        taken, used = self._others.take(rows, order), {}
+        columns: list[pl.Series] = []
+        for name, column in self._codes.items():
+            codes, values = used_values(column[pl.Series(rows)][pl.Series(order)], self._values[name])
+            if len(values):
+                used[name] = values
+            columns.append((codes if len(values) else values.clear(len(codes))).alias(name))
+        return taken.hstack(columns).select(self._names), used
 
 
 class RowSource:

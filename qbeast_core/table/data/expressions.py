@@ -14,8 +14,8 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
-from qbeast_core.plain_text import first_line
-from qbeast_core.suggestions import did_you_mean, nearest
+from qbeast_core.support.plain_text import first_line
+from qbeast_core.support.suggestions import did_you_mean, nearest
 
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
@@ -148,7 +148,7 @@ class _Use:
 
 
 def value_of(
-    source: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "assignments"
+    source: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "set"
 ) -> pl.Expr:
     """Check a value for a column before anything is read; return it in the column's own type."""
     use = _Use(argument)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from qbeast_core.errors import UnsupportedTableError
-from qbeast_core.io.footer import MAGIC
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.footer import MAGIC
+from qbeast_core.io.stores.store import Store
 
 _END: Final = 8
 _GUESS: Final = 1 << 16
@@ -26,10 +23,13 @@ def stored_size(store: Store, path: str) -> int | None:
 
 def read_footer(store: Store, path: str, size: int) -> Any:
     """Return the footer of a data file as pyarrow knows it, without opening the rest."""
+    from pyarrow import ArrowInvalid  # noqa: PLC0415 - slow to load, and few reads need it
+    from pyarrow import parquet as pq  # noqa: PLC0415 - the same
+
     footer = read_footer_bytes(store, path, size)
     try:
         return pq.read_metadata(io.BytesIO(footer))
-    except (pa.ArrowInvalid, OSError) as error:
+    except (ArrowInvalid, OSError) as error:
         message = f"its footer cannot be understood: {error}"
         raise Unreadable(message) from error
 

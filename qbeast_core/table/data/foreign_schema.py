@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.columns import data_type_of
+from qbeast_core.tree.space.columns import data_type_of
 
 
 def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:

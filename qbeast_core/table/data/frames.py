@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.schema import unknown_types
-from qbeast_core.suggestions import SCANS
+from qbeast_core.support.suggestions import SCANS
 from qbeast_core.table.data.column_names import refuse_names
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.io.old_calendar import OldCalendar, has_times
-from qbeast_core.io.store import Store, map_files
-from qbeast_core.io.stored_types import stored_type
+from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
+from qbeast_core.io.parquet.stored_types import stored_type
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Final
@@ -10,6 +10,26 @@ from typing import Final
 import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
+
+
+_BATCH_ROWS: Final = 65_536
+
+
+def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataFrame]:
+    """Yield the rows of a query in frames of at most `size_bytes`, approximately; none is empty.
+
+    >>> [batch.height for batch in batches_within(pl.LazyFrame({"a": range(10)}), size_bytes=32)]
+    [4, 4, 2]
+    """
+    for batch in query_batches(lazy, batch_rows=_BATCH_ROWS):
+        yield from within(batch, size_bytes)
+
+
+def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a frame in slices of `size_bytes`, approximately; nothing is copied."""
+    if frame.height:
+        row_bytes = max(frame.estimated_size() / frame.height, 1.0)
+        yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
 def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFrame]:

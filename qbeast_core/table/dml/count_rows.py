@@ -1,4 +1,4 @@
-"""What workers are sent to do with a file before a change: count the rows that are meant."""
+"""A task before a change of rows: it counts the matching rows of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete rows: files that hold none of them are left alone, files that hold nothing else are dropped unread."""
+"""Delete rows: files without matching rows stay, files in which all rows match are dropped unread."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from typing import ClassVar
 
 import orjson
 
-from qbeast_core.log.protocol import Brings
-from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan, RowsMeant
+from qbeast_core.table.dml.change import Change, MatchedRows
 from qbeast_core.table.dml.match import count_matches
+from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import DeletedRows
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.replace import Replacement
 
 
 @dataclass(frozen=True)
-class Delete(RowsMeant, Change):
-    """Rows to delete; True: all of them."""
+class Delete(MatchedRows, Change):
+    """A delete of the matching rows."""
 
     operation: ClassVar[ChangedBy] = "DELETE"
-    brings: ClassVar[Brings] = "files"
+    adds_rows: ClassVar[bool] = False
 
     def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
-        """Find the rows in a version."""
+        """See `Change`."""
         condition = self.condition(reader)
         matches = count_matches(reader, condition, engine)
         deleted = int(matches.rows.sum())
         return ChangePlan(
             matches=matches,
-            drops=matches.whole,
-            change=DeletedRows(condition),
-            keeps_keys=True,
+            replacement=Replacement(
+                files=matches.files[~matches.whole],
+                dropped=matches.files[matches.whole],
+                change=DeletedRows(condition),
+                keeps_keys=True,
+            ),
             deleted=deleted,
             parameters={"predicate": orjson.dumps([condition.text]).decode()},
             counts={"numDeletedRows": deleted},

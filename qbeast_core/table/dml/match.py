@@ -1,4 +1,4 @@
-"""Which files hold rows that a condition means, and how many: files are chosen by the index, then read exactly."""
+"""Count the rows of each file that match a condition: the index chooses files, and their rows are tested."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-# Instead of a number of rows that the log does not tell.
+# For a number of rows that the log does not count.
 UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Matches:
-    """Files with rows that are meant."""
+class FileMatches:
+    """Files with rows that match."""
 
-    # Their numbers in the snapshot, ascending.
+    # Indexes in the snapshot, ascending.
     files: I64Array
-    # Rows that are meant in each, at least one.
+    # Matching rows of each file, at least one.
     rows: I64Array
-    # Rows that a read returns of each; `UNKNOWN` where the log does not tell.
+    # Rows that a read returns of each file, or `UNKNOWN`.
     live: I64Array
 
     @property
     def whole(self) -> BoolArray:
-        """Whether every row of a file is meant."""
+        """Whether every row of a file matches."""
         return np.equal(self.rows, self.live)
+
+
+NO_MATCHES: Final = FileMatches(*[np.zeros(0, np.int64)] * 3)
 
 
 def count_matches(
     reader: Reader, condition: Condition, engine: Engine, *, among: BoolArray | None = None
-) -> Matches:
-    """Count the rows that a condition means, file by file.
+) -> FileMatches:
+    """Count matching rows by file.
 
-    Of a file that cannot hold one, by its statistics or its cubes, nothing is read; of the others the pages
-    that can, and the columns that the condition looks at.
+    A file that cannot hold one, by its statistics or its cubes, is not read; of the others, the pages that can are
+    read, and the columns of the condition.
     """
     live = live_rows(reader)
     wanted = np.ones(len(live), np.bool_) if among is None else among
@@ -58,9 +61,9 @@ def count_matches(
     return _matches(files, counts, live)
 
 
-def _matches(files: I64Array, counts: I64Array, live: I64Array) -> Matches:
-    found = counts > 0
-    return Matches(files[found], counts[found], live[files[found]])
+def _matches(files: I64Array, counts: I64Array, live: I64Array) -> FileMatches:
+    matching = counts > 0
+    return FileMatches(files[matching], counts[matching], live[files[matching]])
 
 
 def _count(
@@ -73,14 +76,14 @@ def _count(
     text: str | None = None,
 ) -> I64Array:
     call = CountRows(reader.files, reader.row_filter(plan, columns), text)
-    opened = [file_parts(reader, plan, number) for number in files.tolist()]
+    opened = [file_parts(reader, plan, file) for file in files.tolist()]
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 
 
 def live_rows(reader: Reader) -> I64Array:
-    """Return how many rows a read returns of each file, shape (files,); `UNKNOWN` where the log does not tell."""
+    """Return the number of rows that a read returns of each file, or `UNKNOWN`; shape (files,)."""
     rows = reader.blocks.num_records.copy()  # those that nothing contradicts
-    for number, hidden in reader.deleted_rows.items():
-        if rows[number] != UNKNOWN:
-            rows[number] -= len(hidden)
+    for file, hidden in reader.deleted_rows.items():
+        if rows[file] != UNKNOWN:
+            rows[file] -= len(hidden)
     return rows

@@ -1,4 +1,4 @@
-"""What a delete or an update makes of rows: understood once, sent to whoever reads the files."""
+"""What a delete or an update makes of rows: compiled once, and sent to the workers that read the files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.expressions import Condition
+from qbeast_core.table.engine.tasks.row_change import UniformChange
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedRows:
-    """Leaves out the rows that are meant."""
+@dataclass(frozen=True, slots=True, eq=False)
+class DeletedRows(UniformChange):
+    """Drops the matching rows."""
 
     condition: Condition
 
@@ -21,18 +22,18 @@ class DeletedRows:
         return rows.filter(~self.condition.mask(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class UpdatedRows:
-    """Gives columns of the rows that are meant other values."""
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdatedRows(UniformChange):
+    """Sets columns of the matching rows."""
 
     condition: Condition
     assignments: Assignments
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return all rows, as they will be."""
-        # Values are computed for the rows that are meant alone: others may not have any.
-        meant = self.condition.mask(rows)
-        return pl.concat([rows.filter(~meant), self.assignments.apply(rows.filter(meant))])
+        # Values are computed for matching rows alone: for others the computation may fail.
+        matching = self.condition.mask(rows)
+        return pl.concat([rows.filter(~matching), self.assignments.apply(rows.filter(matching))])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +56,8 @@ class Assignments:
         try:
             changed = rows.with_columns(*self.values)
         except pl.exceptions.PolarsError as error:
-            told = str(error).partition("\n")[0]
-            msg = f"{self.argument} cannot be computed for every row: {told}; nothing was changed"
+            reason = str(error).partition("\n")[0]
+            msg = f"{self.argument} cannot be computed for every row: {reason}; nothing was changed"
             raise InvalidInputError(msg, argument=self.argument) from error
         nulls = [f"column {name!r} may hold no nulls" for name in self.required if changed[name].null_count()]
         if nulls:

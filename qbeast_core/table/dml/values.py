@@ -1,4 +1,4 @@
-"""New values of columns: understood once, put into rows as often as needed, refused where they do not fit."""
+"""New values of columns: checked against the table and compiled before anything is read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def assignments_of(
-    given: Mapping[str, Value], snapshot: Snapshot, seen: pl.Schema, *, argument: str = "assignments"
+    values: Mapping[str, Value], snapshot: Snapshot, scope: pl.Schema, *, argument: str = "set"
 ) -> Assignments:
-    """Understand values for columns, or refuse them before anything is read."""
-    if not isinstance(cast("object", given), Mapping) or not given:
-        invalid_argument(
-            argument, "must map columns to values, at least one", "nothing was changed", value=given
-        )
+    """Return compiled values for columns; raise if they do not fit."""
+    if not isinstance(cast("object", values), Mapping) or not values:
+        what = "must map columns to values, at least one"
+        invalid_argument(argument, what, "nothing was changed", value=values)
     schema = snapshot.schema
-    unknown = [name for name in given if name not in schema]
+    unknown = [name for name in values if name not in schema]
     if unknown:
         unknown_columns(argument, unknown, schema, "nothing was changed")
-    values = [
-        value_of(value, seen, schema[name], column=name, argument=argument) for name, value in given.items()
+    compiled = [
+        value_of(value, scope, schema[name], column=name, argument=argument) for name, value in values.items()
     ]
-    return Assignments(tuple(values), required_columns(snapshot) & frozenset(given), argument)
+    return Assignments(tuple(compiled), required_columns(snapshot) & frozenset(values), argument)
 
 
 def required_columns(snapshot: Snapshot) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""How much memory a call may take, and what follows for batches, samples and writers."""
+"""The memory budget of a call, and the sizes of batches, samples and files that follow from it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.machine import memory_of_machine
-from qbeast_core.tree.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
 
 # The smallest budget that rows can be moved in.
 LEAST_BYTES: Final = 4 << 20
@@ -18,13 +18,15 @@ LEAST_BYTES: Final = 4 << 20
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
-_LEAST_LOAD_BYTES: Final = 32 << 20  # half a file: rather fewer writers than files smaller than that
+_MIN_LOAD_BYTES: Final = 32 << 20  # half a file: rather fewer writers than files smaller than that
 _COPIES: Final = 5  # of the rows of a file: as read, in order, encoded, and what is freed late
 _BATCHES: Final = 64
-_LEAST_BATCH_BYTES: Final = 1 << 17
-_MOST_BATCH_BYTES: Final = 64 << 20
+_MIN_BATCH_BYTES: Final = 1 << 17
+_MAX_BATCH_BYTES: Final = 64 << 20
+_TEXT_BYTES: Final = 24
+_NESTED_BYTES: Final = 64
 _SAMPLE_ROW_BYTES: Final = 1024  # of a sampled row while a tree is drawn
-_LEAST_SAMPLE_ROWS: Final = 1 << 15
+_MIN_SAMPLE_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Budget:
     @property
     def writers(self) -> int:
         """Files that are written at the same time."""
-        return max(min(self.cores, self.memory_bytes // (_COPIES * _LEAST_LOAD_BYTES)), 1)
+        return max(min(self.cores, self.memory_bytes // (_COPIES * _MIN_LOAD_BYTES)), 1)
 
     @property
     def load_bytes(self) -> int:
@@ -54,14 +56,34 @@ class Budget:
     @property
     def batch_bytes(self) -> int:
         """Rows that are read, placed and spilled at once."""
-        return min(max(self.memory_bytes // _BATCHES, _LEAST_BATCH_BYTES), _MOST_BATCH_BYTES)
+        return min(max(self.memory_bytes // _BATCHES, _MIN_BATCH_BYTES), _MAX_BATCH_BYTES)
 
     @property
     def sample(self) -> SampleLimits:
         """Of the rows that a tree is drawn from."""
-        rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _LEAST_SAMPLE_ROWS)
-        size_bytes = max(self.memory_bytes // 16, _LEAST_BATCH_BYTES)
+        rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _MIN_SAMPLE_ROWS)
+        size_bytes = max(self.memory_bytes // 16, _MIN_BATCH_BYTES)
         return SampleLimits(min(rows, DOMAIN_LIMITS.rows), min(size_bytes, DOMAIN_LIMITS.size_bytes))
+
+
+def guess_row_bytes(schema: pl.Schema) -> int:
+    """Return the bytes of a row in memory, guessed from the types.
+
+    >>> guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
+    32
+    """
+    return sum(_guess_bytes(dtype) for dtype in schema.dtypes())
+
+
+def has_any_width(dtype: pl.DataType) -> bool:
+    """Return whether values of a type may be of any size."""
+    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
+
+
+def _guess_bytes(dtype: pl.DataType) -> int:
+    if has_any_width(dtype):
+        return _TEXT_BYTES if dtype == pl.String else _NESTED_BYTES
+    return 16 if dtype.is_decimal() else 8
 
 
 def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was written") -> int:
@@ -70,8 +92,8 @@ def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was writt
     >>> bytes_of_text("1.5k", argument="memory_bytes"), bytes_of_text("2 GiB", argument="memory_bytes")
     (1536, 2147483648)
     """
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         msg = f"{argument} is not a size: {text!r}; {outcome}. Give 2GiB, 512MB or a number of bytes."
         raise InvalidInputError(msg, argument=argument)
-    return int(float(found[1]) * (1 << _UNITS[found[2].lower()]))
+    return int(float(match[1]) * (1 << _UNITS[match[2].lower()]))

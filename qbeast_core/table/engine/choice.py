@@ -1,4 +1,4 @@
-"""Who moves the rows of a call on this machine: memory where they fit, else temporary files."""
+"""The engine of one machine: rows are held in memory where they fit, else moved through temporary files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
 import polars as pl
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.logs import LOG
+from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
-from qbeast_core.table.engine.live_files import rows_and_bytes
+from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
-from qbeast_core.table.engine.protocol import AnswerT, FilesSource, FrameSource, ItemT, Rows, Source
+from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.spill.files import spool
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
-from qbeast_core.table.engine.stream import FilesStream, FrameStream, StreamSource, handed_over
+from qbeast_core.table.engine.stream import FrameSource, drain
 from qbeast_core.table.engine.target import FileTarget
-
-EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 
 _OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
@@ -39,104 +38,104 @@ _ONE_CALL_BYTES: Final = 256 << 20
 ResultT = TypeVar("ResultT", bound=FilesResult)
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """Which engine a call asks for, as its arguments say."""
+def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
+    """Return the memory that a call may use."""
+    if resources.engine not in ("auto", "memory", "spill"):
+        what = 'must be "auto", "memory" or "spill"'
+        invalid_argument("engine", what, outcome, value=resources.engine, known=("auto", "memory", "spill"))
+    if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
+        invalid_argument("spill_dir", "must be a folder", outcome, value=resources.spill_dir)
+    text = os.environ.get(_MEMORY_VARIABLE)
+    size = cast("object", resources.memory_bytes)  # callers without a type checker pass anything
+    if size is None and text:
+        size = bytes_of_text(text, argument=_MEMORY_VARIABLE, outcome=outcome)
+    if size is None:
+        return Budget.of()
+    if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
+        what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
+        invalid_argument("memory_bytes", what, outcome, value=size)
+    return Budget.of(size)
 
-    # Memory while the estimated need fits the budget, or always, or never.
-    engine: EngineName = "auto"
-    # Budget; by default the environment's `QBEAST_MEMORY_BYTES`, or half of what the machine or its cgroup
-    # has.
-    memory_bytes: int | None = None
-    # A folder for temporary files; by default the environment's `QBEAST_SPILL_DIR`, or the system's.
-    spill_dir: str | os.PathLike[str] | None = None
 
-    def budget(self, *, outcome: str = _OUTCOME) -> Budget:
-        """Return the memory there is."""
-        if self.engine not in ("auto", "memory", "spill"):
-            what = 'must be "auto", "memory" or "spill"'
-            invalid_argument("engine", what, outcome, value=self.engine, known=("auto", "memory", "spill"))
-        if not isinstance(cast("object", self.spill_dir), str | os.PathLike | None):
-            invalid_argument("spill_dir", "must be a folder", outcome, value=self.spill_dir)
-        told = os.environ.get(_MEMORY_VARIABLE)
-        size = cast("object", self.memory_bytes)  # callers without a type checker pass anything
-        if size is None and told:
-            size = bytes_of_text(told, argument=_MEMORY_VARIABLE, outcome=outcome)
-        if size is None:
-            return Budget.of()
-        if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
-            what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
-            invalid_argument("memory_bytes", what, outcome, value=size)
-        return Budget.of(size)
+def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
+    """Return the folder for temporary files; None: the folder of the system."""
+    return (
+        resources.spill_dir if resources.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
+    )
 
-    @property
-    def folder(self) -> str | os.PathLike[str] | None:
-        """Where temporary files go; None: to the system's place for them."""
-        return self.spill_dir if self.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
 
-    @contextmanager
-    def opened(self) -> Generator[LocalEngine]:
-        """Give the engine; its temporary files are gone afterwards, however the call ends."""
-        engine = LocalEngine(self.engine, self.budget(), self.folder)
-        try:
-            yield engine
-        finally:
-            engine.close()
+@contextmanager
+def local_engine(
+    resources: Resources | None,
+    memory_bytes: int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Generator[LocalEngine]:
+    """Yield the engine of a call; its temporary files are removed when the call ends, also by an error."""
+    chosen = combined(resources, memory_bytes, spill_dir)
+    engine = LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen))
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 class LocalEngine:
     """The engine of one call: decides for each source whether its rows fit in memory; see `Engine`."""
 
+    shares_memory = True
+
     def __init__(self, choice: EngineName, budget: Budget, spill_dir: str | os.PathLike[str] | None) -> None:
         self._choice, self._budget, self._spill_dir = choice, budget, spill_dir
         self._memory = MemoryEngine(budget.writers)
         self._spill: Spill | None = None
-        self._known: tuple[Source, _Repeatable] | None = None
+        self._decided: tuple[Source, _Readable] | None = None
         self.name: Literal["memory", "spill"] = "memory"
         self.spilled_bytes = 0
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Take rows into this process, or read them batch by batch; see `Engine`."""
-        rows = self._repeatable(source)
-        if rows.stream is None:
+        # A source that can be read once must not be decided about twice.
+        if self._decided is None or self._decided[0] is not source:
+            self._decided = (source, self._decide(source))
+        rows = self._decided[1]
+        if rows.fits:
             return self._memory.open(rows.source, target, progress)
         self.name = "spill"
-        return spilled_rows(rows.stream, target, self.spill, progress, row_bytes=rows.row_bytes)
+        return spilled_rows(rows.source, target, self.spill, progress, row_bytes=rows.row_bytes)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
         """Call a function for each item, in as many threads as the budget has room for; see `Engine`."""
-        most = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
-        return self._memory.map(call, items, at_once=min(at_once, most))
+        max_calls = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
+        return self._memory.map(call, items, at_once=min(at_once, max_calls))
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether so many bytes fit the budget; see `Engine`."""
+        """Return whether this size fits the budget; see `Engine`."""
         return not self._spills(size_bytes)
 
-    def taken(self, source: Source, *, copies: int) -> FrameSource | StreamSource:
-        """Return rows in memory where so many copies of them fit the budget; else what reads them again and again."""
+    def take(self, source: Source, *, copies: int) -> Source:
+        """Return a `FrameSource` if this many copies of the rows fit the budget, else one that can be read again."""
         if isinstance(source, FrameSource):
             fits = not self._spills(copies * int(source.frame.estimated_size()))
-            taken: Source = source if fits else FrameStream(source.frame)
         else:
-            taken = self._taken(cast("StreamSource", source), copies=copies).source
-        if isinstance(taken, FrameSource):
-            return taken
-        self.name = "spill"
-        return cast("StreamSource", taken)
+            taken = self._take(source, copies=copies)
+            source, fits = taken.source, taken.fits
+        if not fits:
+            self.name = "spill"
+        return source
 
     @property
     def budget(self) -> Budget:
-        """The memory there is."""
+        """The memory budget."""
         return self._budget
 
     @property
     def spill(self) -> Spill:
-        """What rows are moved by that do not fit in memory."""
+        """The temporary files of rows that do not fit in memory."""
         if self._spill is None:
-            most = self._budget.memory_bytes
-            LOG.info("rows take more than %d bytes of memory: they go through temporary files", most)
+            size = self._budget.memory_bytes
+            LOG.info("rows take more than %d bytes of memory: they go through temporary files", size)
             self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
         return self._spill
 
@@ -146,89 +145,73 @@ class LocalEngine:
             self._spill.folder.close()
             self._spill = None
 
-    def telling(self, progress: ProgressCallback | None) -> ProgressCallback | None:
-        """Return a callback that also says which engine it is, and how much was spilled."""
+    def report_progress(self, progress: ProgressCallback | None) -> ProgressCallback | None:
+        """Return a callback that also reports the engine, and the bytes it spilled."""
         if progress is None:
             return None
 
-        def tell(step: Progress) -> None:
+        def report(step: Progress) -> None:
             progress(replace(step, engine=self.name, spilled_bytes=self.spilled_bytes))
 
-        return tell
+        return report
 
-    def told(self, result: ResultT) -> ResultT:
-        """Return a result that says which engine it was, and how much was spilled."""
+    def report(self, result: ResultT) -> ResultT:
+        """Return a result that also reports the engine, and the bytes it spilled."""
         return replace(result, engine=self.name, spilled_bytes=self.spilled_bytes)
 
-    def _repeatable(self, source: Source) -> _Repeatable:
-        """Find out how large a source is, once for each; keep one that can be read once."""
-        if self._known is None or self._known[0] is not source:
-            self._known = (source, self._decided(source))
-        return self._known[1]
-
-    def _decided(self, source: Source) -> _Repeatable:
+    def _decide(self, source: Source) -> _Readable:
         match source:
             case FrameSource():
                 size_bytes, rows = int(source.frame.estimated_size()), source.frame.height
-                stream: StreamSource = FrameStream(source.frame)
-                needed = _HELD * size_bytes
+                return _Readable(source, not self._spills(_HELD * size_bytes), size_bytes / max(rows, 1))
             case FilesSource():
-                return self._files(source)
-            case _ if hasattr(source, "batches"):
-                return self._taken(cast("StreamSource", source))
+                return self._decide_files(source)
             case _:
-                return _Repeatable(source)
-        if not self._spills(needed):
-            return _Repeatable(source)
-        return _Repeatable(source, stream, size_bytes / max(rows, 1))
+                return self._take(source, copies=_READ)
 
-    def _files(self, source: FilesSource) -> _Repeatable:
-        """Decide about live files; few are not even asked how large their values are."""
-        stored = source.reader.snapshot.files["size_bytes"].to_numpy()[source.numbers].sum()
-        added = source.empty if source.added is None else source.added
-        added_bytes = int(added.estimated_size())
-        if not self._spills(int(stored) * _UNPACKED + _READ * added_bytes):
-            return _Repeatable(source)
-        counts, sizes = rows_and_bytes(source.reader, source.numbers)
-        size_bytes = int(sizes.sum()) + added_bytes
-        if not self._spills(_READ * size_bytes):  # then there is room for all of them at once
-            return _Repeatable(replace(source, group_bytes=max(source.group_bytes, size_bytes)))
-        row_bytes = size_bytes / max(int(counts.sum()) + added.height, 1)
-        return _Repeatable(source, FilesStream(source), row_bytes)
+    def _decide_files(self, source: FilesSource) -> _Readable:
+        """Decide about live files. Footers are read only if the stored bytes leave it open."""
+        stored = source.reader.snapshot.files["size_bytes"].to_numpy()[source.files].sum()
+        if not self._spills(int(stored) * _UNPACKED + _READ * source.added.size_bytes):
+            return _Readable(source)
+        counts, sizes = rows_and_bytes(source.reader, source.files)
+        size_bytes = int(sizes.sum()) + source.added.size_bytes
+        row_bytes = size_bytes / max(int(counts.sum()) + source.added.height, 1)
+        return _Readable(source, not self._spills(_READ * size_bytes), row_bytes)
 
     def _spills(self, needed_bytes: int) -> bool:
         if self._choice == "auto":
             return needed_bytes > self._budget.memory_bytes
         return self._choice == "spill"
 
-    def _taken(self, stream: StreamSource, *, copies: int = _READ) -> _Repeatable:
-        """Hold the rows of a stream, or where they are too many be able to read them again."""
-        batches = stream.batches(None, size_bytes=self._budget.batch_bytes)
-        held: list[pl.DataFrame] = []
+    def _take(self, source: Source, *, copies: int) -> _Readable:
+        """Read batches into memory; if they are too many, return a source that can be read again."""
+        batches = source.batches(None, size_bytes=self._budget.batch_bytes)
+        frames: list[pl.DataFrame] = []
         size_bytes = 0
         for batch in batches:
-            held.append(batch)
+            frames.append(batch)
             size_bytes += int(batch.estimated_size())
             if self._spills(copies * size_bytes):
                 break
         else:
             if self._choice != "spill":
-                return _Repeatable(FrameSource(pl.concat([stream.empty, *held], rechunk=False)))
-        row_bytes = size_bytes / max(sum(batch.height for batch in held), 1)
-        if stream.is_one_shot:
+                return _Readable(FrameSource(pl.concat([source.empty, *frames], rechunk=False)))
+        row_bytes = size_bytes / max(sum(batch.height for batch in frames), 1)
+        if source.is_one_shot:
             spill = self.spill
-            rows = chain(handed_over(held), batches)
-            stream = spool(rows, stream.empty, spill.folder, spill.told)
-        return _Repeatable(stream, stream, row_bytes)
+            rows = chain(drain(frames), batches)
+            source = spool(rows, source.empty, spill.folder, spill.report)
+        return _Readable(source, fits=False, row_bytes=row_bytes)
 
     def _count(self, size_bytes: int) -> None:
         self.spilled_bytes += size_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Repeatable:
-    """Rows that can be read again: in memory, unless there is a stream of them."""
+class _Readable:
+    """A source that can be read again, and whether its rows fit in memory."""
 
     source: Source
-    stream: StreamSource | None = None
+    fits: bool = True
     row_bytes: float = 0.0

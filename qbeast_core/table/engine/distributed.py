@@ -1,9 +1,9 @@
-"""Rows that workers read, place and write; this process plans by a sample of them and knows their files alone."""
+"""Rows that workers read, place and write; this process holds a sample of them, and plans by it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -11,27 +11,27 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.engine.protocol import PlannedRows
+from qbeast_core.table.engine.budget import guess_row_bytes
+from qbeast_core.table.engine.protocol import PlannedRows, Rows
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask, sort_keys
+from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.design_effect import design_effect
-from qbeast_core.tree.draw import draw_outline
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.pack import pack_files, rows_per_file
-from qbeast_core.tree.plan import smallest_block_rows
-from qbeast_core.tree.summary import IndexSummary
+from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.draw import draw_outline
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.layout.pack import pack_files, rows_per_file
+from qbeast_core.tree.layout.plan import smallest_block_rows
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
 
-_TEXT_BYTES: Final = 24.0
-_OTHER_BYTES: Final = 64.0
+_WEIGHT_BITS: Final = np.uint64(32)  # of a sort key, below those of its cube
 
 
 class Workers(Protocol):
@@ -52,7 +52,10 @@ class Workers(Protocol):
 
 
 class DistributedRows:
-    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`."""
+    """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
+
+    Workers read the rows once to summarise them, and once to place them.
+    """
 
     def __init__(
         self,
@@ -61,55 +64,105 @@ class DistributedRows:
         progress: ProgressCallback | None,
         *,
         row_bytes: float | None = None,
-        most_file_rows: int | None = None,
+        max_file_rows: int | None = None,
+        part: SpacePart | None = None,
     ) -> None:
         self._workers, self._target, self._progress = workers, target, progress
-        file_rows = rows_per_file(_guess_row_bytes(target.shape.schema) if row_bytes is None else row_bytes)
-        self._file_rows = file_rows if most_file_rows is None else min(file_rows, most_file_rows)
-        self._summaries: dict[tuple[str, ...], IndexSummary] = {}
+        file_rows = rows_per_file(guess_row_bytes(target.shape.schema) if row_bytes is None else row_bytes)
+        self._file_rows = file_rows if max_file_rows is None else min(file_rows, max_file_rows)
+        self._row_bytes, self._part = row_bytes, part
+        self.summaries: dict[tuple[str, ...], IndexSummary] = {}
 
     @property
-    def at_hand(self) -> pl.DataFrame:
+    def in_memory_rows(self) -> pl.DataFrame:
         """No rows: workers hold them."""
         return self._target.shape.schema.to_frame()
 
+    @property
+    def height(self) -> int:
+        """See `Rows`."""
+        return next(iter(self.summaries.values())).rows
+
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return what the workers found, once for the same columns."""
-        known = tuple(names)
-        if known not in self._summaries:
-            schema = pl.Schema({name: self._target.shape.schema[name] for name in known})
-            self._summaries[known] = self._workers.summarise(SummaryTask(schema, cube_size))
-        return self._summaries[known]
+        """Return the summary that workers made, once for the same columns."""
+        if tuple(names) not in self.summaries:
+            task = SummaryTask(self._schema(names), cube_size)
+            self.summaries[tuple(names)] = self._workers.summarise(task)
+        return self.summaries[tuple(names)]
+
+    def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
+        """See `Rows`; parts are not split again."""
+        names = revision.columns
+        both = self._workers.summarise(SummaryTask(self._schema(names), apart=revision))
+        inside, outside = replace(both, outside=None), both.outside
+        if outside is None:
+            raise AssertionError  # the task asks for it
+        self.summaries[names] = merge_summaries([inside, outside], limits=DOMAIN_LIMITS)
+        if not outside.rows:
+            return self, None
+        if not inside.rows:
+            return None, self
+        return (
+            self._of_part(SpacePart(revision, outside=False), inside),
+            self._of_part(SpacePart(revision, outside=True), outside),
+        )
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
         """Draw the tree from the sample, and cut it into files."""
         summary = self.summary(revision.columns)
         if self._progress is not None:
             self._progress(Progress("plan", rows=summary.rows))
-        plan = _plan_placement(summary, revision, tree, file_rows=self._file_rows)
+        weights = frame_weights(summary.sample, revision.columns)
+        outline, keys = _draw(summary, weights, revision, tree)
+        share = _share(summary)
         task = PlaceTask(
             target=self._target,
             revision=revision,
-            outline=plan.outline,
-            file_starts=plan.file_starts,
-            file_rows=plan.file_rows,
+            outline=outline,
+            file_starts=_file_starts(keys, file_rows=self._file_rows * share),
+            file_rows=self._file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
+            part=self._part,
         )
-        return _Plan(self._workers, plan, task, self._progress)
+        return _DistributedPlan(self._workers, task, self._progress, keys=keys, weights=weights, share=share)
+
+    def _schema(self, names: Sequence[str]) -> pl.Schema:
+        return pl.Schema({name: self._target.shape.schema[name] for name in names})
+
+    def _of_part(self, part: SpacePart, summary: IndexSummary) -> DistributedRows:
+        rows = DistributedRows(
+            self._workers,
+            self._target,
+            self._progress,
+            row_bytes=self._row_bytes,
+            max_file_rows=self._file_rows,
+            part=part,
+        )
+        rows.summaries[part.revision.columns] = summary
+        return rows
 
 
-class _Plan:
+class _DistributedPlan:
+    """Rows that workers will place; `keys` and `weights` are those of the sample."""
+
     def __init__(
-        self, workers: Workers, plan: PlacementPlan, task: PlaceTask, progress: ProgressCallback | None
+        self,
+        workers: Workers,
+        task: PlaceTask,
+        progress: ProgressCallback | None,
+        *,
+        keys: U64Array,
+        weights: I32Array,
+        share: float,
     ) -> None:
-        self._workers, self._task, self._progress = workers, task, progress
-        self.file_count, self.block_count = task.file_count, plan.block_count
-        self.cube_count, self.design_effect = plan.cube_count, plan.design_effect
-        self._weights = plan.weights
+        self._workers, self._task, self._progress, self._weights = workers, task, progress, weights
+        self.file_count, self.block_count = task.file_count, _count_blocks(keys, task.file_starts)
+        self.cube_count = len(np.unique(keys >> _WEIGHT_BITS))
+        self.design_effect = design_effect(weights, share=share)
 
     def keys(self) -> KeySketch:
-        return KeySketch.of(self._weights)
+        return KeySketch.of(np.sort(self._weights))
 
     def write(self) -> Iterator[Sequence[AddFile]]:
         task = self._task
@@ -131,72 +184,38 @@ class _Plan:
             self._progress(Progress("write", done, total, rows))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacementPlan:
-    """Where rows go that workers will place."""
-
-    outline: Outline
-    # Sort key of the first row that each file may hold, increasing, the first one 0.
-    file_starts: U64Array
-    # Rows that a file aims at.
-    file_rows: int
-    # Blocks that the sampled rows lie in, a cube that files share counted for each, and cubes.
-    block_count: int
-    cube_count: int
-    design_effect: float
-    # Of the sampled rows, ascending.
-    weights: I32Array
+def _share(summary: IndexSummary) -> float:
+    return summary.sample.height / summary.rows if summary.rows else 1.0
 
 
-def _plan_placement(
-    summary: IndexSummary, revision: Revision, tree: ExistingTree | None, *, file_rows: int
-) -> PlacementPlan:
-    """Draw the tree and cut it into files; of sampled rows alone, or of all of them where the sample is whole."""
+def _draw(
+    summary: IndexSummary, weights: I32Array, revision: Revision, tree: ExistingTree | None
+) -> tuple[Outline, U64Array]:
+    """Draw the tree from the sample, or from all rows if the sample is whole; return the sorted keys of the sample."""
     size = revision.desired_cube_size
-    weights = frame_weights(summary.sample, revision.columns)
     cells = grid_columns(summary.sample, revision)
-    share = summary.sample.height / summary.rows if summary.rows else 1.0
     outline = draw_outline(
         cells,
         weights,
-        rows_each=1.0 / share,
+        rows_each=1.0 / _share(summary),
         cube_size=size,
         existing=tree,
         smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
     )
-    keys = np.sort(sort_keys(outline, outline.place(cells, weights), weights))
-    starts = _file_starts(keys, file_rows=file_rows * share)
-    return PlacementPlan(
-        outline=outline,
-        file_starts=starts,
-        file_rows=file_rows,
-        block_count=_count_blocks(keys, starts),
-        cube_count=len(np.unique(keys >> np.uint64(32))),
-        design_effect=design_effect(weights, share=share),
-        weights=np.sort(weights),
-    )
-
-
-def _guess_row_bytes(schema: pl.Schema) -> float:
-    """Return the bytes of a row in memory, guessed from the types.
-
-    >>> _guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
-    32.0
-    """
-    return sum(_bytes_of(dtype) for dtype in schema.dtypes())
+    return outline, np.sort(sort_keys(outline, outline.place(cells, weights), weights))
 
 
 def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
     """Cut the sampled rows into files, at the end of a cube where one is near; return where each begins."""
     if not len(keys):
         return np.zeros(0, np.uint64)
-    cubes, counts = np.unique(keys >> np.uint64(32), return_counts=True)
+    cubes, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
     packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
     cuts = packed.file_starts[:-1]
     begins = np.cumsum(counts) - counts
     at = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
     whole = begins[at] == cuts
-    starts = np.where(whole, cubes[at] << np.uint64(32), keys[cuts])
+    starts = np.where(whole, cubes[at] << _WEIGHT_BITS, keys[cuts])
     starts[0] = 0
     return np.unique(starts)
 
@@ -204,13 +223,5 @@ def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
 def _count_blocks(keys: U64Array, starts: U64Array) -> int:
     if not len(keys):
         return 0
-    cubes, files = keys >> np.uint64(32), np.searchsorted(starts, keys, side="right")
+    cubes, files = keys >> _WEIGHT_BITS, np.searchsorted(starts, keys, side="right")
     return 1 + int(((cubes[1:] != cubes[:-1]) | (files[1:] != files[:-1])).sum())
-
-
-def _bytes_of(dtype: pl.DataType) -> float:
-    if dtype == pl.String:
-        return _TEXT_BYTES
-    if dtype.is_nested() or dtype == pl.Binary:
-        return _OTHER_BYTES
-    return 16.0 if dtype.is_decimal() else 8.0

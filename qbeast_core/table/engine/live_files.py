@@ -1,74 +1,143 @@
-"""Live files of a table as rows: read in frames of bounded size, and how many bytes they will take in memory."""
+"""Live files of a table as a source of rows, and an estimate of their size in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.footers import Unreadable, read_footer
+from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.engine.budget import guess_row_bytes, has_any_width
+from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
+from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, read_parts
 
-_WIDE: Final = 48
-
-_NARROW: Final = 8
-
 _FOOTERS_AT_ONCE: Final = 16
 
-_UNPACKED: Final = 4  # bytes in memory per byte stored, for files that do not tell their rows
+_UNPACKED: Final = 4  # bytes in memory per byte stored, for files whose rows the log does not count
 
 
-def read_files(reader: Reader, numbers: I64Array, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Return the rows of some live files, in the table's types; rows that a deletion vector hides are left out."""
-    names = list(reader.snapshot.schema) if columns is None else list(columns)
-    none = pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in names})
-    return pl.concat([none, *file_frames(reader, numbers, names)], rechunk=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FilesSource:
+    """The rows of live files after a change, then rows that are added."""
+
+    reader: Reader
+    # Indexes in the snapshot.
+    files: I64Array
+    change: RowChange | None = None
+    added: AddedRows = NO_ROWS
+    # Rows of some of the files that were read and changed already, by index.
+    changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
+
+    @property
+    def is_one_shot(self) -> bool:
+        """See `Source`."""
+        return False
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.reader.snapshot.schema.to_frame()
+
+    @property
+    def target(self) -> FileTarget:
+        """Where files that replace these go."""
+        snapshot = self.reader.snapshot
+        return FileTarget.of(
+            self.reader.store.uri,
+            RowShape(snapshot.schema_json, snapshot.schema, merge=False),
+            snapshot.metadata.configuration,
+            dialect=dialect_of(snapshot),
+            storage_options=snapshot.storage_options,
+        )
+
+    def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
+        """Yield the files to read by the change of their rows: all at once if it is the same one."""
+        paths, change = self.reader.paths, self.change
+        files = [file for file in self.files.tolist() if file not in self.changed]
+        changes = (None if change is None else change.of_file(paths[file]) for file in files)
+        # Lazily: the change of a file may load rows, which are freed with it.
+        for own, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
+            yield own, np.array([file for _, file in group], np.int64)
+
+    def read(self) -> pl.DataFrame:
+        """Return all rows; each file is read once."""
+        frames = [self.empty]
+        for change, files in self.by_change():
+            rows = read_files(self.reader, files)
+            frames.append(rows if change is None else change(rows))
+        return pl.concat([*frames, *(rows.select(self.empty.columns) for rows in self._other_rows())])
+
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `Source`."""
+        names = list(self.empty.columns if columns is None else columns)
+        for change, files in self.by_change():
+            read = names if change is None else list(self.empty.columns)
+            for file in range(len(files)):
+                for frame in _file_frames(self.reader, files[file : file + 1], read):
+                    for part in within(frame, size_bytes):
+                        yield (part if change is None else change(part)).select(names)
+        for rows in self._other_rows():
+            yield from within(rows.select(names), size_bytes)
+
+    def _other_rows(self) -> Iterator[pl.DataFrame]:
+        """Yield the rows that are not read from files."""
+        yield from (self.changed[file] for file in self.files.tolist() if file in self.changed)
+        yield from self.added.read()
 
 
-def file_frames(reader: Reader, numbers: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Yield the rows of some live files as `read_files` returns them, in frames of bounded size."""
-    snapshot = reader.snapshot
-    paths = [(reader.paths[number], reader.deleted_rows.get(number)) for number in numbers.tolist()]
-    parts = FileParts(
-        whole=tuple(path for path, hidden in paths if hidden is None),
-        hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
-        others=reader.others(numbers.tolist()),
-    )
-    wanted = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
-    yield from read_parts(parts, wanted, reader.files)
+def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:
+    """Return the rows of some live files, in the table's types, without those that a deletion vector hides."""
+    empty = reader.snapshot.schema.to_frame()
+    return pl.concat([empty, *_file_frames(reader, files, empty.columns)], rechunk=False)
 
 
-def rows_and_bytes(reader: Reader, numbers: I64Array) -> tuple[I64Array, I64Array]:
-    """Return the rows of some files, and about how many bytes they take in memory."""
-    dtypes = reader.snapshot.schema.dtypes()
-    row_bytes = sum(_WIDE if _is_wide(dtype) else _NARROW for dtype in dtypes)
+def rows_and_bytes(reader: Reader, files: I64Array) -> tuple[I64Array, I64Array]:
+    """Estimate the rows of some files, and their bytes in memory."""
+    schema = reader.snapshot.schema
+    row_bytes = guess_row_bytes(schema)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
     counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
-    rows: I64Array = counted.to_numpy()[numbers]
+    rows: I64Array = counted.to_numpy()[files]
     sizes = rows * row_bytes
-    if any(_is_wide(dtype) for dtype in dtypes):
+    if any(map(has_any_width, schema.dtypes())):
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            held = list(pool.map(partial(_uncompressed_bytes, reader), numbers.tolist()))
-        sizes = np.maximum(sizes, np.array(held, np.int64))
+            unpacked = list(pool.map(partial(_uncompressed_bytes, reader), files.tolist()))
+        sizes = np.maximum(sizes, np.array(unpacked, np.int64))
     return rows, sizes
 
 
-def _uncompressed_bytes(reader: Reader, number: int) -> int:
+def _file_frames(reader: Reader, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of some live files in frames of bounded size."""
+    snapshot = reader.snapshot
+    paths = [(reader.paths[file], reader.deleted_rows.get(file)) for file in files.tolist()]
+    parts = FileParts(
+        whole=tuple(path for path, hidden in paths if hidden is None),
+        hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
+        others=reader.others(files.tolist()),
+    )
+    keep = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
+    yield from read_parts(parts, keep, reader.files)
+
+
+def _uncompressed_bytes(reader: Reader, file: int) -> int:
     """Return the bytes of a file's values; texts may be long, and be stored in a fraction of their length."""
-    path, size = reader.paths[number], int(reader.snapshot.files["size_bytes"][number])
+    path, size = reader.paths[file], int(reader.snapshot.files["size_bytes"][file])
     try:
         footer = read_footer(reader.store, path, size)
-    except (Unreadable, FileNotFoundError):  # whoever reads the rows will say so
+    except (Unreadable, FileNotFoundError):  # reading the rows will report it
         return size * _UNPACKED
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
-
-
-def _is_wide(dtype: pl.DataType) -> bool:
-    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)

@@ -1,4 +1,4 @@
-"""What operations ask of whoever moves rows: sources, engines, and rows whose places are planned.
+"""The engine protocol: sources, engines and planned rows.
 
 Rows come from a source, are summarised, placed by a plan, written to files, and published by one commit. An
 operation knows these protocols alone; an engine knows no operation.
@@ -7,89 +7,38 @@ operation knows these protocols alone; an engine knows no operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.rebase import dialect_of
-from qbeast_core.runtime import ProgressCallback
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile, RowChange
-from qbeast_core.table.engine.tasks.stored_rows import StoredRows
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.summary import IndexSummary
-
-# Rows that are held at once, in bytes of memory, estimated from the columns' types.
-GROUP_BYTES: Final = 2 << 30
+from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.space.summary import IndexSummary
 
 ItemT = TypeVar("ItemT")
 AnswerT = TypeVar("AnswerT")
 
 
 class Source(Protocol):
-    """Rows that an engine can read, as often as it needs to, the same each time."""
+    """Rows in an order that never changes."""
 
     @property
     def empty(self) -> pl.DataFrame:
-        """No rows, with the columns and types of those to come."""
+        """A frame without rows that has the columns and types of the source."""
         ...
 
-
-class FrameSource:
-    """Rows in memory, as they came; taken into a frame when they are first asked for."""
-
-    def __init__(self, data: FrameLike) -> None:
-        self._data = data
-        self._frame: pl.DataFrame | None = None
-
     @property
-    def frame(self) -> pl.DataFrame:
-        """The rows."""
-        if self._frame is None:
-            self._frame = to_frame(self._data)
-        return self._frame
+    def is_one_shot(self) -> bool:
+        """Whether the rows can be read only once."""
+        ...
 
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self.frame.clear()
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FilesSource:
-    """The rows of live files, with what becomes of them, and rows that are added."""
-
-    reader: Reader
-    numbers: I64Array
-    change: RowChange | ChangeByFile | None = None
-    # More rows, of the table's columns and types, last.
-    added: pl.DataFrame | StoredRows | None = None
-    # Rows that may be held at once.
-    group_bytes: int = GROUP_BYTES
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self.reader.snapshot.schema.to_frame()
-
-    @property
-    def target(self) -> FileTarget:
-        """Where files that take the place of these go."""
-        snapshot = self.reader.snapshot
-        return FileTarget.of(
-            self.reader.store.uri,
-            RowShape(snapshot.schema_json, snapshot.schema, merge=False),
-            snapshot.metadata.configuration,
-            dialect=dialect_of(snapshot),
-            storage_options=snapshot.storage_options,
-        )
+    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """Yield all rows, in frames of about this size."""
+        ...
 
 
 class PlanSize(Protocol):
@@ -111,7 +60,7 @@ class PlannedRows(PlanSize, Protocol):
 
     @property
     def cube_count(self) -> int:
-        """Cubes that take rows; of workers that saw a sample, those that sampled rows lie in."""
+        """Cubes that take rows. If workers drew a sample: those that sampled rows lie in."""
         ...
 
     @property
@@ -120,7 +69,7 @@ class PlannedRows(PlanSize, Protocol):
         ...
 
     def keys(self) -> KeySketch:
-        """Return how often index keys repeat in the rows; of workers that saw a sample, in the sampled ones."""
+        """Return how often index keys repeat in the rows, or in the sample that workers drew."""
         ...
 
     def write(self) -> Iterator[Sequence[AddFile]]:
@@ -129,15 +78,27 @@ class PlannedRows(PlanSize, Protocol):
 
 
 class Rows(Protocol):
-    """The rows of a source, with whoever moves them."""
+    """The rows of an open source."""
 
     @property
-    def at_hand(self) -> pl.DataFrame:
-        """Rows that this process holds anyway, perhaps none, as the table has them: what hints are made from."""
+    def in_memory_rows(self) -> pl.DataFrame:
+        """The rows that this process holds, perhaps none, as the table has them: hints are made from these."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Number of rows, after `summary` or `split`."""
         ...
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return what is known of some columns."""
+        """Return the summary of some columns; it is computed once."""
+        ...
+
+    def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
+        """Return the rows inside the space of a revision and those outside; None where there are none.
+
+        Rows that workers hold are read once, to summarise both parts.
+        """
         ...
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
@@ -146,7 +107,12 @@ class Rows(Protocol):
 
 
 class Engine(Protocol):
-    """Whoever moves rows: in memory, by temporary files, by workers of a cluster."""
+    """Moves rows: in memory, by temporary files, or by workers of a cluster."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether calls of `map` run in this process, so that they may return rows."""
+        ...
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return the rows of a source."""
@@ -157,11 +123,10 @@ class Engine(Protocol):
     ) -> Sequence[AnswerT]:
         """Call a function for each item; return the answers in the order of the items.
 
-        So rows are looked at where files are read: to count those that a condition means, file by file, to match
-        them with others, or to say of Parquet files what a log says.
+        The calls read files: they count the rows that match a condition, join rows with others, or read footers.
         """
         ...
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a process may hold rows of so many bytes in calls of `map`."""
+        """Return whether a process may hold rows of this size in calls of `map`."""
         ...

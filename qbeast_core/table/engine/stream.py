@@ -1,24 +1,19 @@
-"""Rows that come in batches: queries, datasets, readers and iterators, never held as a whole."""
+"""Sources of rows: frames, and queries, datasets, readers and iterators that are read batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
-from qbeast_core.table.data.query_batches import query_batches
-from qbeast_core.table.engine.live_files import file_frames
-from qbeast_core.table.engine.protocol import FilesSource, FrameSource, Source
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile
-from qbeast_core.table.engine.tasks.stored_rows import frames_of
-
-_TEXT_BYTES: Final = 32
-_OTHER_BYTES: Final = 64
+from qbeast_core.table.data.query_batches import query_batches, within
+from qbeast_core.table.engine.budget import guess_row_bytes
+from qbeast_core.table.engine.protocol import Source
 
 
 @runtime_checkable
@@ -31,100 +26,60 @@ class ArrowDataset(Protocol):
         ...
 
     def scanner(self, **options: Any) -> Any:
-        """Return what reads it."""
+        """Return a scanner."""
         ...
 
 
-# What a write takes: tables of rows, and what gives them batch by batch.
+# What a write takes: tables of rows, and sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
 
-class StreamSource(Source, Protocol):
-    """Rows in batches, in an order that never changes."""
+class FrameSource:
+    """Rows in memory; converted to a frame when they are first needed."""
+
+    is_one_shot = False
+
+    def __init__(self, data: FrameLike) -> None:
+        self._data = data
+        self._frame: pl.DataFrame | None = None
 
     @property
-    def is_one_shot(self) -> bool:
-        """Whether `batches` can be asked for once only."""
-        ...
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        if self._frame is None:
+            self._frame = to_frame(self._data)
+        return self._frame
+
+    @property
+    def empty(self) -> pl.DataFrame:
+        """See `Source`."""
+        return self.frame.clear()
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """Yield all rows."""
-        ...
+        """See `Source`."""
+        yield from within(self.frame if columns is None else self.frame.select(columns), size_bytes)
 
 
 def source_of(data: RowsLike) -> Source:
-    """Return the rows as they are to be moved: at once where they are in memory, else in batches."""
-    given = cast("object", data)  # callers without a type checker pass anything
-    if isinstance(given, pl.LazyFrame):
-        return _Query(given)
-    if isinstance(given, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(given):
-        return FrameSource(cast("FrameLike", given))
-    if isinstance(given, ArrowStream) and not isinstance(given, pl.Series):
-        return _Once(_arrow_batches(pa.RecordBatchReader.from_stream(given)))
-    if isinstance(given, ArrowDataset):
-        return _Dataset(given)
-    if isinstance(given, Iterator):
-        return _Once(given)
-    return FrameSource(cast("FrameLike", given))  # which refuses it
+    """Return the source of some rows."""
+    rows = cast("object", data)  # callers without a type checker pass anything
+    if isinstance(rows, pl.LazyFrame):
+        return _Query(rows)
+    if isinstance(rows, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(rows):
+        return FrameSource(cast("FrameLike", rows))
+    if isinstance(rows, ArrowStream) and not isinstance(rows, pl.Series):
+        return _OneShotSource(_arrow_batches(pa.RecordBatchReader.from_stream(rows)))
+    if isinstance(rows, ArrowDataset):
+        return _Dataset(rows)
+    if isinstance(rows, Iterator):
+        return _OneShotSource(rows)
+    return FrameSource(cast("FrameLike", rows))  # it raises when the frame is needed
 
 
-def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a frame in slices of so many bytes, about; nothing is copied."""
-    if frame.height:
-        row_bytes = max(frame.estimated_size() / frame.height, 1.0)
-        yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
-
-
-def handed_over(held: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames and forget them."""
-    while held:
-        yield held.pop(0)
-
-
-class FrameStream:
-    """The rows of a frame, in slices."""
-
-    is_one_shot = False
-
-    def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self._frame.clear()
-
-    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
-        yield from within(self._frame if columns is None else self._frame.select(columns), size_bytes)
-
-
-class FilesStream:
-    """The rows of live files, changed, and those that are added, last."""
-
-    is_one_shot = False
-
-    def __init__(self, source: FilesSource) -> None:
-        self._source = source
-
-    @property
-    def empty(self) -> pl.DataFrame:
-        """See `Source`."""
-        return self._source.empty
-
-    def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`."""
-        source = self._source
-        change = source.change
-        names = list(self.empty.columns if columns is None else columns)
-        read = names if change is None else list(self.empty.columns)
-        for place, number in enumerate(source.numbers.tolist()):
-            own = change.of_file(source.reader.paths[number]) if isinstance(change, ChangeByFile) else change
-            for frame in file_frames(source.reader, source.numbers[place : place + 1], read):
-                for part in within(frame, size_bytes):
-                    yield (part if own is None else own(part)).select(names)
-        for rows in frames_of(source.added):
-            yield from within(rows.select(names), size_bytes)
+def drain(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield frames and drop them from the list."""
+    while frames:
+        yield frames.pop(0)
 
 
 class _Query:
@@ -175,7 +130,7 @@ class _Dataset:
             yield from within(to_frame(batch), size_bytes)
 
 
-class _Once:
+class _OneShotSource:
     """Rows that can be read once: of a reader, a cursor, an iterator of frames."""
 
     is_one_shot = True
@@ -209,12 +164,12 @@ def _arrow_batches(reader: Any) -> Iterator[FrameLike]:
         yield pa.Table.from_batches([batch])
 
 
-def _refuse_other_columns(found: pl.Schema, wanted: pl.Schema) -> None:
-    if found == wanted:
+def _refuse_other_columns(schema: pl.Schema, wanted: pl.Schema) -> None:
+    if schema == wanted:
         return
-    names = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    names = [name for name in {**wanted, **schema} if schema.get(name) != wanted.get(name)]
     problems = [
-        f"column {name!r} is {found.get(name, 'missing')} and was {wanted.get(name, 'missing')}"
+        f"column {name!r} is {schema.get(name, 'missing')} and was {wanted.get(name, 'missing')}"
         for name in names
     ] or ["the columns stand in another order"]
     what = "; ".join(problems)
@@ -223,15 +178,8 @@ def _refuse_other_columns(found: pl.Schema, wanted: pl.Schema) -> None:
 
 
 def _batch_rows(schema: pl.Schema, size_bytes: int) -> int:
-    """Return how many rows take so many bytes, guessed from their types."""
-    row_bytes = sum(_guess_bytes(dtype) for dtype in schema.dtypes())
-    return max(size_bytes // max(row_bytes, 1), 1)
-
-
-def _guess_bytes(dtype: pl.DataType) -> int:
-    if dtype == pl.String:
-        return _TEXT_BYTES
-    return _OTHER_BYTES if dtype.is_nested() or dtype == pl.Binary else 8
+    """Return how many rows are about this size."""
+    return max(size_bytes // max(guess_row_bytes(schema), 1), 1)
 
 
 def _is_pandas(data: object) -> bool:

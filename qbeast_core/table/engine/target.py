@@ -1,4 +1,4 @@
-"""Where the files of an operation go, and what their rows are like: all that whoever writes them knows of the table."""
+"""Where the files of an operation go, and the shape of their rows: all that a writer of files knows of the table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from qbeast_core.io.store import Store, checked_options, open_store
+from qbeast_core.io.stores.store import Store, checked_options, open_store
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame

@@ -13,13 +13,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.drawn import FileDraw, Stretch
-from qbeast_core.query.select import Selection
+from qbeast_core.query.plan.drawn import FileDraw, Stretch
+from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.table.index.key_counts import count_keys
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.tree.heavy_keys import HeavyKeys, heaviest
-from qbeast_core.tree.key_tag import OLD_VERSION, parse_heavy
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys, heaviest
+from qbeast_core.tree.keys.key_tag import OLD_VERSION, parse_heavy
 
 
 @dataclass(frozen=True, slots=True)

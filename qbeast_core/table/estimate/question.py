@@ -15,13 +15,14 @@ from typing import Any, Final, NoReturn, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, unknown_columns
-from qbeast_core.query.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
+from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
 from qbeast_core.sampling.batch import Lookup
 from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.engine.choice import EngineChoice
+from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions
 
 _NOTHING: Final = "nothing was read"
@@ -319,7 +320,7 @@ def _limits(request: EstimateRequest) -> Limits:
         request.sample,
         share_of(request.max_fraction, "max_fraction"),
         None if most is None else _count(most, "max_bytes", least=1),
-        EngineChoice(memory_bytes=request.memory_bytes).budget(outcome=_NOTHING).memory_bytes,
+        budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
     )
 
 

@@ -11,13 +11,13 @@ from typing import NoReturn
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.drawn import apart, draw
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.nodes import Unknown
-from qbeast_core.query.rest import parse_rest
-from qbeast_core.query.select import match
-from qbeast_core.query.weights import ALL_WEIGHTS
+from qbeast_core.query.filters.nodes import Unknown
+from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.plan.counting import RowCount, count_rows
+from qbeast_core.query.plan.drawn import apart, draw
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.select import match
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
@@ -26,7 +26,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts

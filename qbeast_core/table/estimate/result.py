@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.html import html_of
-from qbeast_core.optional import require
-from qbeast_core.plain_text import in_lines
 from qbeast_core.sampling.intervals import Interval
 from qbeast_core.sampling.rules import MAX_SHARE, MIN_KEYS, is_reliable
 from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import GROUP
 from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.support.as_json import to_json
+from qbeast_core.support.html import html_of
+from qbeast_core.support.optional import require
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.estimate.question import Question
 
 if TYPE_CHECKING:
@@ -83,6 +84,11 @@ class Estimate:
     def share(self) -> float:
         """Bytes read over bytes in all; more than 1.0 where pages were read twice."""
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
+
+    def to_json(self) -> str:
+        """Return everything as JSON text; `frame` is a list of objects."""
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return to_json({**facts, "share": self.share, "frame": self.frame.to_dicts()})
 
     def to_pandas(self) -> Any:
         """Return `frame` for pandas.

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.fractions import fractions_of, sample_to_weights
+from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
 from qbeast_core.sampling.aggregates import TOTAL, Smooth
 from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction

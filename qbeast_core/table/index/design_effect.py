@@ -10,13 +10,13 @@ import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import caller_stacklevel
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
-from qbeast_core.tree.columns import data_type_of, frame_weights
-from qbeast_core.tree.design_effect import CLUSTERED, design_effect
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import KEYS_TAG, parse_keys
-from qbeast_core.tree.key_total import KeyTotal
+from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import KEYS_TAG, parse_keys
+from qbeast_core.tree.keys.key_total import KeyTotal
+from qbeast_core.tree.space.columns import data_type_of, frame_weights
 
 _TRIED: Final = 3
 

@@ -1,4 +1,4 @@
-"""A change as it fits the version it lands on: what would break the order of weights is staged, or refused."""
+"""Fit a change to the version it lands on: files that would break the order of weights are staged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
 
 
 def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
-    """Tell whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3)."""
+    """Return whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3)."""
     removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision
@@ -46,7 +46,7 @@ def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
 
 
 def _knows(snapshot: Snapshot, revision: Revision | None) -> bool:
-    """Tell whether a revision of the table is this one; else ours is published under a number of its own."""
+    """Return whether a revision of the table is this one; else ours is published under a number of its own."""
     return revision is not None and snapshot.config.revisions.get(revision.revision_id) == revision
 
 

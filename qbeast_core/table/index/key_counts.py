@@ -1,4 +1,4 @@
-"""How often index keys repeat in live files, counted once: what one version knows is carried along to the next."""
+"""Count how often index keys repeat in live files; files counted for an older version are not counted again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.tree.key_tag import parse_keys
-from qbeast_core.tree.key_total import KeyTotal
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.keys.key_tag import parse_keys
+from qbeast_core.tree.keys.key_total import KeyTotal
 
 _KEPT_TABLES: Final = 8
 
@@ -44,6 +46,17 @@ class KeyCounts:
     def lower_bound(self) -> float:
         """The least that the design effect can be; the design effect itself where all files tell."""
         return 1.0 if self.uncounted else self.total.design_effect(unknown_rows=self.unknown_rows)
+
+
+_BY_VERSION: Final[WeakKeyDictionary[Snapshot, KeyCounts]] = WeakKeyDictionary()
+
+
+def counts_of(snapshot: Snapshot) -> KeyCounts:
+    """Return how often index keys repeat in a version, counted once; copy it before you add to it."""
+    counts = _BY_VERSION.get(snapshot)
+    if counts is None:
+        counts = _BY_VERSION[snapshot] = count_keys(snapshot.files)
+    return counts
 
 
 def count_keys(files: pl.DataFrame) -> KeyCounts:

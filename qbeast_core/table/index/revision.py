@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.query.fitting import texts_changed
+from qbeast_core.query.index.fitting import texts_changed
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
@@ -20,15 +20,14 @@ from qbeast_core.spec.column_spec import KINDS, ColumnKind, ColumnSpec, parse_co
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.spec.transformation import QuantilesTransformation
-from qbeast_core.suggestions import did_you_mean
+from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.index.asked_columns import IndexColumns, column_texts
+from qbeast_core.table.index.column_texts import IndexColumns, column_texts
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.tree.columns import data_type_of, to_index_column
-from qbeast_core.tree.evolve import IndexWish, first_revision, next_revision
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.fit import KNOT_CHARACTERS, Growth, ValueRange
-from qbeast_core.tree.summary import IndexSummary
+from qbeast_core.tree.space.columns import data_type_of, to_index_column
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
+from qbeast_core.tree.space.fit import KNOT_CHARACTERS, Growth, ValueRange
+from qbeast_core.tree.space.summary import IndexSummary
 
 _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 
@@ -43,15 +42,10 @@ class ChosenRevision:
 
     # One of the table's, or the one that supersedes it.
     revision: Revision
-    # Of the blocks that it has already; None: it is a new one, which has none.
-    tree: ExistingTree | None
-    # How many rows it was chosen for.
+    # Whether these rows make it.
+    is_new: bool
+    # Number of rows it was chosen for.
     rows: int
-
-    @property
-    def is_new(self) -> bool:
-        """Whether these rows make it."""
-        return self.tree is None
 
 
 def choose_revision(
@@ -67,17 +61,18 @@ def choose_revision(
     summary = summary_of(wish.names)
     if state is None or state.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
-        return ChosenRevision(first, None, summary.rows)
-    current, files = state.newest, state.snapshot.files
-    staying = files if gone is None else files.filter(~pl.Series(gone, dtype=pl.Boolean))
-    tree = state.tree(current, gone)
-    growth = growth_of(staying, current, tree)
+        return ChosenRevision(first, is_new=True, rows=summary.rows)
+    current, files, blocks = state.newest, state.snapshot.files, state.binding(state.newest)
+    if gone is not None:
+        files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
+        blocks = blocks.filter(~pl.Series(gone[blocks["file"].to_numpy()], dtype=pl.Boolean))
+    growth = growth_of(files, current, cubes=blocks["cube"].n_unique())
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)
-    return ChosenRevision(revision, tree if revision is current else None, summary.rows)
+    return ChosenRevision(revision, is_new=revision is not current, rows=summary.rows)
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
-    """Return what a table asks of the index of its own rows."""
+    """Return the index options of a table, for a rewrite of its own rows."""
     snapshot = state.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)
     keeps = state.newest is not None and not redraw
@@ -133,7 +128,7 @@ def _of_same_kinds(revision: Revision, schema: pl.Schema) -> tuple[ColumnSpec, .
     return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in revision.columns)
 
 
-def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Growth:
+def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     """Return how a revision fares: the table's rows, those outside each column's quantiles, its cubes.
 
     Rows outside are estimated from the files' statistics: a file counts with the share of its range that
@@ -152,7 +147,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, tree: ExistingTree) -> Gr
         outside[name] = float((known["rows"].to_numpy() * share).sum())
         ranges[name] = ends
     rows = int(files["num_records"].sum())
-    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=tree.cube_count)
+    return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
 
 
 def _bounded_columns(files: pl.DataFrame) -> set[str]:
@@ -168,7 +163,7 @@ def _bounded_columns(files: pl.DataFrame) -> set[str]:
 
 
 def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Give rows, lowest and highest value of the files that tell."""
+    """Return rows, lowest and highest value of the files that tell."""
     told = files.lazy().select(
         pl.col("num_records").fill_null(0).alias("rows"),
         pl.col("min").struct.field(name).alias("low"),
@@ -178,7 +173,7 @@ def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Give the share of each file outside, all of it or nothing: a range of texts has no length."""
+    """Return the share of each file outside, all of it or nothing: a range of texts has no length."""
     first, last = str(space.quantiles[0]), str(space.quantiles[-1])
     low, high = files["low"], files["high"]
     beyond = (low.str.head(KNOT_CHARACTERS) > last) | (high < first)
@@ -187,7 +182,7 @@ def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64A
 
 
 def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Give the share of each file's range outside; a single point counts whole."""
+    """Return the share of each file's range outside; a single point counts whole."""
     lowest, highest = _numbers(files["low"]), _numbers(files["high"])
     first, last = float(space.quantiles[0]), float(space.quantiles[-1])
     low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow

@@ -1,4 +1,4 @@
-"""Where the rows of every live file are indexed, decoded once per snapshot, in the views that its users need."""
+"""The index of a snapshot as appends and rewrites see it: files by revision, trees, and breaks of the order."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.query.fitting import fits_schema
-from qbeast_core.query.live_blocks import LiveBlocks, characters_per_level
-from qbeast_core.query.newer_tags import DecodedTags, decode_newer
-from qbeast_core.query.tags import contradicted_files, decode_tags
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.index.carried import blocks_of
-from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.existing import ExistingTree, existing_tree
-from qbeast_core.tree.order import broken_order, open_where_broken
+from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
+from qbeast_core.tree.layout.order import broken_order, open_where_broken
+from qbeast_core.tree.space.columns import text_column
 
 # Instead of a revision: the file has no index that can be used.
 STAGED: Final = -1
@@ -34,13 +30,6 @@ NEW_FILE: Final = -1
 _BLOCKS: Final = pl.Schema(
     {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
 )
-
-
-# Files from which on finding those that are known takes less time than decoding all.
-_WORTH_KEEPING: Final = 256
-
-# Tags of the versions decoded last, by table.
-_DECODED: Final = Kept[str, DecodedTags](4, lambda known: known.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +45,7 @@ class Disorder:
         return self.is_stuck or bool(len(self.files))
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class IndexState:
     """A snapshot's files by revision, and their blocks; pure once the snapshot is there."""
 
@@ -68,66 +57,32 @@ class IndexState:
         latest = self.snapshot.config.latest
         return latest if latest is not None and fits_schema(latest, self.snapshot.schema) else None
 
-    @cached_property
-    def tags(self) -> tuple[pl.DataFrame, list[int]]:
-        """What all index tags say, true or not, as `qbeast_core.query.tags.decode_tags` gives it."""
-        files = self.snapshot.files
-        if files.height < _WORTH_KEEPING:
-            return decode_tags(files)
-        table_id = self.snapshot.metadata.id
-        known = _DECODED.get(table_id)
-        if known is None:
-            known = DecodedTags(files.select("path", "blocks"), *decode_tags(files))
-        else:
-            known = decode_newer(files, known)
-        _DECODED.put(table_id, known)
-        return known.blocks, known.corrupt
+    @property
+    def table(self) -> IndexTable:
+        """The blocks of all files, with masks that say which can be relied on."""
+        return self.snapshot.index
 
     @property
-    def size_bytes(self) -> int:
-        """What the tags take in memory that were decoded so far."""
-        tags = self.__dict__.get("tags")
-        return 0 if tags is None else int(tags[0].estimated_size())
-
-    @cached_property
-    def live(self) -> LiveBlocks:
-        """Blocks that lie in the space of a revision, and the files whose index cannot be used."""
-        return blocks_of(self.snapshot, lambda: self.tags)
-
-    @cached_property
     def blocks(self) -> pl.DataFrame:
-        """Those of `live` that can be true: what rewrites go by."""
-        found = self.live.blocks
-        return found.filter(~pl.col("file").is_in(contradicted_files(self.snapshot.files, found).implode()))
+        """The blocks that rewrites rely on."""
+        return self.table.usable
 
     def binding(self, revision: Revision) -> pl.DataFrame:
-        """Return the blocks of a revision that appended rows must keep to: those of `live`, copies aside."""
-        return self.live.blocks.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
+        """Return the blocks of a revision that appended rows must keep to, without copies."""
+        return self.table.binding.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of every file whose tags can be read; see `Table.blocks`."""
-        files, latest = self.snapshot.files, self.snapshot.config.latest
-        characters = 1 if latest is None else max(characters_per_level(latest), 1)
-        named = pl.DataFrame(
-            {
-                "file": pl.int_range(files.height, eager=True),
-                "path": pl.Series(self.snapshot.data_paths, dtype=pl.String),
-                "revision_id": files["revision"],
-            }
-        )
-        return (
-            self.tags[0]
-            .join(named, on="file", how="left", maintain_order="left")
-            .select(
-                "path",
-                "revision_id",
-                "cube",
-                (pl.col("cube").str.len_chars() // characters).cast(pl.Int64).alias("depth"),
-                "min_weight",
-                "max_weight",
-                pl.col("rows").alias("element_count"),
-                "replicated",
-            )
+        path = pl.Series("path", self.snapshot.data_paths, dtype=pl.String)
+        return self.table.readable.select(
+            pl.lit(path).gather(pl.col("file")).alias("path"),
+            pl.col("revision").replace(NO_REVISION, None).alias("revision_id"),
+            "cube",
+            "depth",
+            "min_weight",
+            "max_weight",
+            pl.col("rows").alias("element_count"),
+            "replicated",
         )
 
     @cached_property

@@ -13,8 +13,8 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.order import broken_order
+from qbeast_core.tree.layout.order import broken_order
+from qbeast_core.tree.space.columns import text_column
 
 _LIVE: Final = -1
 _BLOCKS: Final = pl.Schema(

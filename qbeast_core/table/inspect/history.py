@@ -1,4 +1,4 @@
-"""The history as a frame: when, what, with which metrics, and what the writer wanted to be remembered."""
+"""The history of a table as a frame: time, operation, metrics and metadata of each commit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import polars as pl
 # The first is the version's where there is one: the other is the clock of its writer.
 _TIMES: Final = ("inCommitTimestamp", "timestamp")
 
-_ROWS: Final = {
-    "inserted": ("numTargetRowsInserted",),
-    "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
-    "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
-}
-_FILES: Final = {
-    "+": ("numAddedFiles", "numTargetFilesAdded", "numRestoredFiles", "numFiles"),
-    "-": ("numRemovedFiles", "numTargetFilesRemoved"),
+# The metrics that Delta writers know by several names, the first one that a commit has counts.
+_NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "rows_written": ("numOutputRows",),
+    "rows_inserted": ("numTargetRowsInserted",),
+    "rows_updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+    "rows_deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+    "files_added": ("numAddedFiles", "numTargetFilesAdded", "numRestoredFiles", "numFiles"),
+    "files_removed": ("numRemovedFiles", "numTargetFilesRemoved"),
+    "bytes_added": ("numAddedBytes", "numTargetBytesAdded", "numOutputBytes"),
 }
 # The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`.
 _LAST_MS: Final = 253_402_300_799_999
@@ -48,11 +49,13 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """
     times = [next((one[key] for key in _TIMES if key in one), None) for one in commits]
     others = [{key: value for key, value in one.items() if key not in _IN_COLUMNS} for one in commits]
+    numbers = [_counts_of(one) for one in commits]
     columns = [
         _whole("version", [one["version"] for one in commits]),
         _times(times),
         _texts("operation", commits, "operation"),
         pl.Series("summary", [summary_of(one) for one in commits], dtype=pl.String),
+        *(_whole(name, [one.get(name) for one in numbers]) for name in _NUMBERS),
         _numbers(_struct("metrics", [one.get("operationMetrics") for one in commits])),
         _struct("parameters", [one.get("operationParameters") for one in commits]),
         _struct("metadata", others),
@@ -65,22 +68,32 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
+def _counts_of(commit: Mapping[str, Any]) -> dict[str, int]:
+    """Return the metrics of a commit under common names, as far as it has them."""
+    metrics = commit.get("operationMetrics")
+    values = metrics if isinstance(metrics, Mapping) else {}
+    counts = {key: int(text) for key, value in values.items() if (text := str(value)).isdecimal()}
+    return {
+        name: next(counts[key] for key in keys if key in counts)
+        for name, keys in _NUMBERS.items()
+        if not counts.keys().isdisjoint(keys)
+    }
+
+
 def summary_of(commit: Mapping[str, Any]) -> str | None:
-    """Return rows and files that came, changed and went, as far as the metrics of a commit name them.
+    """Return the numbers of a commit in words.
 
     >>> summary_of({"operationMetrics": {"numOutputRows": "1000", "numFiles": 2}})
     '1,000 rows, +2 files'
     >>> summary_of({"operationMetrics": {"numDeletedRows": "7", "numAddedFiles": "1", "numRemovedFiles": "2"}})
     '7 deleted, +1 -2 files'
     """
-    metrics = commit.get("operationMetrics")
-    values = metrics if isinstance(metrics, Mapping) else {}
-    counts = {key: int(text) for key, value in values.items() if (text := str(value)).isdecimal()}
-    rows = {word: sum(counts.get(key, 0) for key in keys) for word, keys in _ROWS.items()}
+    numbers = _counts_of(commit)
+    rows = {word: numbers.get(f"rows_{word}") for word in ("inserted", "updated", "deleted")}
     changed = [f"{count:,} {word}" for word, count in rows.items() if count]
-    if not changed and counts.get("numOutputRows"):
-        changed = [f"{counts['numOutputRows']:,} rows"]
-    files = {sign: next((counts[key] for key in keys if key in counts), 0) for sign, keys in _FILES.items()}
+    if not changed and numbers.get("rows_written"):
+        changed = [f"{numbers['rows_written']:,} rows"]
+    files = {"+": numbers.get("files_added"), "-": numbers.get("files_removed")}
     moved = " ".join(f"{sign}{count:,}" for sign, count in files.items() if count)
     return ", ".join([*changed, f"{moved} files"] if moved else changed) or None
 

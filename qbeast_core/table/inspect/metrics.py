@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from qbeast_core.errors import invalid_argument
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.live_blocks import characters_per_level
+from qbeast_core.query.index.build import characters_per_level
 from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision
-from qbeast_core.table.index.carried import counts_of
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
-
 _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
-
-_TYPES: Final[Mapping[Any, Any]] = {
-    int: pl.Int64,
-    float: pl.Float64,
-    float | None: pl.Float64,
-    tuple[str, ...]: pl.List(pl.String),
-}
-
-_KINDS: Final[dict[bool, Literal["inner", "leaf"]]] = {True: "inner", False: "leaf"}
-
-# A revision's number; or with depth and whether cubes are inner ones.
-_Key: TypeAlias = tuple[Any, ...]
+_SPREAD: Final = pl.Struct({"count": pl.Int64, **dict.fromkeys(("mean", "std", *_SHOWN[:5]), pl.Float64)})
+_REVISION: Final = ["revision"]
+_LEVEL: Final = ["revision", "depth", "inner"]
 
 # Revisions that `repr` shows with their spreads and levels, so that a table of many fits a screen.
 _IN_FULL: Final = 1
-
-_REVISION: Final = ["revision"]
-
-_LEVEL: Final = ["revision", "depth", "inner"]
 
 
 class _Value(BaseModel):
@@ -115,6 +102,19 @@ class RevisionMetrics(_Value):
     levels: tuple[LevelMetrics, ...]
 
 
+class Health(_Value):
+    """Whether `Table.optimize` without options would rewrite files, and why."""
+
+    needs_optimize: bool
+    # The reasons as in the plan of `optimize(dry_run=True)`, each once, sorted.
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return yes or no, and why."""
+        why = ", ".join(self.reasons)
+        return f"yes, because {why}" if self.needs_optimize else f"no{f': {why}' if why else ''}"
+
+
 class Metrics(_Value):
     """Index metrics of a table at one version; prints as tables, gives frames and JSON.
 
@@ -126,6 +126,8 @@ class Metrics(_Value):
         By id.
     design_effect : float or None
         Of the whole table, see `Table.design_effect`.
+    health : Health
+        Of the whole table: `needs_optimize`, and `reasons` as in the plan of ``optimize(dry_run=True)``.
 
     Examples
     --------
@@ -139,23 +141,22 @@ class Metrics(_Value):
     version: int
     revisions: tuple[RevisionMetrics, ...]
     design_effect: float | None = None
+    health: Health
 
     @property
     def frame(self) -> pl.DataFrame:
         """One row per revision; distributions in columns such as `rows_per_cube_median`."""
-        return _frame(RevisionMetrics, [_flat(one, {}) for one in self.revisions])
+        return _frame([one.model_dump(exclude={"levels"}) for one in self.revisions], RevisionMetrics)
 
     @property
     def levels(self) -> pl.DataFrame:
         """One row per revision, depth and kind of cube, columns as in `frame`."""
-        return _frame(
-            LevelMetrics,
-            [
-                _flat(level, {"revision_id": one.revision_id})
-                for one in self.revisions
-                for level in one.levels
-            ],
-        )
+        rows = [
+            {"revision_id": one.revision_id, **level.model_dump()}
+            for one in self.revisions
+            for level in one.levels
+        ]
+        return _frame(rows, LevelMetrics)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return everything as JSON; `Metrics.model_validate_json` reads it back."""
@@ -163,7 +164,7 @@ class Metrics(_Value):
 
     def __repr__(self) -> str:
         effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
-        head = f"Index metrics of version {self.version}{effect}"
+        head = f"Index metrics of version {self.version}{effect}, needs optimize: {self.health}"
         newest = [one.revision_id for one in self.revisions if one.blocks][-_IN_FULL:]
         lines = (line for one in self.revisions for line in _lines(one, in_full=one.revision_id in newest))
         return in_lines([head, *lines])
@@ -172,6 +173,7 @@ class Metrics(_Value):
 
     def _repr_html_(self) -> str:
         facts = {} if self.design_effect is None else {"design effect": f"{self.design_effect:.2f}"}
+        facts["needs optimize"] = str(self.health)
         revisions = self.frame.select(
             *("revision_id", "columns", "rows", "cubes", "blocks", "files", "bytes", "height", "fan_out")
         )
@@ -181,26 +183,15 @@ class Metrics(_Value):
         return html_of(f"Index metrics of version {self.version}", facts, revisions, levels)
 
 
-def _frame(model: type[RevisionMetrics | LevelMetrics], rows: list[dict[str, Any]]) -> pl.DataFrame:
-    schema: dict[str, Any] = {} if model is RevisionMetrics else {"revision_id": pl.Int64}
-    for name, field in model.model_fields.items():
-        if name in _SPREADS:
-            inner = Distribution.model_fields.items()
-            schema |= {f"{name}_{part}": _TYPES[one.annotation] for part, one in inner}
-        elif name != "levels":
-            schema[name] = _TYPES.get(field.annotation, pl.String)
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _flat(one: RevisionMetrics | LevelMetrics, start: dict[str, Any]) -> dict[str, Any]:
-    flat = dict(start)
-    for name, value in one.model_dump(exclude={"levels"}).items():
-        if name in _SPREADS:
-            parts = value or dict.fromkeys(Distribution.model_fields)
-            flat |= {f"{name}_{part}": number for part, number in parts.items()}
-        else:
-            flat[name] = list(value) if isinstance(value, tuple) else value
-    return flat
+def _frame(rows: list[dict[str, Any]], model: type[RevisionMetrics | LevelMetrics]) -> pl.DataFrame:
+    """Return values as rows, the parts of distributions as columns `rows_per_cube_median` and the like."""
+    types: dict[str, Any] = {"columns": pl.List(pl.String), "kind": pl.String, "fan_out": pl.Float64}
+    names = ["revision_id", *(name for name in model.model_fields if name not in {"revision_id", "levels"})]
+    schema: dict[str, Any] = {
+        name: _SPREAD if name in _SPREADS else types.get(name, pl.Int64) for name in names
+    }
+    spreads = [pl.col(name).name.prefix_fields(f"{name}_") for name in _SPREADS]
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(spreads).unnest(_SPREADS)
 
 
 def _lines(one: RevisionMetrics, *, in_full: bool) -> list[str]:
@@ -262,32 +253,41 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     """Count what every revision holds; see `Table.metrics`."""
-    snapshot, blocks = state.snapshot, state.live.blocks
+    snapshot, blocks = state.snapshot, state.table.binding
     known = snapshot.config.revisions
-    counting = blocks.group_by("file").agg(pl.col("revision").first())
+    of_file = blocks.group_by("file").agg(pl.col("revision").first())
     files = (
         snapshot.files.select(
             pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
             pl.col("size_bytes").cast(pl.Int64).alias("bytes"),
             pl.col("num_records").cast(pl.Int64),
         )
-        .join(counting, on="file", how="left", maintain_order="left")
+        .join(of_file, on="file", how="left", maintain_order="left")
         .with_columns(pl.col("revision").fill_null(STAGING_REVISION_ID))
     )
     numbers = sorted({*known, *files["revision"].unique()})
     if revision is not None and revision not in numbers:
         what = f"must be one of the table's, {numbers}"
         invalid_argument("revision", what, "nothing was read", value=revision, known=numbers)
-    counted = _count_blocks(blocks, files, known)
+    counts = _count_blocks(blocks, files, known)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
-            _revision(number, known.get(number, snapshot.config.latest), counted, files)
+            _revision(number, known.get(number, snapshot.config.latest), counts)
             for number in numbers
             if revision in {None, number}
         ),
         design_effect=counts_of(snapshot).design_effect,
+        health=_health(state),
     )
+
+
+def _health(state: IndexState) -> Health:
+    """Choose files as an optimize without options does."""
+    if state.has_copies:  # optimize refuses such a table
+        return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
+    reasons = choose_files(state, DEFAULT_SCOPE).reasons
+    return Health(needs_optimize=bool(reasons), reasons=tuple(sorted(set(reasons))))
 
 
 def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
@@ -304,104 +304,73 @@ def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
     return levels
 
 
-def _revision(
-    number: int, revision: Revision | None, counted: _Counted, files: pl.DataFrame
-) -> RevisionMetrics:
-    mine = files.filter(pl.col("revision") == number)
-    key = (number,)
-    totals, tree = counted.totals.get(key, {}), counted.trees.get(key, {})
-    copies = counted.copies.get(key, {})
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts:
+    """What was counted, by revision; a revision without blocks has no entry."""
+
+    revisions: dict[int, dict[str, Any]]
+    levels: dict[int, list[dict[str, Any]]]
+
+
+def _revision(number: int, revision: Revision | None, counts: _Counts) -> RevisionMetrics:
+    mine = counts.revisions.get(number, {})
     staging = number == STAGING_REVISION_ID
-    rows = int(mine["num_records"].fill_null(0).sum()) if staging else totals.get("rows", 0)
+    rows = mine.get("staged_rows" if staging else "rows") or 0
     columns = () if revision is None else revision.columns
     size = 1 if revision is None else revision.desired_cube_size
+    depth, inner = mine.get("depth"), mine.get("inner")
+    spreads: dict[str, Any] = {name: mine.get(name) for name in _SPREADS}
+    sums = ("cubes", "blocks", "files", "bytes", "replicated_blocks", "replicated_rows")
     return RevisionMetrics(
         revision_id=number,
         columns=columns,
         dimensions=len(columns),
         rows=rows,
-        cubes=totals.get("cubes", 0),
-        blocks=totals.get("blocks", 0),
-        files=mine.height,
-        bytes=int(mine["bytes"].sum()),
-        uncounted_files=mine["num_records"].null_count() if staging else 0,
-        replicated_blocks=copies.get("blocks", 0),
-        replicated_rows=copies.get("rows", 0),
+        uncounted_files=mine.get("uncounted_files", 0) if staging else 0,
         desired_cube_size=size,
-        height=tree["depth"] + 1 if tree else 0,
-        min_height=fewest_levels(rows, size, len(columns)) if tree else 0,
+        height=0 if depth is None else depth + 1,
+        min_height=0 if depth is None else fewest_levels(rows, size, len(columns)),
         # All nodes but the root are children.
-        fan_out=(tree["nodes"] - 1) / tree["inner"] if tree and tree["inner"] else None,
+        fan_out=(mine["nodes"] - 1) / inner if inner else None,
         max_fan_out=1 << len(columns),
-        levels=_levels(number, counted),
-        **_spreads(key, counted),
+        levels=tuple(LevelMetrics.model_validate(level) for level in counts.levels.get(number, ())),
+        **{name: int(mine.get(name) or 0) for name in sums},
+        **spreads,
     )
 
 
-def _levels(number: int, counted: _Counted) -> tuple[LevelMetrics, ...]:
-    keys = [key for key in counted.totals if len(key) == 3 and key[0] == number]
-    in_order = sorted(keys, key=lambda key: (key[1], not key[2]))
-    return tuple(
-        LevelMetrics.model_validate(
-            {"depth": key[1], "kind": _KINDS[key[2]], **counted.totals[key], **_spreads(key, counted)}
-        )
-        for key in in_order
-    )
-
-
-def _spreads(key: tuple[object, ...], counted: _Counted) -> dict[str, Distribution | None]:
-    return {
-        name: Distribution(**found[key]) if key in found else None for name, found in counted.spreads.items()
-    }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Counted:
-    """Sums (copies left out), spreads by name, trees and copies, by revision or level; nothing to count: no key."""
-
-    totals: dict[_Key, dict[str, Any]]
-    spreads: dict[str, dict[_Key, dict[str, Any]]]
-    trees: dict[_Key, dict[str, Any]]
-    copies: dict[_Key, dict[str, Any]]
-
-
-def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> _Counted:
-    """Group the blocks of live files; `files` tell of each its bytes, and the revision that counts it (0: staging)."""
+def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> _Counts:
+    """Count the blocks of live files; `files` has the bytes of each and the revision that counts it (0: staging)."""
     own = blocks.filter(~pl.col("replicated"))
     cubes = own.select("revision", "cube", "depth").unique()
     inner = _inner_nodes(cubes, revisions)
-    marked = inner.with_columns(inner=pl.lit(value=True))
-    own = own.join(marked, on=["revision", "cube"], how="left").with_columns(
+    own = own.join(inner.with_columns(inner=True), on=["revision", "cube"], how="left").with_columns(
         pl.col("inner").fill_null(value=False)
     )
-    held = own.group_by("revision", "cube").agg(
-        pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
+    by_revision = _joined(
+        _REVISION,
+        files.group_by(_REVISION).agg(
+            pl.len().alias("files"),
+            pl.col("bytes").sum(),
+            pl.col("num_records").sum().alias("staged_rows"),
+            pl.col("num_records").null_count().alias("uncounted_files"),
+        ),
+        _counted(own, files, _REVISION).drop("files"),
+        blocks.filter("replicated")
+        .group_by(_REVISION)
+        .agg(pl.len().alias("replicated_blocks"), pl.col("rows").sum().alias("replicated_rows")),
+        _trees(cubes, inner),
     )
-    spreads: dict[str, dict[_Key, dict[str, Any]]] = {}
-    for by in (_REVISION, _LEVEL):
-        packed = own.group_by(*by, "file").agg(pl.len().alias("blocks"))
-        sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
-        for name, frame, column in (
-            ("rows_per_cube", held, "rows"),
-            ("rows_per_block", own, "rows"),
-            ("bytes_per_file", sized, "bytes"),
-            ("blocks_per_cube", held, "blocks"),
-            ("blocks_per_file", packed, "blocks"),
-        ):
-            spreads.setdefault(name, {}).update(_spread(frame, by, column))
-    copies = (
-        blocks.filter("replicated").group_by(_REVISION).agg(pl.len().alias("blocks"), pl.col("rows").sum())
-    )
-    return _Counted(
-        totals=_totals(own, held, _REVISION) | _totals(own, held, _LEVEL),
-        spreads=spreads,
-        trees=_trees(cubes, inner),
-        copies=_keyed(copies, _REVISION),
-    )
+    levels: dict[int, list[dict[str, Any]]] = {}
+    by_level = _counted(own, files, _LEVEL).sort(_LEVEL, descending=[False, False, True])
+    for row in by_level.iter_rows(named=True):
+        row["kind"] = "inner" if row.pop("inner") else "leaf"
+        levels.setdefault(row.pop("revision"), []).append(row)
+    return _Counts({row["revision"]: row for row in by_revision.iter_rows(named=True)}, levels)
 
 
 def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
-    """Give all proper ancestors of the cubes, once each, whether they have blocks or not."""
+    """Return all proper ancestors of the cubes, once each, whether they have blocks or not."""
     parts = [cubes.select("revision", "cube").clear()]
     for number in cubes["revision"].unique():
         mine, width = cubes.filter(pl.col("revision") == number), characters_per_level(revisions[number])
@@ -412,28 +381,49 @@ def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.D
     return pl.concat(parts)
 
 
-def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> dict[_Key, dict[str, Any]]:
+def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return by revision the number of nodes and of inner nodes, and the largest depth."""
     every = pl.concat([inner, cubes.select("revision", "cube")]).unique()
-    found = (
-        every.group_by("revision")
-        .agg(pl.len().alias("nodes"))
-        .join(inner.group_by("revision").agg(pl.len().alias("inner")), on="revision", how="left")
-        .join(cubes.group_by("revision").agg(pl.col("depth").max()), on="revision")
-        .with_columns(pl.col("inner").fill_null(0))
+    return _joined(
+        _REVISION,
+        every.group_by(_REVISION).agg(pl.len().alias("nodes")),
+        inner.group_by(_REVISION).agg(pl.len().alias("inner")),
+        cubes.group_by(_REVISION).agg(pl.col("depth").max()),
     )
-    return _keyed(found, _REVISION)
 
 
-def _totals(own: pl.DataFrame, held: pl.DataFrame, by: list[str]) -> dict[_Key, dict[str, Any]]:
-    counts = own.group_by(by).agg(
+def _counted(own: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return sums and spreads of blocks that are not copies, one row a group."""
+    of_cubes = own.group_by("revision", "cube").agg(
+        pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
+    )
+    packed = own.group_by(*by, "file").agg(pl.len().alias("blocks"))
+    # A file counts in each level that it has blocks of, with all its bytes.
+    sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
+    sums = own.group_by(by).agg(
         pl.len().alias("blocks"), pl.col("rows").sum(), pl.col("file").n_unique().alias("files")
     )
-    return _keyed(counts.join(held.group_by(by).agg(pl.len().alias("cubes")), on=by), by)
+    return _joined(
+        by,
+        sums,
+        of_cubes.group_by(by).agg(pl.len().alias("cubes")),
+        _spread("rows_per_cube", of_cubes, by, "rows"),
+        _spread("rows_per_block", own, by, "rows"),
+        _spread("bytes_per_file", sized, by, "bytes"),
+        _spread("blocks_per_cube", of_cubes, by, "blocks"),
+        _spread("blocks_per_file", packed, by, "blocks"),
+    )
 
 
-def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[_Key, dict[str, Any]]:
+def _joined(by: list[str], first: pl.DataFrame, *others: pl.DataFrame) -> pl.DataFrame:
+    for other in others:
+        first = first.join(other, on=by, how="full", coalesce=True)
+    return first
+
+
+def _spread(name: str, frame: pl.DataFrame, by: list[str], column: str) -> pl.DataFrame:
     number = pl.col(column).cast(pl.Float64)
-    found = frame.group_by(by).agg(
+    parts = pl.struct(
         number.len().cast(pl.Int64).alias("count"),
         number.mean().alias("mean"),
         number.std(ddof=0).alias("std"),
@@ -443,9 +433,4 @@ def _spread(frame: pl.DataFrame, by: list[str], column: str) -> dict[_Key, dict[
         number.quantile(0.75, "linear").alias("q3"),
         number.max().alias("max"),
     )
-    return _keyed(found, by)
-
-
-def _keyed(frame: pl.DataFrame, by: list[str]) -> dict[_Key, dict[str, Any]]:
-    """Give a row a group, by its key and without it."""
-    return {tuple(row.pop(name) for name in by): row for row in frame.iter_rows(named=True)}
+    return frame.group_by(by).agg(parts.alias(name))

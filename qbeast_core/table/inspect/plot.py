@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.optional import require
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.intervals import reach
-from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.intervals import reach
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.optional import require
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.reader import Reader
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from qbeast_core.table.inspect.plot_tree import ACCENT, INK, OPENED, quiet, say_nothing, title
+from qbeast_core.table.inspect.plot_tree import ACCENT, INK, OPENED, draw_text, quiet, title
 
 
 def draw_fraction(
@@ -15,7 +15,7 @@ def draw_fraction(
     """Draw one point per sample."""
     points = [(100 * f, 100 * share) for f, share in zip(fractions, shares, strict=True) if share > 0]
     if not points:
-        say_nothing(axes, "no sample opens a byte")
+        draw_text(axes, "no sample opens a byte")
         return
     percent = sorted({100 * fraction for fraction in fractions})
     if whole:

@@ -11,12 +11,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from qbeast_core.query.axis_labels import axis_ticks
-from qbeast_core.query.select import Selection
+from qbeast_core.query.plan.select import Selection
 from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation
-from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, quiet, say_nothing, title
+from qbeast_core.table.inspect.axis_labels import axis_ticks
+from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, draw_text, quiet, title
 
 # Along each axis: what is smaller than a cell is spread over it.
 _CELLS: Final = 128
@@ -42,7 +42,7 @@ class _Boxes:
     opened: F64Array
 
     def take(self, chosen: BoolArray) -> F64Array:
-        """Give the corners of some boxes."""
+        """Return the corners of some boxes."""
         left, bottom, right, top = self.ends[chosen].T
         across, up = (
             np.stack([left, right, right, left], axis=1),
@@ -56,7 +56,7 @@ def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str,
     first, second = (revision.columns.index(name) for name in columns)
     boxes = _boxes(query.selection, revision, first, second)
     if not len(boxes.rows):
-        say_nothing(axes, f"revision {revision.revision_id} has no blocks")
+        draw_text(axes, f"revision {revision.revision_id} has no blocks")
         return
     _shade(axes, boxes)
     opened = boxes.opened > 0

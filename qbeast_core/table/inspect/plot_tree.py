@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.grid import child_codes
+from qbeast_core.tree.layout.grid import child_codes
 
 _HEIGHT: Final = 0.94
 
@@ -34,7 +34,7 @@ MAP: Final = "GnBu"
 def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
     """Draw the tree of a revision."""
     if not blocks.height:
-        say_nothing(axes, f"revision {revision.revision_id} has no cubes")
+        draw_text(axes, f"revision {revision.revision_id} has no cubes")
         return
     cubes = blocks.group_by("cube", "depth").agg(pl.col("rows").sum()).sort("depth", "cube")
     start, width = _places(decode_cubes(cubes["cube"].to_list(), dimensions=len(revision.columns)))
@@ -63,7 +63,7 @@ def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
 
 
 def _places(cubes: Cubes) -> tuple[F64Array, F64Array]:
-    """Give where each cube stands among its siblings, all levels down, and how wide it is."""
+    """Return where each cube stands among its siblings, all levels down, and how wide it is."""
     start, width = np.zeros(len(cubes)), np.ones(len(cubes))
     for level in range(1, int(cubes.depth.max()) + 1):
         reaching = cubes.depth >= level
@@ -106,8 +106,8 @@ def quiet(axes: Axes) -> None:
         side.set_visible(False)
 
 
-def say_nothing(axes: Axes, text: str) -> None:
-    """Say in an empty picture why it is empty."""
+def draw_text(axes: Axes, text: str) -> None:
+    """Draw a text in an otherwise empty picture."""
     quiet(axes)
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, text, ha="center", va="center", color=INK, transform=axes.transAxes)

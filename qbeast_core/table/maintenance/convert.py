@@ -17,30 +17,30 @@ from qbeast_core.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.results import Result
-from qbeast_core.runtime import new_id, now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
+from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.index.asked_columns import column_texts
+from qbeast_core.table.index.column_texts import column_texts
 from qbeast_core.table.index.revision import check_columns, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.tree.evolve import default_cube_size
+from qbeast_core.tree.space.evolve import default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"
 

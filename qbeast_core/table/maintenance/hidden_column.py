@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from qbeast_core.io.store import map_files
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.table.check.pages import read_layout
@@ -38,11 +38,12 @@ def hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:
     latest = snapshot.config.latest
     newest = {None, STAGING_REVISION_ID, None if latest is None else latest.revision_id}
     older = any(snapshot.files["revision"][number] not in newest for number in numbers)
+    into = ', into="newest"' if older else ""
     return (
         f"{len(numbers):,} file(s) hold the column {WEIGHT_COLUMN!r} ({named}{more}), and qbeast-spark 0.7 optimizes "
         "files without looking at the table's schema: it fails on them, or takes the column for one that was added. "
         "It reads, samples and appends as it should. Files written from now on are without it; "
-        f"`optimize(full=True{', fold=True' if older else ''})` takes it out of these."
+        f"`optimize(full=True{into})` takes it out of these."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import polars as pl
@@ -15,11 +15,12 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
+from qbeast_core.results import MetadataResult
 from qbeast_core.table.commit.commit import CommitOutcome, commit
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import merged_schema
-from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
 # What may end, though not begin: a table without it asks less of everyone.
 _ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
@@ -31,8 +32,10 @@ _TYPES: Final = (
 _RULE: Final = "delta.constraints."
 
 
-def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> CommitOutcome:
-    """Set and unset properties; see `Table.set_properties` for which, and for the errors."""
+def set_properties(
+    snapshot: Snapshot, properties: Mapping[str, str | None]
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
     if not isinstance(cast("object", properties), Mapping):
         problem = "must map names to texts, or to None to unset them"
         invalid_argument("properties", problem, _OUTCOME, value=properties)
@@ -42,12 +45,15 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str | None]) -> 
     configuration = {key: value for key, value in merged.items() if value is not None}
     parameters = {key: value or "" for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    operation = "SET TBLPROPERTIES"
-    return publish_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
+    operation, before = "SET TBLPROPERTIES", snapshot.metadata.configuration
+    outcome = publish_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
+    return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
 
 
-def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema) -> CommitOutcome:
-    """Add columns; see `Table.add_columns` for which, and for the errors."""
+def add_columns(
+    snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Add columns; see `Table.add_columns` for which, and for what is raised."""
     new = types_of(columns)
     names = {name.lower(): name for name in snapshot.schema}
     problems = [f"{name!r} is there as {names[name.lower()]!r}" for name in new if name.lower() in names]
@@ -60,7 +66,7 @@ def add_columns(snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema)
     parameters = {"columns": ",".join(new)}
     outcome = publish_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
     warn_of_added_columns(snapshot, new)
-    return outcome
+    return result_of(outcome, list(new))
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
@@ -94,6 +100,20 @@ def publish_metadata(
         commit_info={"operationParameters": dict(parameters)},
     )
     return commit(snapshot.source.store, snapshot, intent)
+
+
+def result_of(
+    outcome: CommitOutcome, changed: Sequence[str], *, rewritten_files: int = 0
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Return the result of a commit, and the version that it made."""
+    committed = not outcome.already_applied
+    result = MetadataResult(
+        version=outcome.version,
+        committed=committed,
+        changed=tuple(changed) if committed else (),
+        rewritten_files=rewritten_files,
+    )
+    return result, outcome.snapshot
 
 
 def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:

@@ -19,7 +19,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from qbeast_core.io.store import Store, map_files
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta

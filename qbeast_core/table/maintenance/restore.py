@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
-from qbeast_core.io.store import Store, map_files
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles

@@ -12,14 +12,14 @@ from qbeast_core.errors import (
     NotQbeastTableError,
     QbeastWarning,
 )
-from qbeast_core.io.location import resolve_location
+from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
-from qbeast_core.suggestions import convert_call
+from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 from qbeast_core.table.write.options import check_choice

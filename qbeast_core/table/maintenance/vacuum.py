@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, changed_before, invalid_argument
-from qbeast_core.io.store import map_files
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
@@ -20,7 +20,7 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
-from qbeast_core.table.engine.tasks.stored_rows import SUFFIX
+from qbeast_core.table.engine.tasks.added_rows import SUFFIX
 from qbeast_core.table.snapshot.log_files import read_log
 from qbeast_core.table.snapshot.snapshot import Snapshot, has_old_layout, read_live_files, refresh
 
@@ -74,7 +74,7 @@ def vacuum(
     """Delete what is not needed; see `Table.vacuum` for the options and errors."""
     hours = _retention(snapshot, retention_hours, allow_short=allow_short)
     store, oldest = snapshot.source.store, now_ms - int(hours * 3_600_000)
-    old = [file for file in store.entries("") if file.modified_ms < oldest and _is_data(file.path)]
+    old = [file for file in store.entries("") if file.modified_ms < oldest and is_data_file(file.path)]
     newest = refresh(snapshot)  # after the listing, so it has all commits until then
     check_writable(newest.protocol, newest.metadata, mode="metadata", path=newest.uri, brings="settings")
     log = read_log(store, newest.version, actions=("remove",))
@@ -104,7 +104,8 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 
 
-def _is_data(path: str) -> bool:
+def is_data_file(path: str) -> bool:
+    """Return whether the name of a file below a table is one of a data file, in a folder that is not hidden."""
     folder, _, name = path.rpartition("/")
     if _TEMPORARY.fullmatch(name):
         return folder in ("", LOG_DIRECTORY)

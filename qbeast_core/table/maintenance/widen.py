@@ -10,73 +10,71 @@ import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, UnsupportedTableError, unknown_columns
+from qbeast_core.errors import UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
+from qbeast_core.results import MetadataResult
 from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.maintenance.metadata import publish_metadata, types_of
+from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
-from qbeast_core.table.snapshot.evolved import with_schema
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import with_schema
 
-_MAX_PLANS: Final = 5
 _OPERATION: Final = "CHANGE COLUMNS"
 
 
-def widen_columns(reader: Reader, columns: Mapping[str, TypeLike], *, engine: Engine) -> Snapshot:
-    """Give columns wider types; see `Table.widen_columns` for which, and for the errors."""
-    for left in reversed(range(_MAX_PLANS)):
-        reader = reader.renewed()
-        try:
-            return _attempt(reader, columns, engine)
-        except CommitConflictError:
-            if not left or refresh(reader.snapshot) is reader.snapshot:
-                raise
-    raise AssertionError  # the last round returns or raises
+def widen_columns(
+    reader: Reader, columns: Mapping[str, TypeLike], *, engine: Engine
+) -> tuple[MetadataResult, Snapshot | None]:
+    """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
+    return with_attempts(reader, lambda newest: _attempt(newest, columns, engine))
 
 
-def _attempt(reader: Reader, columns: Mapping[str, TypeLike], engine: Engine) -> Snapshot:
+def _attempt(
+    reader: Reader, columns: Mapping[str, TypeLike], engine: Engine
+) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
-    wanted = types_of(columns)
-    wide = with_schema(snapshot, _schema(snapshot, wanted))
-    parameters = {name: str(dtype) for name, dtype in wanted.items()}
-    stored_anew = [name for name in wanted if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
-    indexed = sorted(set(stored_anew) & set(reader.indexed))
+    types = types_of(columns)
+    wide = with_schema(snapshot, _schema(snapshot, types))
+    parameters = {name: str(dtype) for name, dtype in types.items()}
+    changed = [name for name in types if snapshot.schema[name] != wide.schema[name]]
+    replaced_columns = [name for name in types if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
+    indexed = sorted(set(replaced_columns) & set(reader.indexed))
     if indexed:
         msg = (
-            f"column(s) {indexed} are indexed: rows lie by the hash of their values as they are stored, which another "
-            "type would change. Nothing was changed. Cast them into a new table: "
-            f"{_copy(snapshot)}."
+            f"column(s) {indexed} are indexed: rows are placed by the hash of their values as they are stored, which "
+            f"another type would change. Nothing was changed. Cast them into a new table: {_copy(snapshot)}."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
-    if not stored_anew or not snapshot.files.height:
+    if not replaced_columns or not snapshot.files.height:
         metadata = wide.metadata
         outcome = publish_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
-        return outcome.snapshot or refresh(snapshot)
+        return result_of(outcome, changed)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
-    replacement = Rewrite(
-        files=np.arange(snapshot.files.height),
-        keeps_places=True,
-        keeps_keys=True,
+    refuse_copies(reader.index_state)
+    replacement = Replacement(files=np.arange(snapshot.files.height))
+    replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
+    note = CommitNote(
         operation=_OPERATION,
         parameters=parameters,
-        base=snapshot,
-        conflict_with=partial(_conflict, snapshot),
+        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
     )
-    replaced = rewrite(reader.at(wide), replacement, engine=engine)
-    newest = None if replaced is None or replaced.outcome is None else replaced.outcome.snapshot
-    return newest or refresh(snapshot)
+    outcome = publish_replaced(
+        reader.at(wide), replaced, note, base=snapshot, conflict_with=partial(_conflict, snapshot)
+    )
+    return result_of(outcome, changed, rewritten_files=len(replaced.adds))
 
 
 def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
-    """Return why new files must not follow commits that came after the version they were made of; None: they may."""
+    """Return why new files must not follow the newest version; None: they may."""
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
-    fresh = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
-    return f"another writer added {fresh} file(s) of the narrower types" if fresh else None
+    new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
+    return f"another writer added {new} file(s) of the narrower types" if new else None
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
@@ -112,5 +110,5 @@ def _copy(snapshot: Snapshot) -> str:
 
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Return whether files need a rewrite for a type: Parquet stores bytes, shorts and integers alike."""
+    """Return whether files have to be written again for a type: Parquet stores bytes, shorts and integers alike."""
     return now != wanted and (now.is_float() or wanted == pl.Int64())

@@ -1,4 +1,4 @@
-"""What a read opens, named to the byte, and why the rest stays closed."""
+"""The plan of a read: every byte it reads, and why the other files stay closed."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from qbeast_core.forked import refuse_forked
-from qbeast_core.html import bar, html_of
-from qbeast_core.io.footer import PagesUnavailable
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.io.pages import PageRanges
-from qbeast_core.io.store import map_files
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.fractions import Sample
+from qbeast_core.io.parquet.footer import PagesUnavailable
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageRanges
+from qbeast_core.io.stores.store import map_files
+from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.support.as_json import to_json
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.html import bar, html_of
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import pushed_down, warn_if_empty
 from qbeast_core.table.read.unused import unused_conditions
-from qbeast_core.tree.design_effect import CLUSTERED
+from qbeast_core.tree.keys.design_effect import CLUSTERED
 
 _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
 class Plan:
     """A read, planned; no row is read.
 
@@ -197,6 +198,24 @@ class Plan:
         if request is None and not set(self._needed) >= set(self.reader.snapshot.schema):
             return self.reader.all_pages(chosen, number)  # a choice of columns makes that less than the file
         return request
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text: numbers, filter, unused conditions, and `files` as a list of objects."""
+        facts = {
+            "uri": self.reader.snapshot.uri,
+            "version": self.reader.snapshot.version,
+            "where": None if self.where is None else str(self.where),
+            "columns": self.columns,
+            "sample": self.sample,
+            "bytes_opened": self.bytes_opened,
+            "bytes_total": self.bytes_total,
+            "rows_opened": self.rows_opened,
+            "rows_total": self.rows_total,
+            "share": self.share,
+            "unused_conditions": self.unused_conditions,
+            "files": self.files.to_dicts(),
+        }
+        return to_json(facts)
 
     def __repr__(self) -> str:
         return in_lines([self._title, *(f"  {name:<7} {fact}" for name, fact in self._facts().items())])

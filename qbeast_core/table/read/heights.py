@@ -1,4 +1,4 @@
-"""How many rows a read returns: by the log as far as it tells, the rest by the columns of the filter alone."""
+"""Count the rows that a read returns: from the log where possible, else from the columns of the filter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.counting import RowCount, count_rows
-from qbeast_core.query.fractions import Sample
-from qbeast_core.query.nodes import Nothing
-from qbeast_core.query.rest import parse_rest
-from qbeast_core.query.select import match
+from qbeast_core.query.filters.nodes import Nothing
+from qbeast_core.query.filters.rest import parse_rest
+from qbeast_core.query.plan.counting import RowCount, count_rows
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.select import match
 from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
@@ -47,7 +47,7 @@ def known_rows(reader: Reader) -> int | None:
 
 
 def most_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
-    """Return a number that no more rows match than, by the log alone; None where that does not count them."""
+    """Return the maximum number of matching rows, by the log alone; None if the log does not count rows."""
     found = _known(reader, reader.plan(predicate, None))
     return None if found is None else found.known + found.rows_read
 

@@ -1,4 +1,4 @@
-"""One snapshot and all that reads of it share: blocks, page tails, deletion vectors."""
+"""Plan reads of a snapshot."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     invalid_argument,
 )
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.refusals import damaged_index
-from qbeast_core.logs import LOG
-from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.build import build_block_table, files_that_may_match
-from qbeast_core.query.fractions import Sample, sample_to_weights
-from qbeast_core.query.nodes import Node, Unknown
-from qbeast_core.query.predicate import understand
-from qbeast_core.query.select import Matches, Selection, match
-from qbeast_core.query.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.query.filters.nodes import Node, Unknown
+from qbeast_core.query.filters.predicate import understand
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.fractions import Sample, sample_to_weights
+from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.suggestions import convert_call, did_you_mean
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.suggestions import convert_call, did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
-from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
 # Files from which on a first filter is worth decoding the tags alone that it needs.
 _MANY_FILES: Final = 5_000
 
 # Share of the files that it may need; with more, all tags are decoded at once.
-_MOST_NEEDED: Final = 0.25
+_MAX_NEEDED: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,14 @@ class ScanPlan:
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
-    # Whether it does nothing else, see `qbeast_core.query.predicate.understand`.
+    # Whether it does nothing else, see `qbeast_core.query.filters.predicate.understand`.
     compares_values: bool = False
 
 
 class Reader:
-    """Plans and keeps what plans need; safe to share between threads."""
+    """Plans reads of a snapshot; safe to share between threads."""
 
-    def __init__(self, snapshot: Snapshot, *, pages: PageReader | None = None) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         if not snapshot.config.is_indexed:
             msg = (
                 f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
@@ -70,7 +69,6 @@ class Reader:
             )
             raise NotQbeastTableError(msg, path=snapshot.uri)
         self.snapshot = snapshot
-        self.pages = pages or PageReader(self.store)
         self._is_planned = False
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
@@ -78,20 +76,12 @@ class Reader:
         return Reader, (self.snapshot,)
 
     def at(self, snapshot: Snapshot) -> Reader:
-        """Return the reader of another version; what is known of files, which do not change, goes along."""
-        return self if snapshot is self.snapshot else Reader(snapshot, pages=self.pages)
+        """Return the reader of another version of the table."""
+        return self if snapshot is self.snapshot else Reader(snapshot)
 
     def renewed(self) -> Reader:
         """Return the reader of the newest version; this very one if there is none newer, which is cheap."""
         return self.at(refresh(self.snapshot))
-
-    @property
-    def size_bytes(self) -> int:
-        """What the version takes in memory, with what was worked out for reads so far; about."""
-        blocks = self.__dict__.get("blocks")
-        tags = 0 if "index_state" not in self.__dict__ else self.index_state.size_bytes
-        own = 0 if blocks is None else blocks.size_bytes
-        return self.snapshot.size_bytes + self.pages.size_bytes + tags + own
 
     @property
     def store(self) -> Store:
@@ -99,8 +89,13 @@ class Reader:
         return self.snapshot.source.store
 
     @property
+    def pages(self) -> PageReader:
+        """The reader of pages of the table's files."""
+        return self.snapshot.source.pages
+
+    @property
     def files(self) -> TableFiles:
-        """The same, with what is remembered of files, for whoever reads them."""
+        """The data files, for those who read them."""
         return TableFiles(self.store, self.pages, self.snapshot.storage_options)
 
     @property
@@ -117,7 +112,7 @@ class Reader:
         latest = self.snapshot.config.latest
         return () if latest is None else latest.columns
 
-    @cached_property
+    @property
     def paths(self) -> list[str]:
         """Decoded path of every live file."""
         return self.snapshot.data_paths
@@ -133,28 +128,28 @@ class Reader:
         return files["size_bytes"].to_list(), files["rules"].is_null().to_list()
 
     @cached_property
-    def blocks(self) -> BlockTable:
+    def blocks(self) -> IndexTable:
         """Blocks of every live file; warns of tags and settings that cannot be read."""
-        return self._placed(self.snapshot.files, self.index_state.tags)
+        return self._warned(self.snapshot.index)
 
-    def _blocks_for(self, node: Node) -> BlockTable:
-        """Return the blocks that a filter needs: all of them, but for the first filter of a table of many files.
+    def _blocks_for(self, node: Node) -> IndexTable:
+        """Return the blocks that a filter needs: all, except for the first filter on a table of many files.
 
-        Whoever opens a table for one narrow filter does not wait for tags of files that statistics rule out. A second
-        filter shows that more will come: then all tags are decoded, once.
+        Decoding all tags takes longer than one narrow filter, so the first one leaves out the tags of files that
+        statistics rule out. A second filter shows that more will follow: then all tags are decoded, once.
         """
         is_first, self._is_planned = not self._is_planned, True
-        files = self.snapshot.files
-        if is_first and files.height >= _MANY_FILES and "blocks" not in self.__dict__:
+        snapshot, files = self.snapshot, self.snapshot.files
+        if is_first and files.height >= _MANY_FILES and snapshot.decoded_index is None:
             needed = files_that_may_match(files, node)
-            if needed.sum() <= _MOST_NEEDED * files.height:
+            if needed.sum() <= _MAX_NEEDED * files.height:
                 tag = pl.when(pl.Series(needed))
-                return self._placed(files.with_columns(tag.then("blocks"), tag.then("layout")))
+                files = files.with_columns(tag.then("blocks"), tag.then("layout"))
+                return self._warned(build_index_table(files, snapshot.config.revisions, snapshot.schema))
         return self.blocks
 
-    def _placed(self, files: pl.DataFrame, tags: tuple[pl.DataFrame, list[int]] | None = None) -> BlockTable:
+    def _warned(self, table: IndexTable) -> IndexTable:
         self._warn_of_settings()
-        table = build_block_table(files, self.snapshot.config.revisions, self.snapshot.schema, tags)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
@@ -176,22 +171,22 @@ class Reader:
 
     @cached_property
     def index_state(self) -> IndexState:
-        """Where every live file is indexed: its blocks are decoded once for all who ask."""
+        """Where every live file is indexed."""
         return IndexState(self.snapshot)
 
-    @cached_property
+    @property
     def deleted_rows(self) -> dict[int, I64Array]:
         """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
-        return deleted_rows(self.snapshot)
+        return self.snapshot.deleted_rows
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a read."""
         return self.planner(predicate)(sample)
 
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
-        """Return what plans reads of one filter: it is understood once, however many samples are planned."""
+        """Return a function that plans reads of one filter; the filter is parsed once for all samples."""
         refuse_forked(self.snapshot.uri)
-        understood: list[tuple[Matches, bool]] = []
+        understood: list[tuple[MatchingBlocks, bool]] = []
 
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
@@ -213,7 +208,7 @@ class Reader:
         return known if columns is None else different_names(columns, known)
 
     def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
-        """Return what a read keeps of the rows it meets, in a form that needs no reader."""
+        """Return the row filter of a read, which works without a reader."""
         return RowFilter(
             columns=tuple(columns),
             schema=self.snapshot.schema,
@@ -260,7 +255,7 @@ class Reader:
             hidden.append(self._copies(selection.table, number))
         return np.unique(np.concatenate(hidden)) if hidden else None
 
-    def _copies(self, table: BlockTable, number: int) -> I64Array:
+    def _copies(self, table: IndexTable, number: int) -> I64Array:
         if not table.ours[number]:
             path = self.paths[number]
             msg = (

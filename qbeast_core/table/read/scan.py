@@ -1,4 +1,4 @@
-"""A snapshot as a Polars LazyFrame: projection, filter, limit and sample go down to pages."""
+"""Scan a snapshot as a Polars LazyFrame: projection, filter, limit and sample are pushed down to pages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from qbeast_core.errors import EmptySampleWarning, InvalidInputError
-from qbeast_core.query.fractions import Sample, fractions_of, sample_to_weights
-from qbeast_core.runtime import caller_stacklevel
+from qbeast_core.query.plan.fractions import Sample, fractions_of, sample_to_weights
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
 from qbeast_core.table.read.scan_task import read_parts
@@ -31,7 +31,7 @@ SAMPLING_WEIGHT: Final = "sampling_weight"
 _HIDDEN: Final = (own_column("rows"), own_column("never"))
 
 # Rows; of so many independent rows none is left out once in half a billion samples.
-_LEAST_EXPECTED: Final = 20
+_MIN_EXPECTED: Final = 20
 
 
 def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
@@ -187,7 +187,7 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
     first, last = fractions_of(sample)
     rows = reader.snapshot.counted_rows
     expected = (last - first) * rows
-    if expected < _LEAST_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
+    if expected < _MIN_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
         return
     message = (
         f"the sample {sample} of {reader.snapshot.uri!r} holds no row, where about {expected:,.0f} of {rows:,} were to "

@@ -11,15 +11,15 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import QbeastError, StorageError
-from qbeast_core.io.page_plan import PageRequest
-from qbeast_core.io.pages import PageReader
-from qbeast_core.io.store import Store, open_store
-from qbeast_core.query.drawn import FileDraw
-from qbeast_core.query.weights import WeightRange
+from qbeast_core.io.parquet.page_plan import PageRequest
+from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.query.plan.drawn import FileDraw
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import whole_batches
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.query.fractions import Sample, fraction_below
+from qbeast_core.query.plan.fractions import Sample, fraction_below
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.heights import most_rows
@@ -16,7 +16,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 # Returns the lowest weights of matching rows below a fraction, ascending, as columns `weight` and `rows`. All
 # of them, or as many as hold the rows that are wanted, and one more.
@@ -24,7 +24,7 @@ LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
 
 _UNREAD: Final = "nothing was read"
 _MARGIN: Final = 4.0  # standard deviations that a first look holds beyond the rows that are wanted
-_LEAST_GROWTH, _MOST_GROWTH = 2.0, 16.0
+_MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
 _NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
 
 
@@ -82,7 +82,7 @@ def fraction_of_matches(rows: int, most: int | None, lowest: LowestWeights) -> f
         if fraction == 1.0:
             return 1.0
         growth = wanted / max(int(found["rows"].sum()), 1)
-        fraction = min(fraction * min(max(growth, _LEAST_GROWTH), _MOST_GROWTH), 1.0)
+        fraction = min(fraction * min(max(growth, _MIN_GROWTH), _MAX_GROWTH), 1.0)
 
 
 def refuse_rows(rows: object, sample: Sample | None) -> None:

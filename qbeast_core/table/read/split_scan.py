@@ -1,4 +1,4 @@
-"""A planned read as what is opened of its files, whole or in tasks of about equal bytes."""
+"""Split a planned read into the parts of its files, as a whole or in tasks of about equal bytes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _together(parts: Sequence[FileParts]) -> FileParts:
 def _pieces(
     reader: Reader, plan: ScanPlan, number: int, task_bytes: int
 ) -> Iterator[tuple[FileParts, float]]:
-    """Give the parts of one file, and what each costs."""
+    """Return the parts of one file, and what each costs."""
     parts = file_parts(reader, plan, number)
     size = int(reader.snapshot.files["size_bytes"][number])
     request = parts.pages[0] if parts.pages else None

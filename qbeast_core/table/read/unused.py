@@ -1,4 +1,4 @@
-"""Parts of a filter that keep nothing closed: which, why, and what to write instead."""
+"""Find the parts of a filter that prune nothing, with the reason and an alternative."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.query.blocks import BlockTable
-from qbeast_core.query.intervals import coordinate_intervals
-from qbeast_core.query.nodes import And, Atom, Compare, IsNotNull, Node, Nothing, Or, Unknown, column_of
-from qbeast_core.query.predicate import conjuncts, disjuncts, parse_predicate
-from qbeast_core.query.select import match
+from qbeast_core.query.filters.nodes import (
+    And,
+    Atom,
+    Compare,
+    IsNotNull,
+    Node,
+    Nothing,
+    Or,
+    Unknown,
+    column_of,
+)
+from qbeast_core.query.filters.predicate import conjuncts, disjuncts, parse_predicate
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.intervals import coordinate_intervals
+from qbeast_core.query.plan.select import match
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.read.scan import pushed_down
 
@@ -23,13 +33,13 @@ _ONE_VALUE_LESS: Final = (
 _STAGED: Final = "no file is indexed yet; optimize the table"
 
 
-def unused_conditions(where: pl.Expr, schema: pl.Schema, table: BlockTable) -> dict[str, str]:
+def unused_conditions(where: pl.Expr, schema: pl.Schema, table: IndexTable) -> dict[str, str]:
     """Return the parts of a filter, of those joined by AND, that keep nothing closed, each with why and a cure."""
     reasons = {str(part): _reasons(part, schema, table) for part in conjuncts(where)}
     return {part: "; ".join(dict.fromkeys(found)) for part, found in reasons.items() if found}
 
 
-def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
+def _reasons(part: pl.Expr, schema: pl.Schema, table: IndexTable) -> list[str]:
     """Return why a part keeps nothing closed; nothing where it does, or could do in a larger table."""
     if not part.meta.root_names():  # it is the same for every row
         return []
@@ -44,7 +54,7 @@ def _reasons(part: pl.Expr, schema: pl.Schema, table: BlockTable) -> list[str]:
     return [_LATER] if given is None else _of_node(node, schema, table)
 
 
-def _of_node(node: Node, schema: pl.Schema, table: BlockTable) -> list[str]:
+def _of_node(node: Node, schema: pl.Schema, table: IndexTable) -> list[str]:
     match node:
         case Unknown():
             return [_NOT_UNDERSTOOD]
@@ -60,7 +70,7 @@ def _of_node(node: Node, schema: pl.Schema, table: BlockTable) -> list[str]:
             return [] if reason is None else [reason]
 
 
-def _of_atom(atom: Atom, schema: pl.Schema, table: BlockTable) -> str | None:
+def _of_atom(atom: Atom, schema: pl.Schema, table: IndexTable) -> str | None:
     """Return why the index does nothing for a comparison; None where it does."""
     if isinstance(atom, IsNotNull) or (isinstance(atom, Compare) and atom.op == "!="):
         return _ONE_VALUE_LESS

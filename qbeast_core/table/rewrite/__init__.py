@@ -1,1 +1,1 @@
-"""Live files written anew: optimize, and what changes of rows share with it."""
+"""Replace live files: optimize, and what changes of rows share with it."""

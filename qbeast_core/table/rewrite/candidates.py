@@ -12,8 +12,8 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.table.index.state import STAGED, IndexState
-from qbeast_core.tree.columns import text_column
-from qbeast_core.tree.deepen import files_to_deepen
+from qbeast_core.tree.layout.deepen import files_to_deepen
+from qbeast_core.tree.space.columns import text_column
 
 # Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[
@@ -40,7 +40,7 @@ class Scope:
 
     # The revision whose files are looked at; None: none, as in a table without a real one.
     revision: int | None = None
-    # Look at the newest revision instead, of whatever version: a rewrite or another writer may bring one.
+    # Look at the newest revision of each version instead: a commit may bring a new one.
     newest: bool = False
     # Look at files without index as well.
     staged: bool = True
@@ -68,17 +68,21 @@ class Scope:
         return not self.every and self.paths is None and self.fraction is None
 
 
+# What an optimize without options looks at.
+DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """Files to rewrite."""
 
-    # In the snapshot, ascending.
-    numbers: I64Array
+    # Indexes in the snapshot, ascending.
+    files: I64Array
     reasons: list[RewriteReason]
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
-        files = state.files[self.numbers].drop("file")
+        files = state.files[self.files].drop("file")
         return files.with_columns(pl.Series("reason", self.reasons, dtype=pl.String))
 
 
@@ -91,7 +95,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     within = _within(state, scope, staged)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
-        within = within & named & (mine | (staged & scope.staged))
+        within = within & named & (mine | (staged & scope.staged) | (~staged & scope.older))
     reasons: dict[RewriteReason, BoolArray] = {
         "asked for": mine if scope.every else (mine | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
@@ -112,7 +116,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
-    """Tell which files a fraction leaves."""
+    """Return which files are within the fraction."""
     files = state.snapshot.files
     if scope.fraction is None:
         return np.ones(files.height, np.bool_)
@@ -129,9 +133,8 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
 
 
 def _ours(files: pl.DataFrame) -> BoolArray:
-    """Tell which files follow the exact rules and know their pages, so that reads open parts of them."""
-    known = files["rules"].cast(pl.String).eq("1").fill_null(value=False)
-    ours: BoolArray = known.to_numpy()
+    """Return which files follow the exact rules and know their pages, so that reads open parts of them."""
+    ours: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return ours
 
 
@@ -141,7 +144,7 @@ def _rows(files: pl.DataFrame) -> I64Array:
 
 
 def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
-    """Tell which small files to join: as many as there are, while each at least doubles.
+    """Return which small files to join: as many as there are, while each at least doubles.
 
     So a row is rewritten as often as the files it lies in double, up to the usual size of the table's files.
     """
@@ -162,7 +165,7 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
 
 
 def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
-    """Tell which files hold mostly rows that would go deeper if they were put back now."""
+    """Return which files hold mostly rows that would go deeper if they were put back now."""
     if scope.revision is None or not among.any():
         return np.zeros_like(among)
     revision = state.snapshot.config.revisions[scope.revision]

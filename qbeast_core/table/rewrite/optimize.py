@@ -1,33 +1,46 @@
-"""Optimize: choose files, rewrite them, one commit per revision; again where another writer was faster."""
+"""Optimize: choose files and replace them, one commit per revision."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from itertools import compress
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, invalid_argument
-from qbeast_core.query.fractions import Share, share_of
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.query.plan.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
+from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import GROUP_BYTES, Engine, PlanSize
+from qbeast_core.table.engine.protocol import Engine, PlanSize
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.candidates import Choice, Scope, choose_files
-from qbeast_core.table.rewrite.rewrite import Replaced, Rewrite, refuse_copies, rewrite
-from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
+from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.replace import (
+    Judge,
+    Placement,
+    Replaced,
+    Replacement,
+    refuse_copies,
+    replace_rows,
+)
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_metadata
 
-_MOST_PLANS: Final = 4
+# Commits for one scope: the files of one may be small beside those of the next.
+_MAX_ROUNDS: Final = 4
 
-_MOST_ROUNDS: Final = 4
+# Where the rows of other revisions go: to the newest one, or with all rows to a revision of their own.
+Into: TypeAlias = Literal["newest", "new"]
 
 _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 
@@ -36,80 +49,83 @@ _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 class OptimizeOptions:
     """Options of an optimize, as `Table.optimize` documents them."""
 
-    revision: int | None = None
     files: Sequence[str | os.PathLike[str]] | None = None
+    revision: int | Literal["all"] | None = None
     fraction: Share | None = None
-    all_revisions: bool = False
     full: bool = False
-    fold: bool = False
-    redraw: bool = False
+    into: Into | None = None
     dry_run: bool = False
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Done:
-    """One scope: what was chosen, and what came of it."""
+class _Round:
+    """What was chosen in one scope, and what was done with it; None: nothing."""
 
-    snapshot: Snapshot
     plan: pl.DataFrame
-    replaced: Replaced | None
+    done: tuple[Replaced, CommitOutcome] | None = None
 
 
 def optimize(
     reader: Reader, options: OptimizeOptions, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
-    """Optimize the table as it is now; see `Table.optimize`."""
+    """Optimize the table as it is now; see `Table.optimize`. Return the newest version too."""
     reader = reader.renewed()
     scopes = _scopes(reader, options)
-    done: list[_Done] = []
+    rounds: list[_Round] = []
     while scopes:
         scope = scopes.pop(0)
-        for number in range(_MOST_ROUNDS):
+        for number in range(_MAX_ROUNDS):
             try:
-                with changed_before(lambda: any(map(_committed, done))):
-                    done.append(_one(reader.renewed(), scope, options, engine))
+                with changed_before(lambda: any(step.done for step in rounds)):
+                    rounds.append(_round(reader, scope, options, engine))
             except CommitConflictError:
                 if number == 0:
                     raise
-                break  # what the first round did stands, and the rest can wait
-            reader = reader.at(done[-1].snapshot)
-            # Beside a file that was joined, others may be small now.
-            if done[-1].replaced is None or not scope.can_be_finished or options.redraw:
+                break  # what the first round did stays, and the rest can wait
+            if rounds[-1].done is None:
                 break
-        if scope.newest and (options.all_revisions or scope.paths is not None):
-            scopes = _older_scopes(
-                reader, scope
-            )  # only now: a new one may have come, and files may have gone into it
+            reader = _after(reader, rounds[-1].done[1])
+            # Beside a file that was joined, others may be small now.
+            if not scope.can_be_finished or options.into == "new":
+                break
+        if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
+            # Not before: a round may make a revision, or move files into one.
+            scopes = _older_scopes(reader, scope)
+    result = _result(rounds, options, reader.snapshot)
     if options.progress is not None:
-        rows = sum(one.replaced.rows for one in done if one.replaced is not None)
-        options.progress(Progress("done", rows=rows))
-    return _result(done, options, reader.snapshot), reader.snapshot
+        options.progress(Progress("done", rows=result.rows))
+    return result, reader.snapshot
 
 
-def _committed(done: _Done) -> bool:
-    return done.replaced is not None and done.replaced.outcome is not None
+def _after(reader: Reader, outcome: CommitOutcome) -> Reader:
+    return reader.renewed() if outcome.snapshot is None else reader.at(outcome.snapshot)
 
 
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     """Return what to look at first, one commit each."""
     _check(options)
-    given = options.fraction
-    fraction = None if given is None else share_of(given, "fraction", "nothing was changed", zero=True)
+    fraction = options.fraction
+    if fraction is not None:
+        fraction = share_of(fraction, "fraction", "nothing was changed", zero=True)
     shared: dict[str, Any] = {"fraction": fraction, "every": options.full}
-    if options.files is not None:
-        return [Scope(newest=True, paths=_paths(reader, options.files), **shared)]
-    if options.redraw:
+    if options.into == "new":
         return [Scope(newest=True, every=True, older=True)]
-    if options.revision is None:
-        return [Scope(newest=True, beyond=True, older=options.fold, **shared)]
-    known = reader.snapshot.config.revisions
-    if options.revision not in {*known, STAGING_REVISION_ID}:
-        what = f"must be one of the table's, {sorted(known)}"
-        invalid_argument("revision", what, "nothing was changed", value=options.revision, known=sorted(known))
+    older = options.into == "newest"
+    if options.files is not None:
+        return [Scope(newest=True, older=older, paths=_paths(reader, options.files), **shared)]
+    if options.revision in (None, "all"):
+        return [replace(DEFAULT_SCOPE, older=older, **shared)]
+    revisions = sorted(reader.snapshot.config.revisions)
+    if options.revision not in {*revisions, STAGING_REVISION_ID}:
+        what = f'must be one of the table\'s, {revisions}, or "all"'
+        invalid_argument("revision", what, "nothing was changed", value=options.revision, known=revisions)
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
+    if older and options.revision != revisions[-1]:
+        chosen = (reader.index_state.revision_of == options.revision).tolist()
+        return [Scope(newest=True, older=True, paths=frozenset(compress(reader.paths, chosen)), **shared)]
     return [Scope(revision=options.revision, staged=False, **shared)]
 
 
@@ -118,108 +134,116 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
     state = reader.index_state
     among = [newest.paths is None or path in newest.paths for path in reader.paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
-    return [replace(newest, revision=one, newest=False, staged=False, beyond=False) for one in ids]
+    return [replace(newest, revision=number, newest=False, staged=False, beyond=False) for number in ids]
 
 
 def _check(options: OptimizeOptions) -> None:
-    """Refuse options that cannot be meant."""
+    """Validate options."""
     check_metadata(options.commit_metadata)
-    given = [options.revision is not None, options.files is not None, options.all_revisions or options.fold]
-    if sum(given) > 1 or (options.all_revisions and options.fold):
-        msg = "give one of `revision`, `files`, `all_revisions`, `fold`; nothing was changed"
+    if options.into not in (None, "newest", "new"):
+        what, known = 'must be "newest" or "new"', ("newest", "new")
+        invalid_argument("into", what, "nothing was changed", value=options.into, known=known)
+    if options.files is not None and options.revision is not None:
+        msg = "`files` and `revision` cannot be combined; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
-    if options.redraw and (any(given) or options.fraction is not None):
-        msg = (
-            "`redraw` rewrites the whole table: leave out the options that choose files; nothing was changed"
-        )
-        raise InvalidInputError(msg, argument="redraw")
+    selectors = (options.files, options.revision, options.fraction)
+    if options.into == "new" and any(selector is not None for selector in selectors):
+        msg = 'into="new" rewrites the whole table: omit the options that choose files; nothing was changed'
+        raise InvalidInputError(msg, argument="into")
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
     """Return decoded log paths of files named by these or by where they lie."""
-    known = {path: path for path in reader.paths}
-    known |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
+    paths = {path: path for path in reader.paths}
+    paths |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
     named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
-    strange = [name for name in named if name not in known]
+    strange = [name for name in named if name not in paths]
     if strange:
         msg = f"no live file(s) of the table: {strange[:3]}; nothing was changed. Table.files() lists them."
         raise InvalidInputError(msg, argument="files")
-    return frozenset(known[name] for name in named)
+    return frozenset(paths[name] for name in named)
 
 
-def _one(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Done:
-    """Optimize one scope; where thresholds of another writer are in the way, plan again."""
-    for _ in range(_MOST_PLANS - 1):
-        try:
-            return _attempt(reader, scope, options, engine)
-        except CommitConflictError:
-            newest = reader.renewed()
-            if not _still_there(reader, newest, scope):
-                raise
-            reader = newest
-    return _attempt(reader, scope, options, engine)
+def _round(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
+    """Optimize one scope; plan again if thresholds of another writer are in the way."""
+    return with_attempts(
+        reader,
+        lambda newest: _attempt(newest, scope, options, engine),
+        # Another writer that replaced the files was faster at the same work, or did other work that may go on.
+        may_retry=lambda before, now: _still_there(before, now, scope),
+    )
 
 
 def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
-    """Tell whether the files to rewrite are as they were, so that another plan may do better."""
-    state = before.index_state
+    """Return whether the chosen files are still live."""
     columns = ["path", "deletion_vector"]
-    wanted = before.snapshot.files[choose_files(state, scope).numbers].select(columns)
+    chosen = before.snapshot.files[choose_files(before.index_state, scope).files].select(columns)
     live = now.snapshot.files.select(columns)
-    return wanted.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
+    return chosen.join(live, on=columns, how="anti", nulls_equal=True).is_empty()
 
 
-def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Done:
-    state = reader.index_state
+def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
+    snapshot, state = reader.snapshot, reader.index_state
     refuse_copies(state)
     scope = scope.at(state)
     choice = choose_files(state, scope)
-    plan = choice.frame(state)
-    if options.dry_run or not (len(choice.numbers) or options.redraw):
-        return _Done(reader.snapshot, plan, None)
+    plan, reasons = choice.frame(state), set(choice.reasons)
+    if options.dry_run or not (len(choice.files) or options.into == "new"):
+        return _Round(plan)
+    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
     if options.progress is not None:
         options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
-    named = reader.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
-    scoped = {} if scope.revision is None else {"revision": str(scope.revision)}
-    asked = Rewrite(
-        files=choice.numbers,
-        revision=None if named == state.newest or not scope.revision else named,
-        parameters={"predicate": "[]", **scoped, "reasons": ", ".join(sorted(set(choice.reasons)))},
-        commit_metadata=options.commit_metadata,
-        redraw=options.redraw,
-        is_worth=_gains(state) if set(choice.reasons) <= _SHAPE and not options.redraw else None,
+    replaced = replace_rows(
+        reader,
+        Replacement(files=choice.files),
+        _placement(state, scope, options),
+        engine=engine,
         progress=options.progress,
-        group_bytes=GROUP_BYTES,
+        is_worth=_gains(state) if reasons <= _SHAPE and options.into != "new" else None,
     )
-    replaced = rewrite(reader, asked, engine=engine)
-    if replaced is None or replaced.outcome is None:
-        return _Done(reader.snapshot, plan, None)
-    extra = np.setdiff1d(np.flatnonzero(replaced.gone), choice.numbers)
-    taken = Choice(extra, ["order of weights"] * len(extra)).frame(state)
-    newest_known = replaced.outcome.snapshot or refresh(reader.snapshot)
-    return _Done(newest_known, pl.concat([plan, taken]), replaced)
+    if len(choice.files) and not replaced.gone.any():
+        return _Round(plan)
+    scoped = {} if scope.revision is None else {"revision": str(scope.revision)}
+    note = CommitNote(
+        operation="OPTIMIZE",
+        parameters={"predicate": "[]", **scoped, "reasons": ", ".join(sorted(reasons))},
+        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
+        metadata=options.commit_metadata,
+        drops_unused=options.into == "new",
+    )
+    outcome = publish_replaced(reader, replaced, note)
+    more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
+    moved = Choice(more, ["order of weights"] * len(more)).frame(state)
+    return _Round(pl.concat([plan, moved]), (replaced, outcome))
 
 
-def _gains(state: IndexState) -> Callable[[I64Array, PlanSize], bool]:
-    """Return a judge: rewriting files for their shape has to leave fewer files, or fewer blocks."""
+def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Placement:
+    if options.into == "new":
+        return "redraw"
+    revision = state.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
+    return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
 
-    def is_worth(numbers: I64Array, plan: PlanSize) -> bool:
-        blocks = state.blocks.filter(pl.col("file").is_in(numbers)).height
-        return plan.file_count < len(numbers) or plan.block_count < blocks
+
+def _gains(state: IndexState) -> Judge:
+    """Return a judge: replacing files for their shape has to leave fewer files, or fewer blocks."""
+
+    def is_worth(files: I64Array, plan: PlanSize) -> bool:
+        blocks = state.blocks.filter(pl.col("file").is_in(files)).height
+        return plan.file_count < len(files) or plan.block_count < blocks
 
     return is_worth
 
 
-def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
-    replaced = [one.replaced for one in done if one.replaced is not None]
-    outcomes = [one.outcome for one in replaced if one.outcome is not None]
+def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
+    replaced = [step.done[0] for step in rounds if step.done]
+    outcomes = [step.done[1] for step in rounds if step.done]
     last = outcomes[-1] if outcomes else None
     latest = snapshot.config.last_revision_id or 0
-    # Where something was rewritten, files that were looked at in vain stay; two scopes may have looked at the same.
-    told = [one for one in done if one.replaced is not None] or done
-    plan = pl.concat([one.plan for one in told]).unique("path", keep="first", maintain_order=True)
+    # Once something was replaced, files that were chosen in vain stay. Two rounds may have chosen the same file.
+    plans = [step.plan for step in rounds if step.done] or [step.plan for step in rounds]
+    plan = pl.concat(plans).unique("path", keep="first", maintain_order=True)
     gone = set(plan["path"])
-    adds = [add for one in replaced for add in one.adds]
+    adds = [add for step in replaced for add in step.adds]
     came = [add for add in adds if add.path not in gone]
     plan = plan.filter(~pl.col("path").is_in([add.path for add in adds]))
     return OptimizeResult(
@@ -227,13 +251,13 @@ def _result(done: Sequence[_Done], options: OptimizeOptions, snapshot: Snapshot)
         committed=last is not None,
         dry_run=options.dry_run,
         plan=plan,
-        rows=sum(one.rows for one in replaced),
+        rows=sum(step.rows for step in replaced),
         files=len(came),
         bytes=sum(add.size for add in came),
-        cubes=sum(one.cubes for one in replaced),
+        cubes=sum(step.cubes for step in replaced),
         revision_id=latest if last is None or last.revision_id is None else last.revision_id,
-        new_revision=any(one.is_new for one in replaced),
-        commits=len(outcomes),
+        new_revision=any(step.is_new for step in replaced),
+        commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
     )
 
@@ -264,7 +288,7 @@ class OptimizeResult(RewriteResult):
     commits: int
 
     def __repr__(self) -> str:
-        """Say it in a few lines."""
+        """Return a few lines."""
         if self.committed and not self.plan.height:
             return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:

@@ -1,1 +1,1 @@
-"""A version of a table as its log tells it."""
+"""One version of a table, read from its log."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError, QbeastError, StorageError
-from qbeast_core.io.store import Store
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.files.deletion_vector import parse_vector, vector_path
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
-from qbeast_core.table.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:

@@ -1,4 +1,4 @@
-"""What `deltalake` knows of a table, and what is wrong with one in this library's errors."""
+"""A table as `deltalake` reads it, and its errors as errors of this library."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from threading import Lock
 from typing import Final
 
@@ -25,13 +26,14 @@ from qbeast_core.errors import (
     VersionNotFoundError,
     shown_cause,
 )
-from qbeast_core.forked import FORKED
-from qbeast_core.io.location import SCHEMES
-from qbeast_core.io.store import Store
+from qbeast_core.io.parquet.pages import PageReader
+from qbeast_core.io.stores.location import SCHEMES
+from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
-from qbeast_core.suggestions import write_call
+from qbeast_core.support.forked import FORKED
+from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
 from qbeast_core.table.snapshot.log_copy import LogCopy, copy_log
 from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
@@ -89,7 +91,7 @@ class DeltaVersion:
     protocol: Protocol
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: the page reader is cached
 class DeltaSource:
     """A table as `deltalake` holds it; shared by the snapshots refreshed from one another, from any thread."""
 
@@ -98,6 +100,11 @@ class DeltaSource:
     storage_options: Mapping[str, str] = field(repr=False)
     copy: LogCopy | None = None
     lock: Lock = field(default_factory=Lock)
+
+    @cached_property
+    def pages(self) -> PageReader:
+        """The reader of pages, which caches the tails of data files: these never change."""
+        return PageReader(self.store)
 
     @property
     def log(self) -> LogFiles:

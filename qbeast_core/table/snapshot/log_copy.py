@@ -1,7 +1,7 @@
-"""The newest part of a far table's log on this machine's disk, where it may be read as often as anyone likes.
+"""A local copy of the newest part of a remote log, so that reading it repeatedly is cheap.
 
 Opening a table, `deltalake` reads the footer of a checkpoint five times and each commit twice, one after the other:
-in an object store every one of them is a round trip. Copied at once they are three: the hint, a listing, the files.
+in an object store each is a round trip. Copying takes three: the hint, a listing, the files.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
 
-from qbeast_core.io.store import Entry, Store, map_files
-from qbeast_core.io.temporary_folder import TemporaryFolder
+from qbeast_core.io.stores.store import Entry, Store, map_files
+from qbeast_core.io.stores.temporary_folder import TemporaryFolder
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import (
     LAST_CHECKPOINT,
@@ -24,14 +24,14 @@ from qbeast_core.table.snapshot.log_files import (
 )
 
 _PREFIX: Final = "qbeast-log-"
-_MOST_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 256 << 20
 _COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 
 class LogCopy:
-    """The copy of a log from a checkpoint on, and what it lacks as the store has it; see `copy_log`.
+    """A local copy of a log from a checkpoint on; other files are read from the store.
 
-    Deleted with the last reference to it. It reads as much like a `Store` as `log_files.read_log` needs.
+    The folder is deleted with the last reference to the copy. It implements `LogFiles`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -50,11 +50,11 @@ class LogCopy:
 
     @property
     def path(self) -> str:
-        """A folder that `deltalake` takes for the table, as long as it asks for the log alone."""
+        """A folder that `deltalake` opens like the table; it has the log only."""
         return str(self._root)
 
     def update(self) -> None:
-        """Copy the commits that are newer."""
+        """Copy newer commits."""
         entries = self._store.entries(LOG_DIRECTORY, after=f"{LOG_DIRECTORY}/{self._newest:020d}.json")
         self.add(None, entries)
 
@@ -96,7 +96,7 @@ class LogCopy:
 
 
 def copy_log(store: Store) -> LogCopy | None:
-    """Copy what the newest version of a table is read from."""
+    """Copy the log files that the newest version is read from; None: not worth it, or not possible."""
     if store.local_root is not None:
         return None
     hinted = hinted_checkpoint(store, None)
@@ -106,7 +106,7 @@ def copy_log(store: Store) -> LogCopy | None:
     names = () if checkpoint is None else checkpoint.paths
     if any(not name.endswith(".checkpoint.parquet") for name in names) or (hinted and not checkpoint):
         return None
-    if not entries or sum(one.size for one in entries) > _MOST_BYTES:
+    if not entries or sum(one.size for one in entries) > _MAX_BYTES:
         return None
     copy = LogCopy(store)
     try:

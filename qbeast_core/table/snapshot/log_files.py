@@ -1,4 +1,4 @@
-"""The log's own files: their names, what they hold, and the conditional put of the next commit."""
+"""The files of the log: names, contents, and the conditional write of the next commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import CommitUnknownError, InvalidMetadataError
-from qbeast_core.io.store import Store, map_files
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import CommitInfo, parse_commit
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
@@ -43,7 +43,7 @@ class CheckpointFiles:
 
 
 class LogFiles(Protocol):
-    """What of a store `read_log` needs; paths are relative to the table."""
+    """The part of a store that `read_log` needs; paths are relative to the table."""
 
     @property
     def uri(self) -> str:
@@ -56,7 +56,7 @@ class LogFiles(Protocol):
         ...
 
     def get(self, path: str) -> bytes:
-        """Read a file; one that is not there is a `FileNotFoundError`."""
+        """Read a file; raise `FileNotFoundError` if it is missing."""
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
@@ -115,7 +115,7 @@ def read_history(store: Store, *, version: int, limit: int | None = None) -> lis
 
 
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
-    """Try to write one version; whatever the store answers, what counts is the commit that is there afterwards."""
+    """Try to write one version. The commit that exists afterwards decides, not the answer of the store."""
     path, failure = commit_path(version), None
     try:
         store.put_if_absent(path, body)
@@ -135,7 +135,7 @@ def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResul
     else:
         return "won" if there is not None and there.txn_id == txn_id else "lost"
     if store.local_root is not None:
-        raise failure  # a folder does not change its mind
+        raise failure  # a local error is final
     raise _unknown(store, version, txn_id) from failure
 
 
@@ -172,7 +172,7 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
 
 
 def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
-    """Return the newest checkpoint up to `version` of which no part is missing.
+    """Return the newest complete checkpoint up to `version`.
 
     Classic, multi-part and UUID-named (V2) checkpoints count; any other name is ignored: hints, checksums,
     compacted logs, temporary files.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -19,34 +20,39 @@ from qbeast_core.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.store import checked_options, open_store
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.logs import LOG
+from qbeast_core.query.index.build import build_index_table
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
 from qbeast_core.table.data.foreign_schema import visible_columns
+from qbeast_core.table.snapshot.deletion_vectors import deleted_rows
 from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_delta
-from qbeast_core.table.snapshot.kept import Kept
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
+from qbeast_core.table.snapshot.lru_cache import LruCache
 
 # Address, whether absolute paths are read, and storage options.
 _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
 
-_KEPT_TABLES: Final = 8
+_CACHED_TABLES: Final = 8
 
 _TIMES_THE_FILES: Final = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True, weakref_slot=True)
+@dataclass(frozen=True, eq=False, kw_only=True)  # no slots: derived values are cached
 class Snapshot:
-    """One version of a table, immutable."""
+    """One version of a table, immutable. All reads of it share what was derived from it."""
 
-    # The table, in the one form of its place (`qbeast_core.io.location.resolve_location`).
+    # The table, in the one form of its place (`qbeast_core.io.stores.location.resolve_location`).
     uri: str
     version: int
     # When the version was committed, milliseconds since 1970 UTC; 0 if the log does not say.
@@ -67,13 +73,36 @@ class Snapshot:
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
+    # The index, where an append of ours extended the index of the version before. `replace` does not copy it.
+    known_index: InitVar[IndexTable | None] = None
+
+    def __post_init__(self, known_index: IndexTable | None) -> None:
+        """Cache an index that is known already."""
+        if known_index is not None:
+            self.__dict__["index"] = known_index
 
     @property
     def size_bytes(self) -> int:
-        """What the version takes in memory, about: its files, what `deltalake` holds of them, and placed blocks."""
-        return int(self.files.estimated_size()) * _TIMES_THE_FILES
+        """Approximate memory of the version: its files, as `deltalake` holds them too, its index and file tails."""
+        of_index = 0 if self.decoded_index is None else self.decoded_index.size_bytes
+        return int(self.files.estimated_size()) * _TIMES_THE_FILES + of_index + self.source.pages.size_bytes
+
+    @cached_property
+    def index(self) -> IndexTable:
+        """The blocks of all live files."""
+        return build_index_table(self.files, self.config.revisions, self.schema)
 
     @property
+    def decoded_index(self) -> IndexTable | None:
+        """The index; None if the tags are not decoded yet."""
+        return self.index if "index" in self.__dict__ else None
+
+    @cached_property
+    def deleted_rows(self) -> dict[int, I64Array]:
+        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        return deleted_rows(self)
+
+    @cached_property
     def data_paths(self) -> list[str]:
         """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
@@ -95,8 +124,8 @@ class Snapshot:
         return self.source.transaction_version(app_id, version=self.version)
 
 
-# The newest versions seen of the last few local tables.
-_NEWEST: Final = Kept[_Place, Snapshot](_KEPT_TABLES, lambda snapshot: snapshot.size_bytes)
+# The newest versions seen of the local tables used last, with all that reads derived from them.
+_NEWEST: Final = LruCache[_Place, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
 
 
 def load_snapshot(
@@ -149,16 +178,16 @@ def newest_snapshot(
 ) -> Snapshot:
     """Return the newest version of a table, from memory as far as it is there.
 
-    The last few local tables stay in memory, as far as they take little of it (`KEPT_SHARE`). Their logs are looked
-    at every time, so a new version, or another table in the same place, is seen at once. Tables in object stores are
-    loaded anew: nothing cheap tells whether one was replaced.
+    The local tables used last stay in memory, as far as they take little of it (`CACHE_SHARE`): log, blocks and
+    the tails of files that were read. The log is checked every time, so a new version, or another table in the same
+    place, is seen at once. Tables in object stores are always loaded: no cheap request shows that one was replaced.
     """
     refuse_forked(str(uri))
     options = checked_options(storage_options)
-    kept = _NEWEST.get((str(uri), allow_absolute_paths, tuple(sorted(options.items()))))
-    if kept is not None:
+    cached = _NEWEST.get((resolve_location(uri), allow_absolute_paths, tuple(sorted(options.items()))))
+    if cached is not None:
         with suppress(QbeastError, OSError):  # it is gone or damaged: loading says what is wrong
-            return refresh(kept)
+            return refresh(cached)
     return load_snapshot(uri, storage_options=options, allow_absolute_paths=allow_absolute_paths)
 
 
@@ -203,12 +232,12 @@ def _known_since(snapshot: Snapshot) -> Snapshot | None:
 
 
 def _stands(snapshot: Snapshot) -> bool:
-    """Tell whether it is this table still that has the version, as far as files of a folder tell."""
+    """Return whether this table still has the version, as far as files of a folder show."""
     return fingerprint(snapshot.source.store, snapshot.version) == snapshot.fingerprint
 
 
 def _is_newest(snapshot: Snapshot) -> bool:
-    """Tell of a table in a folder whether the next version is not there; where that is not sure, it is none."""
+    """Return whether a table in a folder has no next version yet; False where that is not certain."""
     root = snapshot.source.store.local_root
     if root is None or snapshot.fingerprint is None:
         return False
@@ -221,7 +250,7 @@ def _place(snapshot: Snapshot) -> _Place:
 
 
 def keep(snapshot: Snapshot) -> None:
-    """Remember the newest version of a table in a folder for whoever asks for it next."""
+    """Cache the newest version of a table in a folder."""
     if snapshot.source.store.local_root is not None:
         _NEWEST.put(_place(snapshot), snapshot)
 
@@ -292,14 +321,14 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 
 def has_old_layout(snapshot: Snapshot) -> bool:
-    """Tell whether a table carries marks of the layout before 0.6.0 (format 11)."""
+    """Return whether a table carries marks of the layout before 0.6.0 (format 11)."""
     return (
         bool(snapshot.config.replicated_sets) or snapshot.files["state"].null_count() < snapshot.files.height
     )
 
 
 def travel(version: object) -> tuple[int | None, datetime | None]:
-    """Tell a version number from a time; a time without zone is UTC.
+    """Return a version number or a time; a time without zone is UTC.
 
     >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')

@@ -9,8 +9,8 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
-from qbeast_core.io.location import resolve_location
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame

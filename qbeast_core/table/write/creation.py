@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot

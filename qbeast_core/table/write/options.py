@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.runtime import Progress, ProgressCallback
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.suggestions import did_you_mean
+from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.target import Mode
-from qbeast_core.tree.columns import to_index_column
-from qbeast_core.tree.fit import ColumnBounds
+from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.fit import ColumnBounds
 
 if TYPE_CHECKING:
-    from qbeast_core.table.index.asked_columns import IndexColumns
+    from qbeast_core.table.index.column_texts import IndexColumns
 
 _MAX_CHARACTERS: Final = 1 << 20
 

@@ -13,10 +13,10 @@ from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.schema import noted_fields, schema_to_delta
-from qbeast_core.runtime import new_id, now_ms
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
+from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
@@ -29,7 +29,7 @@ from qbeast_core.table.index.revision import (
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
-from qbeast_core.tree.evolve import IndexWish
+from qbeast_core.tree.space.evolve import IndexWish
 
 
 @dataclass(frozen=True, slots=True)

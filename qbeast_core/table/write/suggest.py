@@ -11,21 +11,21 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError, invalid_argument
-from qbeast_core.html import html_of
-from qbeast_core.plain_text import in_lines
-from qbeast_core.query.nodes import Node, Unknown
-from qbeast_core.query.predicate import parse_predicate
+from qbeast_core.query.filters.nodes import Node, Unknown
+from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.transformer import transformer_for
+from qbeast_core.support.html import html_of
+from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.table.write.candidates import Candidates, ColumnSet
 from qbeast_core.table.write.profile import Profile, window
 from qbeast_core.table.write.trial import Trial
-from qbeast_core.tree.columns import data_type_of, frame_weights
-from qbeast_core.tree.design_effect import CLUSTERED, design_effect
-from qbeast_core.tree.evolve import default_cube_size
+from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
+from qbeast_core.tree.space.columns import data_type_of, frame_weights
+from qbeast_core.tree.space.evolve import default_cube_size
 
 # Rows for comparing columns, and rows for the shares of the result.
 _ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17

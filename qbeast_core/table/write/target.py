@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
-from qbeast_core.suggestions import convert_call
+from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, log_instead
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 

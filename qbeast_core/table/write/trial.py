@@ -9,22 +9,22 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.evaluate import evaluate
-from qbeast_core.query.intervals import coordinate_intervals
-from qbeast_core.query.nodes import Atom, Node, column_of
-from qbeast_core.query.statistics import Statistics
+from qbeast_core.query.filters.nodes import Atom, Node, column_of
+from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.intervals import coordinate_intervals
+from qbeast_core.query.plan.statistics import Statistics
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
-from qbeast_core.tree.build import Assignment, assign_rows
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.evolve import IndexWish, default_cube_size, first_revision
-from qbeast_core.tree.pack import PackedFiles, pack_files, page_rows_for, rows_by_file, rows_per_file
-from qbeast_core.tree.summary import summarise
+from qbeast_core.tree.layout.build import Assignment, assign_rows
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.pack import PackedFiles, pack_files, page_rows_for, rows_by_file, rows_per_file
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
+from qbeast_core.tree.space.summary import summarise
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept

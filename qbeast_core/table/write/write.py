@@ -10,30 +10,29 @@ from functools import partial
 import polars as pl
 
 from qbeast_core.errors import TableExistsError
-from qbeast_core.forked import refuse_forked
-from qbeast_core.io.location import resolve_location
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.protocol import WriteMode
-from qbeast_core.logs import LOG
 from qbeast_core.results import FilesResult
-from qbeast_core.runtime import Progress, now_ms
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import Progress, now_ms
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.index.carried import carry_counts, counts_of
 from qbeast_core.table.index.design_effect import (
     keys_of_write,
     warn_if_clustered,
     with_write,
 )
-from qbeast_core.table.index.key_counts import KeyCounts, count_keys
+from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
-from qbeast_core.table.snapshot.evolved import warn_of_added_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
@@ -71,7 +70,8 @@ def _write(
     rows = engine.open(source, files, options.progress)
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
-    plan = rows.plan(chosen.revision, chosen.tree)
+    state = None if chosen.is_new else planned.state
+    plan = rows.plan(chosen.revision, None if state is None else state.tree(chosen.revision))
     LOG.debug("plans %d rows for %s: %d files", chosen.rows, uri, plan.file_count)
     stays = target if options.mode == "append" else None
     if options.dry_run:
@@ -96,7 +96,7 @@ def _write(
     before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, planned.wish.names, rows.at_hand, own_effect=plan.design_effect)
+    warn_if_clustered(effects, planned.wish.names, rows.in_memory_rows, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
 
 
@@ -117,8 +117,6 @@ def _others(stays: Snapshot | None, outcome: CommitOutcome, adds: Sequence[AddFi
     """Return how often keys repeat in the other files of the table; None: there are none."""
     newest = outcome.snapshot
     if stays is not None and (newest is None or newest.version == stays.version + 1):
-        if newest is not None:
-            carry_counts(stays, newest, adds)
         return counts_of(stays)
     if newest is None:
         return None

@@ -91,7 +91,7 @@ def test_tables_for_jvms_have_no_hidden_column_and_the_same_samples(
             name="name " + (pl.col("key") % 40).cast(pl.String)
         )
         qbeast.write_table(rows, table, columns=columns, dialect="qbeast-spark", cube_size=1_000)
-    bridge.optimize_table(spark, table, full=True)
+    bridge.optimize(spark, table, full=True)
     for file in qbeast.open_table(table).files()["path"]:
         assert "_qbeast_weight" not in pl.read_parquet_schema(file)
     for fraction in (0.05, 0.5):
@@ -118,8 +118,8 @@ def test_spark_appends_to_what_polars_wrote_and_the_other_way(spark: SparkSessio
 def test_spark_converts_and_optimizes(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "plain")
     _rows(spark, 0, 1_000).write.parquet(path)
-    assert bridge.convert_table(spark, path, COLUMNS).rows == 1_000
-    result = bridge.optimize_table(spark, path)
+    assert bridge.convert(spark, path, COLUMNS).rows == 1_000
+    result = bridge.optimize(spark, path)
     assert (result.rows, result.plan["reason"].unique().to_list()) == (1_000, ["staged"])
     assert qbeast.open_table(path).check().faults.is_empty()
     assert _keys(bridge.read_table(spark, path)) == list(range(1_000))

@@ -263,7 +263,7 @@ def check_reads(table: Path, rows: pl.DataFrame) -> None:
     for expr, sample in READS:
         wanted = sampled(rows, INDEXED, sample).filter(expr)
         assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), wanted)
-        plan = opened.explain(expr, sample)
+        plan = opened.explain(expr, sample=sample)
         assert wanted.height <= plan.rows_opened
         assert plan.bytes_opened <= plan.bytes_total
     assert opened.blocks().height > 0

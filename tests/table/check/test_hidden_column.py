@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.write.append import begin_append, publish_parts
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter
 from tests.helpers.tables import assert_same_rows, small_files
@@ -112,10 +112,10 @@ def test_switching_names_the_files_and_a_full_optimize_takes_the_column_out(tmp_
 def test_older_revisions_are_folded_in(tmp_path: Path) -> None:
     table = written(tmp_path, "documented")
     qbeast.write_table(later(10**7), tmp_path, mode="append")
-    with pytest.warns(qbeast.HiddenColumnWarning, match=r"`optimize\(full=True, fold=True\)`"):
+    with pytest.warns(qbeast.HiddenColumnWarning, match=r"`optimize\(full=True, into=.newest.\)`"):
         qbeast.open_table(tmp_path).switch_dialect("qbeast-spark")
     table = qbeast.open_table(tmp_path)
-    table.optimize(full=True, fold=True)
+    table.optimize(full=True, into="newest")
     assert not holders(tmp_path)
 
 

@@ -17,8 +17,8 @@ from qbeast_core.errors import (
     TableExistsError,
     UnsupportedTableError,
 )
-from qbeast_core.io.local import LocalStore
-from qbeast_core.io.s3_locking import refuse_unsafe_locking
+from qbeast_core.io.stores.local import LocalStore
+from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
@@ -236,7 +236,7 @@ def test_nobody_waits_forever(tmp_path: Path) -> None:
             snapshot,
             WriteIntent(mode="append"),
             sleep=pauses.append,
-            most_attempts=12,
+            max_attempts=12,
         )
     assert caught.value.attempts == 12
     assert max(pauses) <= 1.0

@@ -15,9 +15,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io import value_bytes
-from qbeast_core.table.engine.memory import FileRows
-from qbeast_core.table.engine.protocol import FilesSource
+from qbeast_core.io.parquet import value_bytes
+from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
@@ -117,7 +116,7 @@ def test_a_value_beyond_parquet_is_refused_by_name(
 ) -> None:
     small = pl.DataFrame({"id": [1, 2], "large": [None, NESTED[kind]]})
     path = tmp_path / "t"
-    monkeypatch.setattr(value_bytes, "MOST_VALUE_BYTES", 900)
+    monkeypatch.setattr(value_bytes, "MAX_VALUE_BYTES", 900)
     with pytest.raises(
         qbeast.InvalidInputError, match=r"row 1 has a value of [\d,]+ bytes in column 'large'"
     ):
@@ -136,7 +135,6 @@ def test_a_rewrite_counts_what_files_hold(tmp_path: Path) -> None:
         qbeast.write_table(part, tmp_path, columns=["id"], mode="append")
     assert sum(add["size"] for add in read_log(tmp_path).adds.values()) < MIB  # zstd leaves little of it
     reader, numbers = Reader(load_snapshot(tmp_path)), np.arange(4)
-    few = FileRows(FilesSource(reader=reader, numbers=numbers, group_bytes=40 * MIB))
-    assert (few.held, few.row_bytes // MIB) == (None, 1.0)
-    assert_frame_equal(few.keys(["id"]).sort("id"), rows.select("id"))
-    assert FileRows(FilesSource(reader=reader, numbers=numbers, group_bytes=80 * MIB)).held is not None
+    counts, sizes = rows_and_bytes(reader, numbers)
+    assert counts.tolist() == [16] * 4
+    assert 16 * MIB <= sizes.min() <= sizes.max() <= 17 * MIB

@@ -256,7 +256,7 @@ def test_rows_to_delete_or_update_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="where"):
         table.delete()
     with pytest.raises(TypeError, match="where"):
-        table.update(assignments={"a": 1})
+        table.update(set={"a": 1})
     for nothing in (None, False):
         for change in (table.delete, lambda where: table.update(where, {"a": 1})):
             with pytest.raises(qbeast.InvalidInputError, match="True for all rows") as refused:
@@ -264,4 +264,4 @@ def test_rows_to_delete_or_update_must_be_named(tmp_path: Path) -> None:
             assert refused.value.argument == "where"
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
     assert table.delete(pl.lit(value=True), dry_run=True).rows_deleted == rows.height
-    assert table.update(where=True, assignments={"a": 1}, dry_run=True).rows_updated == rows.height
+    assert table.update(where=True, set={"a": 1}, dry_run=True).rows_updated == rows.height

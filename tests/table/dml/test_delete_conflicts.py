@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
-from qbeast_core.table.dml import change as dml_run
+from qbeast_core.table.dml import change
+from qbeast_core.table.rewrite.publish import MAX_ATTEMPTS
 from tests.helpers.change_races import CONDITION, beside, check, grown, rows
 from tests.helpers.invariants import read_log
 
@@ -20,7 +21,7 @@ from tests.helpers.invariants import read_log
 def test_an_append_without_such_rows_costs_no_second_plan(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path), rows(5000).with_columns(pl.col("a") * 0.5 + 0.5)
-    with mock.patch.object(dml_run, "rewrite", wraps=dml_run.rewrite) as rewritten:
+    with mock.patch.object(change, "replace_rows", wraps=change.replace_rows) as rewritten:
         result = beside(path, lambda: qbeast.write_table(more, path, mode="append"))
     assert (rewritten.call_count, result.attempts, result.version) == (1, 2, 7)
     check(path, pl.concat([everything.filter(~CONDITION), more]))
@@ -78,7 +79,7 @@ def test_a_table_that_becomes_append_only_loses_nothing(tmp_path: Path) -> None:
 def test_a_delete_that_is_always_outrun_gives_up_cleanly(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path, appends=1), rows(5000, 20)
-    turns = dml_run.MOST_PLANS
+    turns = MAX_ATTEMPTS
     with pytest.raises(qbeast.CommitConflictError, match="look at"):
         beside(path, lambda: write_deltalake(path, more, mode="append"), times=turns)
     assert read_log(path).version == 1 + turns

@@ -158,7 +158,7 @@ def test_values_of_other_columns_leave_every_row_in_its_cube(tmp_path: Path) -> 
     table = qbeast.open_table(tmp_path / "t")
     before, revisions = table.scan(sample=0.3).select(ROW).collect(), len(table.revisions)
     with small_files():
-        table.update(where=True, assignments={"f": pl.col("f") + 1, "d": date(2020, 1, 1)})
+        table.update(where=True, set={"f": pl.col("f") + 1, "d": date(2020, 1, 1)})
     assert_same_rows(table.scan(sample=0.3).select(ROW).collect(), before)
     assert len(table.revisions) == revisions
     assert table.scan().select("d").unique().collect()["d"].to_list() == [date(2020, 1, 1)]
@@ -195,7 +195,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     ("values", "error", "message"),
     [
         ({}, qbeast.InvalidInputError, "at least one"),
-        ({"b": "1"}, qbeast.InvalidInputError, "does not have"),
+        ({"b": "1"}, qbeast.InvalidInputError, "no such column"),
         ({"a": "b"}, qbeast.InvalidInputError, "no such column"),
         ({"a": "1.5"}, qbeast.SchemaMismatchError, "Cast it"),
         ({"a": pl.lit("x")}, qbeast.SchemaMismatchError, "Cast it"),
@@ -224,9 +224,7 @@ def test_numbers_are_brought_to_the_type_of_the_column(tmp_path: Path) -> None:
     )
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
-    table.update(
-        where=True, assignments={ROW: pl.col("tiny"), "tiny": 7, "half": "1.5", "exact": Decimal("3.5")}
-    )
+    table.update(where=True, set={ROW: pl.col("tiny"), "tiny": 7, "half": "1.5", "exact": Decimal("3.5")})
     assert table.scan().collect().rows() == [(1, 7, 1.5, Decimal("3.50"))]
     assert table.scan().collect().schema == rows.schema
 
@@ -238,7 +236,7 @@ def test_a_column_without_nulls_stays_so(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
     with pytest.raises(qbeast.SchemaMismatchError, match="may hold no nulls"):
-        table.update(where=True, assignments={"id": "x"})
+        table.update(where=True, set={"id": "x"})
     assert table.update("x IS NOT NULL", {"id": "x + 1"}).rows_updated == 2
     assert sorted(table.scan().collect()["id"]) == [2, 2, 4]
 

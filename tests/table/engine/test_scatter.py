@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.tree.summary import SampleLimits
+from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter, write_parts

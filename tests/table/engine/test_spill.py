@@ -22,11 +22,11 @@ from qbeast_core.table.engine import budget
 from qbeast_core.table.engine.budget import LEAST_BYTES
 from qbeast_core.table.engine.spill import files as spill_files
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.tree.summary import SampleLimits
+from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import Case, cases
-from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -73,8 +73,8 @@ def test_no_row_is_lost_and_the_index_holds(
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
         mock.patch.object(budget.Budget, "sample", limits),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_FILE_ROWS", 3),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_SLICE_BYTES", 64),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_SLICE_BYTES", 64),
     ):
         spilling, rows = path.parent / "spilling", path.parent / "rows"
         spilling.mkdir()
@@ -87,7 +87,7 @@ def test_no_row_is_lost_and_the_index_holds(
                 mode="append" if number else "error",
                 cube_size=size,
                 dialect=case.dialect,
-                engine="spill",
+                resources=SPILL,
                 spill_dir=spilling,
             )
             assert (result.rows, result.version, result.engine) == (frame.height, number, "spill")
@@ -123,10 +123,14 @@ def test_filters_and_samples_read_as_much_as_of_a_table_written_from_memory(
     rows: pl.DataFrame, tmp_path: Path, kind, megabytes
 ) -> None:
     options: dict[str, Any] = {"columns": ["a", "b"], "cube_size": 2000}
-    qbeast.write_table(rows, tmp_path / "memory", **options, engine="memory")
+    qbeast.write_table(rows, tmp_path / "memory", **options, resources=MEMORY)
     data = source(rows, kind, tmp_path, 10_000)
     done = qbeast.write_table(
-        data, tmp_path / "spill", **options, memory_bytes=megabytes << 20, engine="spill"
+        data,
+        tmp_path / "spill",
+        **options,
+        memory_bytes=megabytes << 20,
+        resources=SPILL,
     )
     assert (done.engine, done.rows) == ("spill", rows.height)
     assert done.spilled_bytes > 0
@@ -141,13 +145,13 @@ def test_the_disk_never_holds_the_rows_more_than_twice(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
-    tell = spill_files._Writer._tell  # noqa: SLF001 -- called whenever something was written
+    report = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
 
     def measured(self: Any) -> None:
-        tell(self)
+        report(self)
         held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", measured)  # noqa: SLF001
+    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", measured)
     many = pl.concat([rows] * 3)
     options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": megabytes << 20, "spill_dir": tmp_path}
     qbeast.write_table(many.iter_slices(5000), tmp_path / "t", **options)
@@ -177,7 +181,12 @@ def test_progress_tells_the_engine_and_what_was_spilled(rows: pl.DataFrame, tmp_
 def test_a_file_of_equal_keys_is_cut_all_the_same(tmp_path: Path) -> None:
     rows = pl.DataFrame({"row": range(200_000), "a": [1] * 150_000 + list(range(50_000))})
     qbeast.write_table(
-        rows, tmp_path / "t", columns=["a"], cube_size=5000, memory_bytes=4 << 20, engine="spill"
+        rows,
+        tmp_path / "t",
+        columns=["a"],
+        cube_size=5000,
+        memory_bytes=4 << 20,
+        resources=SPILL,
     )
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows, "row")
     assert qbeast.open_table(tmp_path / "t").check().ok
@@ -194,7 +203,11 @@ def test_rows_that_change_between_the_passes_are_not_written(rows: pl.DataFrame,
     (tmp_path / "spilling").mkdir()
     with pytest.raises(qbeast.InputChangedError, match="Nothing was written"):
         qbeast.write_table(
-            changing, tmp_path / "t", columns=["a"], engine="spill", spill_dir=tmp_path / "spilling"
+            changing,
+            tmp_path / "t",
+            columns=["a"],
+            resources=SPILL,
+            spill_dir=tmp_path / "spilling",
         )
     assert not list((tmp_path / "spilling").iterdir())
     assert not list((tmp_path / "t").rglob("*.parquet"))
@@ -227,7 +240,12 @@ def test_bad_batches_leave_nothing(
 ) -> None:
     with pytest.raises(error, match=message):
         qbeast.write_table(
-            data(rows), tmp_path / "t", columns=["a"], memory_bytes=4 << 20, spill_dir=tmp_path, engine=engine
+            data(rows),
+            tmp_path / "t",
+            columns=["a"],
+            memory_bytes=4 << 20,
+            spill_dir=tmp_path,
+            resources=qbeast.Resources(engine=engine),
         )
     assert not list(tmp_path.rglob("*"))
 
@@ -239,7 +257,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
     qbeast.write_table(rows.head(10), table, columns=["a"])
     before = sorted(table.rglob("*"))
     written: list[int] = []
-    write = spill_files._Writer._tell  # noqa: SLF001 -- where a disk fills up
+    write = spill_files.SpillWriter._report_size  # noqa: SLF001 -- where a disk fills up
 
     def full(self: Any) -> None:
         write(self)
@@ -247,7 +265,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
         if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spill_files._Writer, "_tell", full)  # noqa: SLF001
+    monkeypatch.setattr(spill_files.SpillWriter, "_report_size", full)
     for data in (rows, iter([rows])):
         with pytest.raises(qbeast.StorageError, match="has no room left") as caught:
             qbeast.write_table(data, table, mode="append", memory_bytes=4 << 20, spill_dir=tmp_path)
@@ -259,7 +277,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
 def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
     rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, told = spill_files._Writer, [0]  # noqa: SLF001 -- the last bytes of a file find the disk full
+    writer, told = spill_files.SpillWriter, [0]
     files: list[Any] = []
 
     def full(self: Any) -> None:
@@ -267,7 +285,7 @@ def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
         if len(files) == told[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(writer, "_tell", full)
+    monkeypatch.setattr(writer, "_report_size", full)
     spilled = SpillFolder(tmp_path)
     spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
     told[0] = len(files)
@@ -299,7 +317,7 @@ def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: 
         ({"memory_bytes": LEAST_BYTES - 1}, "at least 4,194,304"),
         ({"memory_bytes": "2GiB"}, "whole number of bytes"),
         ({"memory_bytes": True}, "whole number of bytes"),
-        ({"engine": "disk"}, '"auto", "memory" or "spill"'),
+        ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, options, message) -> None:
@@ -325,7 +343,7 @@ def test_a_dry_run_spills_nothing_of_what_can_be_read_again(rows: pl.DataFrame, 
 def test_columns_may_be_missing_and_new(rows: pl.DataFrame, tmp_path: Path) -> None:
     qbeast.write_table(rows.head(100), tmp_path, columns=["a", "b"])
     more = rows.tail(1000).drop("b").with_columns(new=pl.lit(1))
-    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "engine": "spill"}
+    options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "resources": SPILL}
     qbeast.write_table(more.lazy(), tmp_path, **options)
     found = qbeast.read_table(tmp_path)
     wanted = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")

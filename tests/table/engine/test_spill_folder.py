@@ -15,9 +15,10 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.io.machine import machine_bytes
+from qbeast_core.io.stores.machine import machine_bytes
 from qbeast_core.table.engine.budget import Budget, bytes_of_text
 from qbeast_core.table.engine.spill.folder import SpillFolder
+from tests.helpers.tables import SPILL
 
 KILLED = """
     import os, signal, sys
@@ -86,7 +87,13 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     rows = pl.DataFrame({"a": [1]})
     for folder in (tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(qbeast.StorageError, match="there is no folder"):
-            qbeast.write_table(rows, tmp_path / "t", columns=["a"], engine="spill", spill_dir=folder)
+            qbeast.write_table(
+                rows,
+                tmp_path / "t",
+                columns=["a"],
+                resources=SPILL,
+                spill_dir=folder,
+            )
     assert not (tmp_path / "t").exists()
 
 
@@ -172,10 +179,11 @@ FULL = """
     import qbeast
     rows = pl.DataFrame({"a": range(100_000)})
     table, spill = sys.argv[1:]
+    SPILL = qbeast.Resources(engine="spill")
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # a disk with less room than the rows need
     steps = {
-        "write": lambda given: qbeast.write_table(given, table, mode="append", engine="spill", spill_dir=spill),
-        "merge": lambda given: qbeast.open_table(table).merge(given, "a", engine="spill", spill_dir=spill),
+        "write": lambda given: qbeast.write_table(given, table, mode="append", resources=SPILL, spill_dir=spill),
+        "merge": lambda given: qbeast.open_table(table).merge(given, "a", resources=SPILL, spill_dir=spill),
     }
     for name, step in steps.items():
         for given in (rows, rows.lazy(), rows.iter_slices(5000)):

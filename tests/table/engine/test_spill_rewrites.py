@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine import budget
 from tests.helpers.invariants import check_invariants
-from tests.helpers.tables import assert_same_rows, folder, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
 ROWS = pl.DataFrame(
     {
@@ -34,7 +34,7 @@ Step = Callable[[qbeast.Table, dict[str, Any]], Any]
 
 STEPS: dict[str, Step] = {
     "optimize": lambda table, options: table.optimize(full=True, **options),
-    "redraw": lambda table, options: table.optimize(redraw=True, **options),
+    "redraw": lambda table, options: table.optimize(into="new", **options),
     "delete": lambda table, options: table.delete("a < 0.1 AND b > 1", **options),
     "update": lambda table, options: table.update("b = 2", {"a": "a / 2", "b": pl.lit(7)}, **options),
     "outside": lambda table, options: table.update("b = 3", {"a": "a + 50"}, **options),
@@ -67,7 +67,7 @@ def test_operations_in_a_budget_are_those_in_memory(steps, batch_bytes, load_byt
         folder() as there,
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
-        mock.patch("qbeast_core.table.engine.spill.rows._LEAST_FILE_ROWS", 3),
+        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
     ):
         written(here), written(there)
         spilling = there.parent / "spilling"
@@ -75,8 +75,8 @@ def test_operations_in_a_budget_are_those_in_memory(steps, batch_bytes, load_byt
         with small_files():
             for name in steps:
                 step = STEPS[name]
-                held = step(qbeast.open_table(here), {"engine": "memory"})
-                done = step(qbeast.open_table(there), {"engine": "spill", "spill_dir": spilling})
+                held = step(qbeast.open_table(here), {"resources": MEMORY})
+                done = step(qbeast.open_table(there), {"resources": SPILL, "spill_dir": spilling})
                 assert done.committed == held.committed
                 assert (done.engine, held.engine) == (
                     "spill" if done.spilled_bytes else done.engine,
@@ -138,5 +138,10 @@ def test_a_budget_too_small_is_refused_and_nothing_changes(tmp_path: Path, call:
         getattr(table, call)(*given[call], memory_bytes=1000)
     options = {"full": True} if call == "optimize" else {}
     with pytest.raises(qbeast.StorageError, match="there is no folder"):
-        getattr(table, call)(*given[call], **options, engine="spill", spill_dir=tmp_path / "missing")
+        getattr(table, call)(
+            *given[call],
+            **options,
+            resources=SPILL,
+            spill_dir=tmp_path / "missing",
+        )
     assert table.refresh().version == 1

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.heavy_keys import HeavyKeys
-from qbeast_core.tree.key_tag import parse_heavy
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
+from qbeast_core.tree.keys.key_tag import parse_heavy
+from qbeast_core.tree.space.columns import frame_weights
 
 ROWS = 30_000
 
@@ -51,14 +51,16 @@ def lists_are_true(path: Path, *, keys: int = 2) -> None:
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_every_write_lists_heavy_keys(tmp_path: Path, engine: Literal["memory", "spill"]) -> None:
     path = str(tmp_path)
-    qbeast.write_table(rows(0), path, columns=["x"], cube_size=1_000, engine=engine)
+    qbeast.write_table(
+        rows(0), path, columns=["x"], cube_size=1_000, resources=qbeast.Resources(engine=engine)
+    )
     lists_are_true(tmp_path)
-    qbeast.write_table(rows(1), path, mode="append", engine=engine)
+    qbeast.write_table(rows(1), path, mode="append", resources=qbeast.Resources(engine=engine))
     lists_are_true(tmp_path, keys=4)
     table = qbeast.open_table(path)
     table.update("n < 50000", {"n": pl.col("n") + 1})
     lists_are_true(tmp_path)
     table.delete("n >= 20000 AND n < 40000")
     lists_are_true(tmp_path)
-    table.optimize(full=True, engine=engine)
+    table.optimize(full=True, resources=qbeast.Resources(engine=engine))
     lists_are_true(tmp_path)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from qbeast_core.table.index import key_counts
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
-from qbeast_core.tree.key_sketch import KeySketch
-from qbeast_core.tree.key_tag import dump_keys
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import dump_keys
 
 RNG = np.random.default_rng(5)
 SKETCHES = [KeySketch.of(RNG.integers(0, keys, 900).astype(np.int32)) for keys in (3, 20, 200, 800, 10**6)]

@@ -14,7 +14,9 @@ import qbeast
 from qbeast_core.table.inspect.history import history_frame
 
 COLUMNS = [
-    *("version", "timestamp", "operation", "summary", "metrics", "parameters", "metadata", "engine"),
+    *("version", "timestamp", "operation", "summary"),
+    *("rows_written", "rows_inserted", "rows_updated", "rows_deleted"),
+    *("files_added", "files_removed", "bytes_added", "metrics", "parameters", "metadata", "engine"),
     *("read_version", "is_blind_append", "isolation_level", "txn_id"),
 ]
 ROWS = pl.DataFrame({"id": range(500)})
@@ -39,6 +41,11 @@ def test_it_tells_when_and_what_and_how_much(table: qbeast.Table) -> None:
     metrics = found["metrics"].struct.unnest()
     assert metrics["numOutputRows"].to_list() == [None, 500, 500]
     assert metrics["numDeletedRows"].sum() == 100
+    assert found["rows_deleted"].to_list() == [100, None, None]
+    assert found["rows_written"].to_list() == [None, 500, 500]
+    assert found["files_removed"].to_list() == [1, None, None]
+    assert found["bytes_added"].min() > 0
+    assert table.versions().equals(found.select("version", "timestamp", "operation"))
     assert found["summary"].to_list() == [
         "100 deleted, +1 -1 files",
         "500 rows, +1 files",

@@ -13,10 +13,11 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 
 import qbeast
+from qbeast_core.spec.block import BlocksDialect as Dialect
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.inspect.metrics import Metrics, build_metrics, fewest_levels
+from qbeast_core.table.inspect.metrics import Health, Metrics, build_metrics, fewest_levels
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.golden.collection import Golden, each
+from tests.golden.collection import Golden, each, open_golden
 from tests.helpers.metrics_reference import reference
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, small_files, write
@@ -129,6 +130,43 @@ def test_frames_have_a_column_per_number(tmp_path: Path) -> None:
     assert json.loads(metrics.to_json())["revisions"][1]["rows"] == 2000
     assert "rows per cube" in repr(metrics)
     assert "leaf" in str(metrics)
+
+
+@pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
+def test_health_agrees_with_a_dry_run_of_optimize(tmp_path: Path, dialect: Dialect) -> None:
+    path = tmp_path / "t"
+
+    def health() -> Health:
+        table = qbeast.open_table(path)
+        reasons = table.optimize(dry_run=True).plan["reason"].unique().sort().to_list()
+        health = table.metrics().health
+        assert (health.needs_optimize, list(health.reasons)) == (bool(reasons), reasons)
+        assert f"needs optimize: {'yes, because' if reasons else 'no'}" in repr(table.metrics())
+        return health
+
+    rows = pl.DataFrame({"id": range(500)})
+    qbeast.write_table(rows, path, columns=["id"], dialect=dialect)
+    assert not health().needs_optimize
+    write_deltalake(path, rows, mode="append")
+    assert health().reasons == ("small file", "staged")  # it is joined with the staged one
+    for _ in range(3):
+        qbeast.write_table(rows, path, mode="append")
+    assert health().reasons == ("small file", "staged")
+    qbeast.open_table(path).optimize()
+    assert not health().needs_optimize
+
+
+@each()
+def test_health_of_golden_tables_agrees_with_optimize(golden: Golden) -> None:
+    table = open_golden(golden)
+    health = table.metrics().health
+    try:
+        plan = table.optimize(dry_run=True).plan
+    except qbeast.UnsupportedTableError:
+        assert not health.needs_optimize
+        return
+    assert list(health.reasons) == plan["reason"].unique().sort().to_list()
+    assert health.needs_optimize == bool(plan.height)
 
 
 def test_the_least_height_never_steps_over_a_power() -> None:

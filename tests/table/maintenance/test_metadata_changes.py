@@ -31,10 +31,10 @@ def table(path: Path) -> qbeast.Table:
 def test_properties_are_set_and_unset_and_the_index_stays(tmp_path: Path) -> None:
     opened = table(tmp_path)
     index = dict(read_log(tmp_path).configuration)
-    assert opened.set_properties({"a": "1", "b": "2"}) == 1
-    assert opened.set_properties({"a": None, "b": "3", "delta.checkpointInterval": "5"}) == 2
+    assert opened.set_properties({"a": "1", "b": "2"}).version == 1
+    assert opened.set_properties({"a": None, "b": "3", "delta.checkpointInterval": "5"}).version == 2
     assert opened.properties == {"b": "3", "delta.checkpointInterval": "5"}
-    assert opened.set_properties({"b": "3", "c": None}) == 2, "nothing to do"
+    assert opened.set_properties({"b": "3", "c": None}).version == 2, "nothing to do"
     assert read_log(tmp_path).configuration == {**index, **opened.properties}
     assert DeltaTable(tmp_path).metadata().configuration["b"] == "3"
 
@@ -88,7 +88,7 @@ TYPES: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("given", "stored"), TYPES, ids=str)
 def test_a_new_column_takes_types_of_any_library(given: Any, stored: str, tmp_path: Path) -> None:
     opened = table(tmp_path)
-    assert opened.add_columns({"new": given}) == 1
+    assert opened.add_columns({"new": given}).version == 1
     field = next(one for one in DeltaTable(tmp_path).schema().fields if one.name == "new")
     assert delta_name(json.loads(field.type.to_json())) == stored
     assert opened.count("new IS NULL") == ROWS.height
@@ -184,7 +184,7 @@ def test_append_only_tables_take_appends_alone(tmp_path: Path) -> None:
 
 def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_path: Path) -> None:
     opened = table(tmp_path)
-    assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}) == 1
+    assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}).version == 1
     assert list(opened.schema) == ["id", "x", "note", "when"]
     old = ROWS.with_columns(note=pl.lit(None, pl.String), when=pl.lit(None, pl.Datetime("us", "UTC")))
     assert_same_rows(opened.scan().collect(), old, "id")
@@ -193,7 +193,7 @@ def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_
     assert_same_rows(qbeast.read_table(tmp_path, where=pl.col("note") == "new"), new, "id")
     assert_same_rows(qbeast.read_table(tmp_path, where=pl.col("note").is_null()), old, "id")
     assert pl.scan_delta(str(tmp_path)).collect().height == 200
-    assert opened.add_columns({}) == 2
+    assert opened.add_columns({}).version == 2
     check_invariants(tmp_path)
 
 
@@ -232,14 +232,14 @@ def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> Non
     qbeast.write_table(NARROW, tmp_path, columns=["b", "id"], cube_size=10)
     opened = qbeast.open_table(tmp_path)
     drawn = opened.scan(sample=0.3).collect()["id"].sort()
-    assert opened.widen_columns({"b": pl.Int16, "s": pl.Int32, "w": pl.Int8}) == 1
-    assert opened.widen_columns({"b": pl.Int32()}) == 2
+    assert opened.widen_columns({"b": pl.Int16, "s": pl.Int32, "w": pl.Int8}).version == 1
+    assert opened.widen_columns({"b": pl.Int32()}).version == 2
     wide = NARROW.cast({"b": pl.Int32, "s": pl.Int32})
     assert_same_rows(opened.scan().collect(), wide, "id")
     assert_same_rows(opened.scan().filter(pl.col("b") > 90).collect(), wide.filter(pl.col("b") > 90), "id")
     assert opened.scan().filter(pl.col("s") > 40_000).collect().height == 0
     assert opened.scan(sample=0.3).collect()["id"].sort().equals(drawn)
-    assert opened.widen_columns({"b": pl.Int32, "w": pl.Int8}) == 2, "nothing to do"
+    assert opened.widen_columns({"b": pl.Int32, "w": pl.Int8}).version == 2, "nothing to do"
     more = wide.with_columns(pl.col("id") + 100, s=pl.lit(100_000, pl.Int32))
     qbeast.write_table(more, tmp_path, mode="append")
     assert_same_rows(qbeast.read_table(tmp_path), pl.concat([wide, more]), "id")

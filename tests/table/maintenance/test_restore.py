@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.io.local import LocalStore
+from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files

@@ -38,7 +38,7 @@ def test_rows_samples_and_cubes_stay(path: Path) -> None:
     drawn, cubes = table.scan(sample=0.2).collect()["id"].sort(), table.metrics().revisions[-1].cubes
     with pytest.raises(qbeast.SchemaMismatchError):
         qbeast.write_table(FAR, path, mode="append")
-    assert table.widen_columns(NEW_TYPES) == 1
+    assert table.widen_columns(NEW_TYPES).version == 1
     assert table.schema == WIDE.schema
     assert_same_rows(table.scan().collect(), WIDE, "id")
     assert table.scan(sample=0.2).collect()["id"].sort().equals(drawn)
@@ -51,7 +51,7 @@ def test_rows_samples_and_cubes_stay(path: Path) -> None:
     assert table.refresh().count("n > 4000000000") == 3000
     assert table.refresh().check().ok
     assert_same_rows(qbeast.read_table(path, version=0), NARROW, "id")
-    assert table.widen_columns(NEW_TYPES) == 2, "nothing to do"
+    assert table.widen_columns(NEW_TYPES).version == 2, "nothing to do"
 
 
 def test_every_reader_reads_it(path: Path) -> None:
@@ -81,7 +81,7 @@ def test_rows_that_are_hidden_stay_so(tmp_path: Path) -> None:
 def test_rows_of_a_faster_writer_are_widened_too(
     path: Path, faster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite, done = widen.rewrite, list[int]()
+    replace_rows, done = widen.replace_rows, list[int]()
 
     def late(*args: Any, **options: Any) -> Any:
         if not done:
@@ -90,11 +90,11 @@ def test_rows_of_a_faster_writer_are_widened_too(
                 qbeast.write_table(NARROW.with_columns(pl.col("id") + 3000), path, mode="append")
             else:
                 qbeast.open_table(path).delete("id < 100")
-        return rewrite(*args, **options)
+        return replace_rows(*args, **options)
 
-    monkeypatch.setattr(widen, "rewrite", late)
+    monkeypatch.setattr(widen, "replace_rows", late)
     table = qbeast.open_table(path)
-    assert table.widen_columns(NEW_TYPES) == 2
+    assert table.widen_columns(NEW_TYPES).version == 2
     assert table.count() == (6000 if faster == "append" else 2900)
     types = {pl.read_parquet_schema(path / file)["n"] for file in table.files()["path"]}
     assert types == {pl.Int64()}
@@ -104,6 +104,6 @@ def test_a_table_without_rows_changes_its_schema_alone(tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["id"])
     table = qbeast.open_table(tmp_path)
     table.delete(where=True)
-    assert table.widen_columns(NEW_TYPES) == 2
+    assert table.widen_columns(NEW_TYPES).version == 2
     qbeast.write_table(FAR, tmp_path, mode="append")
     assert_same_rows(qbeast.read_table(tmp_path), FAR, "id")

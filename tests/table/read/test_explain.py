@@ -89,7 +89,7 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             columns = data.draw(st.sampled_from([None, [ROW], case.rows.columns[:2]]))
             with first_plans_by_statistics():
                 table = qbeast.open_table(path)
-                plan, again = (table.explain(expr, sample, columns) for _ in range(2))
+                plan, again = (table.explain(expr, sample=sample, columns=columns) for _ in range(2))
             # The first one decodes the tags of files alone that may match.
             assert plan.rows_opened == again.rows_opened
             assert plan.files.drop("reason").equals(again.files.drop("reason"))

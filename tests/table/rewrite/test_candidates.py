@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import polars as pl
 import pytest
 
+from qbeast_core.query.index.build import build_index_table
 from qbeast_core.spec.block import Block, dump_blocks
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.rewrite.candidates import Scope, choose_files
@@ -43,8 +44,8 @@ class File:
 
 
 def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> IndexState:
-    schema = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String}
-    frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=schema)
+    overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String}
+    frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
     empty = ["layout", "state", "cube"]
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in empty)
     counts = ["min_weight", "max_weight", "element_count"]
@@ -52,18 +53,21 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
     frame = frame.clear() if no_files else frame
     one = revision().model_copy(update={"desired_cube_size": cube_size})
     other = revision(50.0, number=2).model_copy(update={"desired_cube_size": cube_size})
+    schema = pl.Schema({"price": pl.Float64})
+    revisions = {1: one, 2: other}
     snapshot = Mock(
         files=frame,
         data_paths=frame["path"].to_list(),
-        schema=pl.Schema({"price": pl.Float64}),
-        config=Mock(revisions={1: one, 2: other}),
+        schema=schema,
+        config=Mock(revisions=revisions),
+        index=build_index_table(frame, revisions, schema),
     )
     return IndexState(snapshot)
 
 
 def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
     choice = choose_files(state, scope)
-    return dict(zip(choice.numbers.tolist(), choice.reasons, strict=True))
+    return dict(zip(choice.files.tolist(), choice.reasons, strict=True))
 
 
 def test_each_file_has_its_reason():

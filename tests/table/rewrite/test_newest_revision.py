@@ -34,9 +34,12 @@ def converted(path: Path) -> pl.DataFrame:
 
 WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
     "usual": lambda table: table.optimize(),
-    "all revisions": lambda table: table.optimize(all_revisions=True),
+    "all revisions": lambda table: table.optimize(revision="all"),
     "full": lambda table: table.optimize(full=True),
-    "fold": lambda table: table.optimize(fold=True),
+    "into newest": lambda table: table.optimize(into="newest"),
+    "some into newest": lambda table: table.optimize(
+        files=table.files()["path"].to_list()[:2], into="newest"
+    ),
     "files": lambda table: table.optimize(files=table.files()["path"].to_list()),
     "staged": lambda table: table.optimize(revision=0),
     "revision": lambda table: table.optimize(revision=1),
@@ -49,7 +52,7 @@ def test_rows_lie_in_the_range_of_their_revision(way: str, tmp_path: Path) -> No
     with small_files():
         wanted = converted(path)
         WAYS[way](qbeast.open_table(path))
-        check_invariants(path, may_stage=way == "revision")
+        check_invariants(path, may_stage=way in {"revision", "some into newest"})
         assert_same_rows(qbeast.read_table(path), wanted, "row")
         assert qbeast.open_table(path).check().ok
         done = qbeast.open_table(path).optimize()
@@ -57,7 +60,7 @@ def test_rows_lie_in_the_range_of_their_revision(way: str, tmp_path: Path) -> No
     assert done.revision_id == max(one.revision_id for one in qbeast.open_table(path).revisions)
 
 
-@pytest.mark.parametrize("way", ["usual", "fold", "files", "full"])
+@pytest.mark.parametrize("way", ["usual", "into newest", "files", "full"])
 def test_a_revision_that_comes_meanwhile_takes_its_rows(way: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with small_files():
@@ -73,3 +76,28 @@ def test_a_revision_that_comes_meanwhile_takes_its_rows(way: str, tmp_path: Path
         WAYS[way](qbeast.open_table(path))
     check_invariants(path)
     assert_same_rows(qbeast.read_table(path), pl.concat([rows(0, 600), wide]), "row")
+
+
+@pytest.mark.parametrize("chosen", ["files", "revision"])
+def test_chosen_files_of_older_revisions_move_to_the_newest(chosen: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    for step in range(3):  # each beyond the range of the one before: a revision of its own
+        qbeast.write_table(
+            rows(300 * step, 300).with_columns(pl.col("a") + step * 10 ** (5 + 3 * step)),
+            path,
+            ["a", "b"],
+            mode="append",
+        )
+    before = qbeast.open_table(path)
+    by_revision = {file["revision_id"]: file["path"] for file in before.files().to_dicts()}
+    assert set(by_revision) == {1, 2, 3}
+    options: dict[str, Any] = {"files": [by_revision[2]]} if chosen == "files" else {"revision": 2}
+    table = qbeast.open_table(path)
+    result = table.optimize(**options, into="newest")
+    assert result.plan.select("revision_id", "reason").rows() == [(2, "older revision")]
+    assert sorted(table.files()["revision_id"].unique()) == [1, 3]
+    assert by_revision[1] in table.files()["path"].to_list()
+    check_invariants(path)
+    assert_same_rows(table.read(), before.read(), "row")
+    again = table.optimize(revision=3, into="newest", dry_run=True).plan
+    assert again["reason"].to_list() == ["small file"] * 2

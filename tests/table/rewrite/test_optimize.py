@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.rewrite import optimize
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -39,8 +37,8 @@ def steps(draw: st.DrawFn) -> list[dict[str, object]]:
             "full": st.booleans(),
             "fraction": st.sampled_from([0.0, 0.2, 0.5, 1.0]),
             "some": st.floats(0.1, 0.9),
-            "all_revisions": st.sampled_from([True]),
-            "fold": st.sampled_from([True]),
+            "revision": st.just("all"),
+            "into": st.just("newest"),
         },
     )
     return draw(st.lists(one, min_size=1, max_size=3))
@@ -50,19 +48,14 @@ def take(path: Path, options: dict[str, object], seed: int) -> qbeast.OptimizeRe
     table = qbeast.open_table(path)
     given = dict(options)
     if "some" in given:
-        for name in ("all_revisions", "fold"):
-            given.pop(name, None)
+        given.pop("revision", None)
         files = table.files()["path"]
         given["files"] = files.sample(fraction=given.pop("some"), seed=seed).to_list()
-    if "fold" in given:
-        given.pop("all_revisions", None)
     return table.optimize(**given)
 
 
-def check_case(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
-) -> None:
-    with folder() as path, small_files(), mock.patch.object(optimize, "GROUP_BYTES", group_bytes):
+def check_case(case: Case, actions: list[dict[str, object]], sample: object, seed: int) -> None:
+    with folder() as path, small_files():
         write(path, case)
         for number, options in enumerate(actions):
             live = set(read_log(path).adds)
@@ -79,9 +72,6 @@ def check_case(
         check_same(path, case, pl.concat([case.rows, more]), sample)
 
 
-GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
-
-
 @pytest.mark.timeout(3000)
 @examples(12, slow=100, parent=RELAXED)
 @given(
@@ -89,12 +79,11 @@ GROUPS = st.sampled_from([1 << 30, 1 << 30, 1, 700, 3000])
     actions=steps(),
     sample=samples(),
     seed=st.integers(0, 999),
-    group_bytes=GROUPS,
 )
 def test_no_optimize_changes_rows_or_samples_or_breaks_an_invariant(
-    case: Case, actions: list[dict[str, object]], sample: object, seed: int, group_bytes: int
+    case: Case, actions: list[dict[str, object]], sample: object, seed: int
 ) -> None:
-    check_case(case, actions, sample, seed, group_bytes)
+    check_case(case, actions, sample, seed)
 
 
 @pytest.mark.parametrize(("seed", "gaining"), [(0, {1, 2}), (1, {1, 2}), (2, {1}), (3, {1})])
@@ -110,8 +99,8 @@ def test_the_plan_names_what_was_taken_out_and_each_file_once(
         qbeast.write_table(last, tmp_path, mode="append")
         table = qbeast.open_table(tmp_path)
         live = set(read_log(tmp_path).adds)
-        planned = table.optimize(all_revisions=True, dry_run=True)
-        done = table.optimize(all_revisions=True)
+        planned = table.optimize(revision="all", dry_run=True)
+        done = table.optimize(revision="all")
     assert planned.plan["path"].is_unique().all()
     assert sorted(done.plan["path"]) == sorted(live - set(read_log(tmp_path).adds))
     assert set(done.plan["path"]) <= set(planned.plan["path"])

@@ -124,7 +124,7 @@ def test_a_conflict_after_the_first_commit_leaves_what_that_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t"
-    before, one = grown(path), optimize._one  # noqa: SLF001 -- rounds have no other door
+    before, round_ = grown(path), optimize._round  # noqa: SLF001 -- rounds have no other door
     rounds: list[int] = []
 
     def first_alone(*given: Any) -> Any:
@@ -132,9 +132,9 @@ def test_a_conflict_after_the_first_commit_leaves_what_that_did(
         if len(rounds) > 1:
             why = "another writer was first"
             raise qbeast.CommitConflictError(why, table=str(path), version=9, attempts=1)
-        return one(*given)
+        return round_(*given)
 
-    monkeypatch.setattr(optimize, "_one", first_alone)
+    monkeypatch.setattr(optimize, "_round", first_alone)
     result = qbeast.open_table(path).optimize()
     assert rounds == [0, 1]
     assert (result.committed, result.commits) == (True, 1)

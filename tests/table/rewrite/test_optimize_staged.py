@@ -75,7 +75,7 @@ def test_old_revisions_can_be_folded_into_the_newest(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t", most=40.0)
     table = qbeast.open_table(tmp_path / "t")
     table.optimize()
-    result = table.optimize(fold=True)
+    result = table.optimize(into="newest")
     assert set(result.plan["reason"]) >= {"older revision"}
     assert set(table.files()["revision_id"]) == {2}
     check(tmp_path / "t", everything)
@@ -157,8 +157,10 @@ def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
     "options",
     [
         {"revision": 7},
-        {"revision": 1, "fold": True},
-        {"all_revisions": True, "fold": True},
+        {"revision": "some"},
+        {"revision": 1, "files": []},
+        {"revision": "all", "into": "new"},
+        {"into": "old"},
         {"files": ["nowhere.parquet"]},
         {"fraction": 1.5},
         {"fraction": "half"},

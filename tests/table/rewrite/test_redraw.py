@@ -63,7 +63,7 @@ def test_values_of_deleted_rows_leave_the_metadata(tmp_path: Path) -> None:
     table.optimize(full=True)
     deleted = set(rows.filter(gone)["email"])
     assert drawn(table)[0] & deleted  # as before
-    result = table.optimize(redraw=True)
+    result = table.optimize(into="new")
     left = rows.filter(~gone)
     assert (result.new_revision, result.rows, result.commits) == (True, left.height, 1)
     assert [revision.revision_id for revision in table.revisions] == [0, 3]
@@ -88,7 +88,7 @@ def test_samples_are_the_same_rows(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
     before = table.scan(sample=0.3).collect()
-    table.optimize(redraw=True)
+    table.optimize(into="new")
     assert_same_rows(table.scan(sample=0.3).collect(), before, "row")
 
 
@@ -96,7 +96,7 @@ def test_a_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
     table.delete(where=True)
-    result = table.optimize(redraw=True)
+    result = table.optimize(into="new")
     assert (result.committed, result.rows) == (True, 0)
     assert "nothing was changed" not in repr(result)
     texts, numbers = drawn(table)
@@ -109,7 +109,7 @@ def test_files_without_index_are_drawn_from_too(tmp_path: Path) -> None:
     rows = written(tmp_path)
     write_deltalake(tmp_path, people(20_000, 30), mode="append")
     table = qbeast.open_table(tmp_path)
-    table.optimize(redraw=True)
+    table.optimize(into="new")
     assert set(table.files()["revision_id"]) == {3}
     assert_same_rows(table.scan().collect(), pl.concat([rows, people(20_000, 30)]), "row")
 
@@ -118,13 +118,13 @@ def test_files_appended_meanwhile_keep_their_revision(tmp_path: Path) -> None:
     rows = written(tmp_path)
     table = qbeast.open_table(tmp_path)
     with landing_first(lambda: qbeast.write_table(people(5_200, 40), tmp_path, mode="append")):
-        table.optimize(redraw=True)
+        table.optimize(into="new")
     table = qbeast.open_table(tmp_path)
     assert 2 in {revision.revision_id for revision in table.revisions}
     assert 1 not in {revision.revision_id for revision in table.revisions}
     assert_same_rows(table.scan().collect(), pl.concat([rows, people(5_200, 40)]), "row")
     assert table.check(data=True).ok
-    table.optimize(redraw=True)
+    table.optimize(into="new")
     assert len(table.revisions) == 2
 
 
@@ -133,22 +133,20 @@ def test_statistics_that_a_user_gave_are_forgotten(tmp_path: Path) -> None:
     DeltaTable(tmp_path).alter.set_table_properties(
         {"columnStats": '{"email_quantiles":["person007"]}'}, raise_if_not_exists=False
     )
-    qbeast.open_table(tmp_path).optimize(redraw=True)
+    qbeast.open_table(tmp_path).optimize(into="new")
     assert GONE not in json.dumps({k: v for k, v in configuration(tmp_path).items() if k == "columnStats"})
 
 
 def test_a_dry_run_names_every_file(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
-    plan = table.optimize(redraw=True, dry_run=True).plan
+    plan = table.optimize(into="new", dry_run=True).plan
     assert plan.height == table.files().height
     assert len(qbeast.open_table(tmp_path).revisions) == 3
 
 
-@pytest.mark.parametrize(
-    "options", [{"revision": 1}, {"files": []}, {"fraction": 0.5}, {"fold": True}, {"all_revisions": True}]
-)
+@pytest.mark.parametrize("options", [{"revision": 1}, {"files": []}, {"fraction": 0.5}, {"revision": "all"}])
 def test_options_that_choose_files_are_refused(tmp_path: Path, options) -> None:
     written(tmp_path)
-    with pytest.raises(qbeast.InvalidInputError, match="redraw"):
-        qbeast.open_table(tmp_path).optimize(redraw=True, **options)
+    with pytest.raises(qbeast.InvalidInputError, match='into="new" rewrites the whole table'):
+        qbeast.open_table(tmp_path).optimize(into="new", **options)

@@ -1,8 +1,9 @@
-"""A rewrite that also changes rows keeps the invariants of whatever blocks it leaves alone."""
+"""A replacement that also changes rows keeps the invariants of the blocks it leaves alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.table.engine.tasks.added_rows import FrameRows
+from qbeast_core.table.engine.tasks.row_change import UniformChange
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.rewrite import Rewrite, rewrite
+from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced
+from qbeast_core.table.rewrite.replace import Placement, Replaced, Replacement, replace_rows
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
@@ -22,6 +26,26 @@ from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@dataclass(frozen=True, eq=False)
+class Changed(UniformChange):
+    """A change by a function."""
+
+    function: Callable[[pl.DataFrame], pl.DataFrame]
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return self.function(rows)
+
+
+def replaced_in(
+    reader: Reader, replacement: Replacement, placement: Placement = "fresh", operation: str = "DELETE"
+) -> Replaced:
+    """Replace rows, and commit that."""
+    replaced = replace_rows(reader, replacement, placement)
+    note = CommitNote(operation=operation, parameters={}, adds_rows=True, data_change=True)
+    publish_replaced(reader, replaced, note)
+    return replaced
 
 
 def keeping(share: float, seed: int) -> Callable[[pl.DataFrame], pl.DataFrame]:
@@ -34,7 +58,7 @@ def keeping(share: float, seed: int) -> Callable[[pl.DataFrame], pl.DataFrame]:
     return change
 
 
-def check_change(case: Case, share: float, of_files: float, seed: int, group_bytes: int) -> None:
+def check_change(case: Case, share: float, of_files: float, seed: int) -> None:
     change = keeping(share, seed)
     with folder() as path, small_files():
         write(path, case)
@@ -42,15 +66,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
             reader = Reader(load_snapshot(path))
             drawn = np.random.default_rng(seed + turn).random(len(reader.paths)) < of_files
             before = qbeast.open_table(path).scan().collect()
-            job = Rewrite(
-                files=np.flatnonzero(drawn),
-                change=change,
-                data_change=True,
-                operation="DELETE",
-                group_bytes=group_bytes,
-            )
-            replaced = rewrite(reader, job)
-            assert replaced is not None
+            replaced_in(reader, Replacement(files=np.flatnonzero(drawn), change=Changed(change)))
             now = qbeast.open_table(path).scan().collect()
             gone = before.join(now, on=ROW, how="anti")
             assert change(gone).is_empty()
@@ -67,12 +83,11 @@ def check_change(case: Case, share: float, of_files: float, seed: int, group_byt
     share=st.sampled_from([0.0, 0.1, 0.7, 1.0]) | st.floats(0.0, 1.0),
     of_files=st.sampled_from([0.2, 0.5, 1.0]) | st.floats(0.05, 1.0),
     seed=st.integers(0, 9999),
-    group_bytes=st.sampled_from([1, 1000, 1 << 30]),
 )
 def test_rows_deleted_from_some_files_leave_the_rest_in_order(
-    case: Case, share: float, of_files: float, seed: int, group_bytes: int
+    case: Case, share: float, of_files: float, seed: int
 ) -> None:
-    check_change(case, share, of_files, seed, group_bytes)
+    check_change(case, share, of_files, seed)
 
 
 def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Path) -> None:
@@ -83,15 +98,12 @@ def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Pat
         reader = Reader(load_snapshot(path))
         some = np.array([0, 2, 3])
         changed = pl.when(pl.col("a") < 100).then(pl.col("a") * 90).otherwise("a")
-        job = Rewrite(
+        job = Replacement(
             files=some,
-            change=lambda found: found.with_columns(a=changed),
-            added=pl.DataFrame({"a": [5, 999_999], ROW: [300, 301]}),
-            data_change=True,
-            operation="MERGE",
+            change=Changed(lambda rows: rows.with_columns(a=changed)),
+            added=FrameRows(pl.DataFrame({"a": [5, 999_999], ROW: [300, 301]})),
         )
-        replaced = rewrite(reader, job)
-    assert replaced is not None
+        replaced = replaced_in(reader, job, operation="MERGE")
     assert replaced.is_new  # values beyond the space that they were indexed in
     moved = pl.concat(
         [pl.read_parquet(path / reader.paths[number]) for number in np.flatnonzero(replaced.gone)]
@@ -108,46 +120,6 @@ def test_rows_can_be_added_with_no_file_taken_out(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100)})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
     reader = Reader(load_snapshot(tmp_path / "t"))
-    job = Rewrite(files=np.zeros(0, np.int64), added=rows.select(pl.col(ROW) % 50), data_change=True)
-    assert rewrite(reader, job) is not None
+    replaced_in(reader, Replacement(added=FrameRows(rows.select(pl.col(ROW) % 50))))
     assert qbeast.read_table(tmp_path / "t").height == 200
     check_invariants(tmp_path / "t")
-
-
-def test_rows_that_are_not_held_at_once_make_the_same_blocks(tmp_path: Path) -> None:
-    rows = pl.DataFrame({ROW: range(400)}).with_columns(a=pl.col(ROW) * 7919 % 397)
-    found = []
-    for group_bytes in (1, 2000, 1 << 30):
-        path = tmp_path / f"t{group_bytes}"
-        with small_files():
-            for part in range(4):
-                frame = rows.gather_every(4, part)
-                qbeast.write_table(
-                    frame, path, columns=[f"{ROW}:hash", "a:hash"], mode="append", cube_size=20
-                )
-            reader = Reader(load_snapshot(path))
-            job = Rewrite(files=np.arange(len(reader.paths)), group_bytes=group_bytes)
-            rewrite(reader, job)
-        assert_same_rows(qbeast.read_table(path), rows)
-        found.append(qbeast.open_table(path).blocks().drop("path").sort(pl.all()))
-    assert found[0].height > 20
-    assert found[0].equals(found[1])
-    assert found[0].equals(found[2])
-
-
-def test_a_change_that_changes_its_mind_changes_nothing(tmp_path: Path) -> None:
-    rows = pl.DataFrame({ROW: range(100)})
-    with small_files():
-        qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
-    reader = Reader(load_snapshot(tmp_path / "t"))
-    left = iter(range(100))
-    job = Rewrite(
-        files=np.arange(len(reader.paths)),
-        change=lambda found: found.head(next(left)),
-        group_bytes=1,
-        data_change=True,
-    )
-    with pytest.raises(qbeast.InputChangedError, match="nothing was changed"):
-        rewrite(reader, job)
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
-    assert len(list((tmp_path / "t").glob("*.parquet"))) == len(reader.paths)

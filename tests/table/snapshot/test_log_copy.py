@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from qbeast_core.errors import QbeastError
-from qbeast_core.io.remote import RemoteStore
+from qbeast_core.io.stores.remote import RemoteStore
 from qbeast_core.table.snapshot import delta, log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
 from tests.helpers.buckets import client

@@ -37,7 +37,9 @@ def test_an_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, 
     before = kinds(table)
     assert list(before.items()) == [("email", "hash"), ("b", "quantiles"), ("a", "linear")]
     planned = qbeast.write_table(NEW, table, mode="overwrite", dry_run=True)
-    done = qbeast.write_table(NEW, table, mode="overwrite", engine=engine, schema_mode=schema_mode)
+    done = qbeast.write_table(
+        NEW, table, mode="overwrite", resources=qbeast.Resources(engine=engine), schema_mode=schema_mode
+    )
     assert planned.transformers == done.transformers == before == kinds(table)
     assert list(kinds(table)) == list(before)
     assert (planned.cube_size, done.cube_size) == (500, 500)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.helpers.tables import assert_same_rows
+from tests.helpers.tables import SPILL, assert_same_rows
 
 ROWS = pl.DataFrame({"id": range(100), "n": pl.Series(range(100), dtype=pl.Int32)})
 GIVEN: dict[str, Any] = {
@@ -22,9 +22,9 @@ GIVEN: dict[str, Any] = {
 }
 WAYS: dict[str, Callable[[Path, Any], object]] = {
     "append": lambda path, rows: qbeast.write_table(rows, path, mode="append"),
-    "spilled": lambda path, rows: qbeast.write_table(rows, path, mode="append", engine="spill"),
+    "spilled": lambda path, rows: qbeast.write_table(rows, path, mode="append", resources=SPILL),
     "merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id"),
-    "spilled merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id", engine="spill"),
+    "spilled merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id", resources=SPILL),
 }
 
 

@@ -64,7 +64,7 @@ class Clauses:
         return [name for name in schema if self.schema_mode is None or inserts or name in source]
 
     def check(self, schema: pl.Schema) -> None:
-        """Refuse options that cannot be meant for a table of these columns."""
+        """Validate the options for a table of these columns."""
         _check_choice("when_matched", self.when_matched, WhenMatched)
         _check_choice("when_not_matched", self.when_not_matched, WhenNew)
         if self.schema_mode not in (None, "merge"):
@@ -74,7 +74,7 @@ class Clauses:
         _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenNotMatchedBySource)
         if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")
-        for argument, given, needs, has in (
+        for argument, value, needs, has in (
             ("matched_if", self.matched_if, ("update", "delete"), self.when_matched),
             ("delete_if", self.delete_if, ("update",), self.when_matched),
             ("update", self.update, ("update",), self.when_matched),
@@ -87,7 +87,7 @@ class Clauses:
                 self.when_not_matched_by_source,
             ),
         ):
-            if given is not None and has not in needs:
+            if value is not None and has not in needs:
                 _refuse(argument, f"it means nothing to rows that the merge would {has}")
         self._check_names(schema)
 
@@ -140,7 +140,7 @@ class Clauses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeConditions:
-    """Which of the rows that match, that are new, that do not match, are meant."""
+    """The compiled conditions."""
 
     # Rows that match: to update, or to delete.
     matched: Condition
@@ -153,14 +153,14 @@ class MergeConditions:
 
     def columns_of_rows(self, schema: pl.Schema) -> list[str]:
         """Return the columns of the table that decide about its rows."""
-        asked = [self.matched, self.not_matched, *([] if self.delete is None else [self.delete])]
-        named = [name for condition in asked for name in condition.columns]
-        return [name for name in dict.fromkeys(named) if name in schema]
+        conditions = [self.matched, self.not_matched, *([] if self.delete is None else [self.delete])]
+        names = [name for condition in conditions for name in condition.columns]
+        return [name for name in dict.fromkeys(names) if name in schema]
 
     def looks_at(self, name: str) -> bool:
-        """Tell whether the fate of a row that matches depends on the values of the source, called so."""
-        asked = [self.matched, *([] if self.delete is None else [self.delete])]
-        return any(name in condition.columns for condition in asked)
+        """Return whether the fate of a matching row depends on the values of the source, by its name."""
+        conditions = [self.matched, *([] if self.delete is None else [self.delete])]
+        return any(name in condition.columns for condition in conditions)
 
 
 def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
@@ -168,11 +168,10 @@ def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
 
 
 def _check_choice(argument: str, value: object, choices: object) -> None:
-    known = cast("tuple[str, ...]", get_args(choices))
-    if value not in known:
-        invalid_argument(
-            argument, f"must be one of {list(known)}", "nothing was changed", value=value, known=known
-        )
+    names = cast("tuple[str, ...]", get_args(choices))
+    if value not in names:
+        what = f"must be one of {list(names)}"
+        invalid_argument(argument, what, "nothing was changed", value=value, known=names)
 
 
 def _refuse(argument: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the keys of a merge's source before they are matched: how many, and which values, or their ends."""
+"""A digest of the keys of a merge's source: their number, and their values or the ends of these."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from qbeast_core.query.atoms import compare, is_in
-from qbeast_core.query.nodes import Node, Nothing, Operand, Unknown, all_of
+from qbeast_core.errors import InputChangedError
+from qbeast_core.query.filters.atoms import compare, is_in
+from qbeast_core.query.filters.nodes import Node, Nothing, Operand, Unknown, all_of
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.read.scan_task import RowFilter
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
-_MOST_VALUES: Final = 1 << 12
+_MAX_VALUES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,15 +32,16 @@ class KeyColumn:
     @staticmethod
     def of(values: pl.Series, *, exact: bool = True) -> KeyColumn:
         """Keep all values as long as they are few."""
-        known = values.drop_nulls().unique().sort()
-        if exact and len(known) <= _MOST_VALUES:
-            return KeyColumn(known, exact=True)
-        return KeyColumn(known.gather([0, len(known) - 1]).unique(maintain_order=True), exact=False)
+        different = values.drop_nulls().unique().sort()
+        if exact and len(different) <= _MAX_VALUES:
+            return KeyColumn(different, exact=True)
+        ends = different.gather([0, len(different) - 1])
+        return KeyColumn(ends.unique(maintain_order=True), exact=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyDigest:
-    """What is known of the keys."""
+    """A digest of keys."""
 
     rows: int
     # Sum of the hashes of their keys.
@@ -47,9 +49,18 @@ class KeyDigest:
     # One for each column to match by.
     columns: tuple[KeyColumn, ...]
 
+    def check(self, rows: int, hash_sum: int, *, advice: str) -> None:
+        """Raise unless the rows that came later are those of the digest."""
+        if (rows, hash_sum) != (self.rows, self.hash_sum):
+            msg = (
+                f"the source changed while it was merged: {self.rows:,} rows were counted, then {rows:,} arrived, or "
+                f"their keys differed. Nothing was changed. It is read twice: {advice}"
+            )
+            raise InputChangedError(msg, rows_before=self.rows, rows_after=rows)
+
 
 def digest_of(rules: MergeRules, rows: pl.DataFrame) -> KeyDigest:
-    """Return what is known of the keys of some rows."""
+    """Return the digest of the keys of some rows."""
     names = rules.clauses.keys
     keys = rules.fit_keys(rows)
     columns = tuple(KeyColumn.of(keys[name]) for name in names)
@@ -57,9 +68,9 @@ def digest_of(rules: MergeRules, rows: pl.DataFrame) -> KeyDigest:
 
 
 def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
-    """Return what is known of the keys of all parts."""
+    """Return the digest of all parts."""
     columns = [
-        KeyColumn.of(pl.concat([one.values for one in parts]), exact=all(one.exact for one in parts))
+        KeyColumn.of(pl.concat([part.values for part in parts]), exact=all(part.exact for part in parts))
         for parts in zip(*(digest.columns for digest in digests), strict=True)
     ]
     return KeyDigest(
@@ -70,8 +81,8 @@ def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
 def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return a number for each row, the same for rows with equal keys: on every machine, of every process.
 
-    >>> found = key_hashes(pl.DataFrame({"a": [0.0, -0.0], "b": [True, True]}), ["a", "b"])
-    >>> bool(found[0] == found[1])
+    >>> hashes = key_hashes(pl.DataFrame({"a": [0.0, -0.0], "b": [True, True]}), ["a", "b"])
+    >>> bool(hashes[0] == hashes[1])
     True
     """
     plain = rows.select(_hashable(name, rows.schema[name]) for name in names)
@@ -80,7 +91,7 @@ def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint3
 
 def key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
     """Return a read of keys without those that surely match nothing."""
-    tests = [_can_match(name, one) for name, one in zip(rules.clauses.keys, digest.columns, strict=True)]
+    tests = [_can_match(name, keys) for name, keys in zip(rules.clauses.keys, digest.columns, strict=True)]
     predicate = pl.all_horizontal(tests)
     return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, predicate, compares_values=True)
 
@@ -88,8 +99,8 @@ def key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilt
 def key_nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
     """Return what the source has of each key, for the choice of files."""
     return [
-        _node(Operand(name, rules.schema[name]), one)
-        for name, one in zip(rules.clauses.keys, digest.columns, strict=True)
+        _node(Operand(name, rules.schema[name]), keys)
+        for name, keys in zip(rules.clauses.keys, digest.columns, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What workers are sent to do with rows of files before a merge: match them with those of its source."""
+"""A task before a merge: it matches the rows of files with those of the source."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class MatchRows:
         return verdict.matched.to_numpy(), np.array(counts)
 
     def _read(self, number: int, parts: FileParts) -> pl.DataFrame:
-        found = pl.concat(list(read_parts(parts, self.keep, self.files)))
-        return found.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
+        rows = pl.concat(list(read_parts(parts, self.keep, self.files)))
+        return rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(_FILE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """What becomes of some rows of the table."""
+    """The fates of some rows of the table."""
 
     # Those that change, each with the row of the source that it matches.
     updated: pl.DataFrame
@@ -70,7 +70,7 @@ class Verdict:
 def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
     """Decide about rows."""
     keys = list(clauses.keys)
-    pairs = join_keys(rows, source, keys, how="inner", maintain_order="left_right")
+    pairs = _join_keys(rows, source, keys, how="inner", maintain_order="left_right")
     goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
     if conditions.delete is not None:
         goes = conditions.delete.mask(pairs)
@@ -83,13 +83,13 @@ def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions
     _refuse_several(acting, keys)
     not_matched = rows.clear()
     if clauses.when_not_matched_by_source == "delete":
-        alone = join_keys(rows, source, keys, how="anti", maintain_order="left")
+        alone = _join_keys(rows, source, keys, how="anti", maintain_order="left")
         not_matched = alone.filter(conditions.not_matched.mask(alone))
     updated = acting.filter(_FATE).drop(_FATE)
     return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
 
 
-def join_keys(
+def _join_keys(
     rows: pl.DataFrame,
     others: pl.DataFrame,
     keys: Sequence[str],
@@ -100,7 +100,7 @@ def join_keys(
     """Join rows where all keys are equal: a null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
 
     >>> nan = pl.DataFrame({"a": [float("nan")]})
-    >>> join_keys(nan, nan, ["a"], how="inner").height
+    >>> _join_keys(nan, nan, ["a"], how="inner").height
     1
     """
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
@@ -111,6 +111,17 @@ def join_keys(
         others.with_columns(same), on=[*keys, _SAME], how=how, maintain_order=maintain_order
     )
     return joined.drop(_SAME)
+
+
+def join_source(
+    source: pl.DataFrame, keys: pl.DataFrame, on: Sequence[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return rows of the source once for each of the keys they match, with its other columns; and the rest of them."""
+    numbered = source.with_row_index(SOURCE_ROW)
+    pairs = _join_keys(numbered, keys, on, how="inner")
+    matched = pairs.select(SOURCE_ROW).unique()
+    rest = numbered.join(matched, on=SOURCE_ROW, how="anti", maintain_order="left")
+    return pairs.drop(SOURCE_ROW), rest.drop(SOURCE_ROW)
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Merge rows into a table: rows that match change, new ones come, and only files that hold matches are rewritten."""
+"""Merge rows into a table: matching rows change, new rows come, and only files with matches are replaced."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.dml.change import Change, ChangedBy, ChangePlan
+from qbeast_core.table.dml.change import Change
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergeRules, fit_source
 from qbeast_core.table.dml.merge.schema import evolved
 from qbeast_core.table.dml.merge.source import MergeSource
+from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.dml.values import assignments_of, required_columns
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-_SPELLING: Final = {
+_RENAMED: Final = {
     "numCopiedRows": "numTargetRowsCopied",
     "numAddedFiles": "numTargetFilesAdded",
     "numAddedBytes": "numTargetBytesAdded",
@@ -48,45 +50,49 @@ class Merge(Change):
         return "overwrite" if self.clauses.changes_rows else "append"
 
     def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
-        """Find the rows that match in a version."""
+        """See `Change`."""
         rules = self._rules(reader)
-        found = self.source.find(rules, reader, engine)
-        updated, deleted, not_matched = found.counts.sum(axis=1).tolist()
-        inserted = 0 if found.added is None else found.added.height
+        matched = self.source.match(rules, reader, engine)
+        updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
+        files, lost = matched.files.files, matched.counts[1:].sum(axis=0)
+        is_whole = np.equal(lost, matched.files.live)
         return ChangePlan(
-            matches=found.matches,
-            drops=np.equal(found.counts[1:].sum(axis=0), found.matches.live),
-            change=found.change,
-            keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.indexed),
-            in_place=found.matches.files[found.counts[1:].sum(axis=0) == 0],
-            added=found.added if inserted else None,
+            matches=matched.files,
+            replacement=Replacement(
+                files=files[~is_whole],
+                dropped=files[is_whole],
+                change=matched.change,
+                keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.indexed),
+                in_place=files[lost == 0],
+                added=matched.added,
+            ),
             deleted=deleted + not_matched,
             updated=updated,
             parameters=self._parameters(),
             counts={
-                "numSourceRows": found.source_rows,
-                "numTargetRowsInserted": inserted,
+                "numSourceRows": matched.source_rows,
+                "numTargetRowsInserted": matched.added.height,
                 "numTargetRowsUpdated": updated,
                 "numTargetRowsMatchedUpdated": updated,
                 "numTargetRowsDeleted": deleted + not_matched,
                 "numTargetRowsMatchedDeleted": deleted,
                 "numTargetRowsNotMatchedBySourceDeleted": not_matched,
             },
-            spelling=_SPELLING,
+            renamed=_RENAMED,
         )
 
-    def sees(self, reader: Reader) -> Reader:
-        """Return the version with the columns that the source brings."""
+    def with_new_columns(self, reader: Reader) -> Reader:
+        """Return the version with the columns that the source adds."""
         return reader.at(evolved(reader.snapshot, self.source.empty, self.clauses))
 
-    def concerns(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
-        """Tell whether one of the files holds a match, or a row that goes for want of one."""
-        reader = self.sees(reader)
-        found = self.source.find(self._rules(reader), reader, engine, among=files)
-        return found.any_matched or bool(len(found.matches.files))
+    def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
+        """Return whether one of the files holds a match, or a row that goes because it has none."""
+        reader = self.with_new_columns(reader)
+        matched = self.source.match(self._rules(reader), reader, engine, among=files)
+        return matched.any_matched or bool(len(matched.files.files))
 
     def _rules(self, reader: Reader) -> MergeRules:
-        return _understood(self.source.empty, self.clauses, reader.snapshot)
+        return _rules_of(self.source.empty, self.clauses, reader.snapshot)
 
     def _parameters(self) -> dict[str, str]:
         name = self.clauses.source_name
@@ -95,8 +101,8 @@ class Merge(Change):
         return {"predicate": orjson.dumps([pairs]).decode(), **described}
 
 
-def _understood(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:
-    """Check the clauses against the columns of the table and of the source, of which no row is looked at."""
+def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:
+    """Check the clauses against the columns of the table and of the source; no row is read."""
     clauses.check(snapshot.schema)
     missing = [name for name in clauses.keys if name not in source.columns]
     if missing:
@@ -118,26 +124,26 @@ def _understood(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> M
 def _updates(
     clauses: Clauses, snapshot: Snapshot, source: pl.Schema, names: Collection[str]
 ) -> Assignments | None:
-    """Return what rows that match are set to, by default these columns to those of the source; None: to nothing."""
-    name, given = clauses.source_name, clauses.update
+    """Return the new values of matching rows, by default those of the source; None: they are not updated."""
+    name, update = clauses.source_name, clauses.update
     if clauses.when_matched != "update":
         return None
-    if given is None:  # the source has them in the table's types: nothing is left to be understood
+    if update is None:  # the source has them in the table's types
         values = tuple(pl.col(name).struct.field(column) for column in snapshot.schema if column in names)
         return Assignments(values, required_columns(snapshot), "update")
-    seen = pl.Schema({**snapshot.schema, name: pl.Struct(source)})
-    return assignments_of(given, snapshot, seen, argument="update")
+    scope = pl.Schema({**snapshot.schema, name: pl.Struct(source)})
+    return assignments_of(update, snapshot, scope, argument="update")
 
 
 def _inserts(clauses: Clauses, snapshot: Snapshot, source: pl.Schema) -> Assignments | None:
-    """Return what new rows consist of; None: of the source's columns."""
+    """Return the values of new rows; None: the columns of the source."""
     if clauses.insert is None:
         return None
-    seen = pl.Schema({clauses.source_name: pl.Struct(source)})
-    found = assignments_of(clauses.insert, snapshot, seen, argument="insert")
-    missing = sorted(required_columns(snapshot) - set(found.columns))
+    scope = pl.Schema({clauses.source_name: pl.Struct(source)})
+    inserts = assignments_of(clauses.insert, snapshot, scope, argument="insert")
+    missing = sorted(required_columns(snapshot) - set(inserts.columns))
     if missing:
         problems = [f"column {name!r} may hold no nulls" for name in missing]
         msg = f"insert leaves columns empty: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
-    return found
+    return inserts

@@ -1,6 +1,6 @@
-"""A merge as one version of a table understands it: types brought together, conditions and values ready to apply.
+"""A merge compiled for one version of a table: columns of the same types, conditions and values to apply.
 
-Workers are sent it: it pickles and opens no log.
+It is sent to workers: it pickles and opens no log.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, judge
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.tasks.row_change import ChangeByFile
-from qbeast_core.table.engine.tasks.stored_rows import load_rows
+from qbeast_core.table.engine.tasks.added_rows import load_rows
+from qbeast_core.table.engine.tasks.row_change import RowChange, UniformChange
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ class MergeRules:
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
     def looks_at_source(self) -> bool:
-        """Tell whether the fate of a row that matches depends on the values of the source."""
+        """Return whether the fate of a matching row depends on the values of the source."""
         return self.conditions.looks_at(self.clauses.source_name)
 
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
@@ -72,9 +72,9 @@ class MergeRules:
         if self.inserts is None:
             return source.select(list(schema))
         values = self.inserts.apply(source.select(row))
-        given = frozenset(values.columns)
+        names = frozenset(values.columns)
         missing = [
-            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in given
+            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in names
         ]
         return values.with_columns(missing).select(list(schema))
 
@@ -89,10 +89,10 @@ def _fitted(
     rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
 ) -> pl.DataFrame:
     wanted = pl.Schema({name: schema[name] for name in names})
-    known = frozenset(rows.columns)
-    given = rows.select([name for name in names if name in known])
+    columns = frozenset(rows.columns)
+    used = rows.select([name for name in names if name in columns])
     try:
-        fitted = fit_frame(given, schema_json, wanted, merge=merge)
+        fitted = fit_frame(used, schema_json, wanted, merge=merge)
     except SchemaMismatchError as error:
         or_merge = "" if merge else '; or give schema_mode="merge" for columns that are new or missing'
         msg = (
@@ -104,11 +104,11 @@ def _fitted(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedRows:
+class MergedRows(UniformChange):
     """Rows of the table as a merge leaves them."""
 
     rules: MergeRules
-    # Of `MergeRules.numbered`, whole: at least all rows that match one of those that are changed.
+    # Of `MergeRules.numbered`, whole: at least all rows that match one of the changed rows.
     source: pl.DataFrame = field(repr=False)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -124,35 +124,34 @@ class MergedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MergedFiles(ChangeByFile):
+class MergedFiles(RowChange):
     """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in."""
 
     rules: MergeRules
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
-    # By the path of each file of which rows change or go: where the rows of the source are that match one of
-    # it.
+    # By path of the table's file: the file with the rows of the source that match in it.
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:
-        """See `ChangeByFile`."""
-        place = self.stored.get(path)
-        return None if place is None else _MergedFile(self.rules, self.uri, self.storage_options, place)
+        """See `RowChange`."""
+        stored = self.stored.get(path)
+        return None if stored is None else _MergedFile(self.rules, self.uri, self.storage_options, stored)
 
 
 class _MergedFile:
-    """What becomes of one file's rows, whose rows of the source are loaded once, with the first of them."""
+    """The change of one file's rows. Its rows of the source are loaded once, at the first call."""
 
-    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], place: str) -> None:
-        self._told = (rules, uri, storage_options, place)
+    def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
+        self._arguments = (rules, uri, storage_options, path)
         self._change: MergedRows | None = None
 
     def __reduce__(self) -> tuple[type[_MergedFile], tuple[object, ...]]:
-        return _MergedFile, self._told  # never the rows
+        return _MergedFile, self._arguments  # never the rows
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         if self._change is None:
-            rules, uri, storage_options, place = self._told
-            source = load_rows(open_store(uri, storage_options), place)
+            rules, uri, storage_options, path = self._arguments
+            source = load_rows(open_store(uri, storage_options), path)
             self._change = MergedRows(rules, rules.numbered(source, whole=True))
         return self._change(rows)

@@ -8,8 +8,8 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import case_problems, merged_schema
 from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.snapshot.evolved import with_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import with_schema
 
 
 def evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:

@@ -1,4 +1,4 @@
-"""The source of a merge that is read batch by batch: its rows meet those of the table in temporary files."""
+"""A source of a merge that is read batch by batch: its rows are joined with those of the table in temporary files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.own_column import own_column
-from qbeast_core.table.dml.match import Matches, live_rows
+from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
     digest_of,
@@ -23,47 +22,40 @@ from qbeast_core.table.dml.merge.key_digest import (
     key_nodes,
     merge_digests,
 )
-from qbeast_core.table.dml.merge.match_rows import MatchRows, join_keys
+from qbeast_core.table.dml.merge.match_rows import MatchRows, join_source
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import (
-    MOST_ROWS_MATCHED,
-    FoundMatches,
+    MAX_ROWS_MATCHED,
     FrameMergeSource,
+    MergeMatches,
     MergeSource,
     scan_plan,
 )
 from qbeast_core.table.engine.choice import LocalEngine
-from qbeast_core.table.engine.protocol import Engine, FrameSource, Source
+from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, as_it_is
+from qbeast_core.table.engine.spill.files import PlacedBatch, SpilledRange, identity
 from qbeast_core.table.engine.spill.rows import Spill
-from qbeast_core.table.engine.stream import StreamSource
-from qbeast_core.table.engine.tasks.stored_rows import (
-    SUFFIX,
-    StoredPart,
-    StoredRows,
-    as_bytes,
-    store_parts,
-)
+from qbeast_core.table.engine.stream import FrameSource
+from qbeast_core.table.engine.tasks.added_rows import SUFFIX, StoredPart, StoredRows, as_bytes
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import file_parts
 
 _COPIES: Final = 8  # of a source that is held: fitted, joined with rows of the table, put into their columns
 _MATCHED_BYTES: Final = 384  # of the budget for a row of the table whose keys are read and joined
-_LEAST_ROWS_MATCHED: Final = 1 << 12
+_MIN_ROWS_MATCHED: Final = 1 << 12
 _BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
 _VALUE_BYTES: Final = 24  # of a key in memory, guessed
 _FILE: Final = own_column("file")
-_ROW: Final = own_column("source_number")
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
     """Return the rows of a merge, in memory where they are few."""
-    taken = engine.taken(source, copies=_COPIES)
+    taken = engine.take(source, copies=_COPIES)
     if isinstance(taken, FrameSource):
         room = engine.budget.memory_bytes // _MATCHED_BYTES
-        return FrameMergeSource(taken.frame, min(max(room, _LEAST_ROWS_MATCHED), MOST_ROWS_MATCHED))
+        return FrameMergeSource(taken.frame, min(max(room, _MIN_ROWS_MATCHED), MAX_ROWS_MATCHED))
     return StreamMergeSource(taken, engine.spill)
 
 
@@ -71,7 +63,7 @@ def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
 class StreamMergeSource:
     """Rows in batches, which have to be the same when they are read again."""
 
-    stream: StreamSource
+    stream: Source
     # Where they meet those of the table; what is left there goes with its folder, or when rows are matched
     # again.
     spill: Spill
@@ -82,26 +74,26 @@ class StreamMergeSource:
         """See `MergeSource`."""
         return self.stream.empty
 
-    def find(
+    def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
-    ) -> FoundMatches:
+    ) -> MergeMatches:
         """Match the rows by the hash of their keys, a part of them at a time; see `MergeSource`."""
         del engine  # these rows are read here
         digest = self._digest(rules)
-        if among is None:  # else what was found before is still in use
+        if among is None:  # else the matches of the whole version are still in use
             self._forget(self._stored)
         matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
         try:
-            found = self._matched(matching, digest)
+            judged = self._judged(matching, digest)
         finally:
             if among is None:
                 self._stored.extend(matching.stored)
             else:  # only what was counted is of use
                 self._forget(matching.stored)
-        numbers = np.array([number for number, _ in found], np.int64)
-        counts = np.array([count for _, count in found], np.int64).reshape(-1, 3).T
-        return FoundMatches(
-            matches=Matches(numbers, counts.sum(axis=0), live_rows(reader)[numbers]),
+        files = np.array([file for file, _ in judged], np.int64)
+        counts = np.array([count for _, count in judged], np.int64).reshape(-1, 3).T
+        return MergeMatches(
+            files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
             counts=counts,
             any_matched=matching.any_matched,
             change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
@@ -110,23 +102,18 @@ class StreamMergeSource:
         )
 
     def _digest(self, rules: MergeRules) -> KeyDigest:
-        given = [name for name in rules.clauses.keys if name in self.empty.columns]
-        batches = self.stream.batches(given, size_bytes=self.spill.budget.batch_bytes)
-        digest = digest_of(rules, self.empty.select(given))
-        for one in map_ahead(lambda rows: digest_of(rules, rows), batches, at_once=self.spill.budget.cores):
-            digest = merge_digests([digest, one])
+        names = [name for name in rules.clauses.keys if name in self.empty.columns]
+        batches = self.stream.batches(names, size_bytes=self.spill.budget.batch_bytes)
+        digest = digest_of(rules, self.empty.select(names))
+        for part in map_ahead(lambda rows: digest_of(rules, rows), batches, at_once=self.spill.budget.cores):
+            digest = merge_digests([digest, part])
         return digest
 
-    def _matched(self, matching: _Matching, digest: KeyDigest) -> list[tuple[int, I64Array]]:
+    def _judged(self, matching: _Matching, digest: KeyDigest) -> list[tuple[int, I64Array]]:
         batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
         rows, hash_sum = matching.take(batches)
-        if (rows, hash_sum) != (digest.rows, digest.hash_sum):
-            msg = (
-                f"the source changed while it was merged: {digest.rows:,} rows were counted, then {rows:,} arrived, or "
-                "their keys differed. Nothing was changed. It is read twice: give rows that are the same each time, or "
-                "an iterator, whose rows are kept."
-            )
-            raise InputChangedError(msg, rows_before=digest.rows, rows_after=rows)
+        advice = "give rows that are the same each time, or an iterator, whose rows are kept."
+        digest.check(rows, hash_sum, advice=advice)
         return matching.judge(matching.join())
 
     def _forget(self, paths: list[str]) -> None:
@@ -158,9 +145,7 @@ class _Matching:
     @property
     def added(self) -> StoredRows:
         """The rows that match none, as they come."""
-        revision = self._reader.index_state.newest
-        number = None if revision is None else revision.revision_id
-        return StoredRows(str(self._spill.folder.path), {}, tuple(self._added), number)
+        return StoredRows(str(self._spill.folder.path), {}, tuple(self._added))
 
     def take(self, batches: Iterator[pl.DataFrame]) -> tuple[int, int]:
         """Part the source, and the keys of files, into buckets; return how many rows came, and the sum of hashes."""
@@ -181,8 +166,8 @@ class _Matching:
         budget, schema = self._spill.budget, self._rules.source_schema
         scatter, keys = self._spill.scatter, self._empty_keys.schema
         self._source = scatter(batches, placed, buckets, schema, packed=False, at_once=budget.cores)
-        found = scatter(self._files.tolist(), keys_of, buckets, keys, packed=False, at_once=budget.writers)
-        self._keys = {int(one.starts[0]): one for one in found}
+        ranges = scatter(self._files.tolist(), keys_of, buckets, keys, packed=False, at_once=budget.writers)
+        self._keys = {int(part.starts[0]): part for part in ranges}
         return sum(rows for rows, _ in totals), sum(hashes for _, hashes in totals)
 
     def join(self) -> list[SpilledRange]:
@@ -192,7 +177,7 @@ class _Matching:
             for _ in pairs:
                 pass
             return []
-        return self._spill.scatter(pairs, as_it_is, files, self._rules.source_schema, packed=False)
+        return self._spill.scatter(pairs, identity, files, self._rules.source_schema, packed=False)
 
     def judge(self, parts: list[SpilledRange]) -> list[tuple[int, I64Array]]:
         """Decide about the rows of each file; return numbers of files of which rows change or go, and how many."""
@@ -208,7 +193,7 @@ class _Matching:
         rows = int(np.maximum(self._live[self._files], 0).sum()) + self._digest.rows
         held = self._spill.budget.memory_bytes // _BUCKETS_HELD
         wanted = rows * (len(self._on) + 1) * _VALUE_BYTES // held + 1
-        return min(wanted, self._spill.most_open)
+        return min(wanted, self._spill.max_open)
 
     @property
     def _empty_keys(self) -> pl.DataFrame:
@@ -237,11 +222,11 @@ class _Matching:
         """Yield rows of the source with the number of each file they match in; keep those that match none."""
         most = self._spill.budget.batch_bytes
         for part in self._source:
-            known = self._keys.get(int(part.starts[0]))
+            bucket = self._keys.get(int(part.starts[0]))
             keys = self._empty_keys
-            if known is not None:
-                keys = pl.concat([keys, *(batch.frame for batch in known.batches(size_bytes=most))])
-                known.delete()
+            if bucket is not None:
+                keys = pl.concat([keys, *(batch.frame for batch in bucket.batches(size_bytes=most))])
+                bucket.delete()
             keys = keys.rename({self._spilled_file: _FILE})
             # A row joins each of its files.
             most_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
@@ -252,11 +237,9 @@ class _Matching:
         self._store_new()
 
     def _joined(self, source: pl.DataFrame, keys: pl.DataFrame) -> PlacedBatch:
-        numbered = source.with_row_index(_ROW)
-        pairs = join_keys(numbered, keys, self._on, how="inner")
-        new = numbered.join(pairs.select(_ROW).unique(), on=_ROW, how="anti", maintain_order="left")
+        pairs, new = join_source(source, keys, self._on)
         self.any_matched = self.any_matched or pairs.height > 0
-        self._new.append(self._rules.new_rows(new.drop(_ROW)))
+        self._new.append(self._rules.new_rows(new))
         if sum(int(frame.estimated_size()) for frame in self._new) >= self._spill.budget.batch_bytes:
             self._store_new()
         return PlacedBatch(pairs.select(source.columns), pairs[_FILE].to_numpy().astype(np.uint64))
@@ -265,21 +248,22 @@ class _Matching:
         if not self._new:
             return
         rows, self._new = pl.concat(self._new), []
-        self._added += store_parts(rows, self._reader.index_state.newest, self._store)
+        if rows.height:
+            self._added.append(StoredPart(self._store(rows), rows.height, int(rows.estimated_size())))
 
     def _by_file(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield files of which rows may change or go, each with the rows of the source that match in it."""
-        found = self._sources(parts)
+        sources = self._sources(parts)
         if self._rules.clauses.when_not_matched_by_source != "delete":
-            yield from found
+            yield from sources
             return
-        number, source = next(found, (-1, self._rules.empty_source))
+        file_index, source = next(sources, (-1, self._rules.empty_source))
         for file in self._files.tolist():
-            if file != number:
+            if file != file_index:
                 yield file, self._rules.empty_source
                 continue
             yield file, source
-            number, source = next(found, (-1, self._rules.empty_source))
+            file_index, source = next(sources, (-1, self._rules.empty_source))
 
     def _sources(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yield the rows of the source by the file they match in, where there are some; files ascend."""
@@ -287,7 +271,7 @@ class _Matching:
         for part in parts:
             if part.size_bytes > budget.load_bytes and len(part.starts) > 1:
                 batches = part.batches(size_bytes=budget.batch_bytes)
-                smaller = self._spill.scatter(batches, as_it_is, part.starts, part.schema, packed=False)
+                smaller = self._spill.scatter(batches, identity, part.starts, part.schema, packed=False)
                 part.delete()
                 yield from self._sources(smaller)
                 continue
@@ -313,5 +297,5 @@ class _Matching:
         path = Path(folder.new_path() + SUFFIX)
         self.stored.append(path.name)
         with folder.writing():
-            self._spill.told(path.write_bytes(as_bytes(rows)))
+            self._spill.report(path.write_bytes(as_bytes(rows)))
         return path.name

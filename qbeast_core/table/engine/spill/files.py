@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U64Array
-from qbeast_core.table.engine.spill.ahead import map_ahead
+from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import within
-
-BatchT = TypeVar("BatchT")
 
 _KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
-_PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
+PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
 _SAMPLED_BATCHES: Final = 64
-_FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
 
 
@@ -35,13 +31,13 @@ class PlacedBatch:
     keys: U64Array
 
 
-def as_it_is(batch: PlacedBatch) -> PlacedBatch:
+def identity(batch: PlacedBatch) -> PlacedBatch:
     """Return a batch whose rows are placed already."""
     return batch
 
 
 class SpilledRows:
-    """Rows of one source as they came, see `qbeast_core.table.engine.stream.StreamSource`."""
+    """Rows of one source as they came, see `qbeast_core.table.engine.protocol.Source`."""
 
     is_one_shot = False
 
@@ -49,7 +45,7 @@ class SpilledRows:
         self._folder, self._path, self.empty = folder, path, empty
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `StreamSource`; columns that are not wanted are not unpacked."""
+        """See `Source`; columns that are not wanted are not unpacked."""
         names = self.empty.columns if columns is None else list(columns)
         for table in _read(self._folder, self._path, [self.empty.columns.index(name) for name in names]):
             yield from within(_frame(table, self.empty.schema).select(names), size_bytes)
@@ -120,11 +116,11 @@ class SpilledRange:
 
 
 def spool(
-    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, told: Callable[[int], None]
+    batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, report: Callable[[int], None]
 ) -> SpilledRows:
     """Write the rows of a source that can be read once, so that they can be read again."""
     path = folder.new_path()
-    with _Writer(folder, path, told, _SMALL) as writer:
+    with SpillWriter(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
         for batch in batches:
             writer.write(_table(batch))
@@ -154,53 +150,18 @@ def sampled(
         yield batch
 
 
-def scatter(
-    batches: Iterable[BatchT],
-    placed: Callable[[BatchT], PlacedBatch],
-    starts: Sequence[U64Array],
-    *,
-    schema: pl.Schema,
-    folder: SpillFolder,
-    told: Callable[[int], None],
-    packed: bool,
-    at_once: int,
-    buffer_bytes: int,
-) -> list[SpilledRange]:
-    """Write rows to a spill file for each range of sort keys."""
-    options = _FAST if packed else _PLAIN
-    firsts = np.array([some[0] for some in starts[1:]], np.uint64)
-    paths = [folder.new_path() for _ in starts]
-    sizes = [0.0] * len(starts)
-    with ExitStack() as stack:
-        writers = [stack.enter_context(_Writer(folder, path, told, options, buffer_bytes)) for path in paths]
-        sorting = map_ahead(lambda batch: _by_range(placed(batch), firsts), batches, at_once=at_once)
-        with closing(sorting) as tables:
-            for batch, ends in tables:
-                # To ask each slice for its size takes longer than to write it.
-                row_bytes = batch.nbytes / max(batch.num_rows, 1)
-                for number, (first, end) in enumerate(pairwise(ends)):
-                    if first < end:
-                        sizes[number] += (end - first) * row_bytes
-                        writers[number].write(batch.slice(first, end - first))
-    return [
-        SpilledRange(folder, path, some, schema, int(size))
-        for path, some, size in zip(paths, starts, sizes, strict=True)
-        if size
-    ]
-
-
-class _Writer:
+class SpillWriter:
     """A file of Arrow batches; one that got none is not made."""
 
     def __init__(
         self,
         folder: SpillFolder,
         path: str,
-        told: Callable[[int], None],
+        report: Callable[[int], None],
         options: Any,
         buffer_bytes: int | None = None,
     ) -> None:
-        self._folder, self._path, self._told, self._options = folder, path, told, options
+        self._folder, self._path, self._report, self._options = folder, path, report, options
         self._buffer_bytes = buffer_bytes
         self._file: Any = None
         self._stream: Any = None
@@ -210,12 +171,13 @@ class _Writer:
         return self
 
     def write(self, rows: Any) -> None:
+        """Write a batch or a table."""
         with self._folder.writing():
             if self._stream is None:
                 self._file = pa.output_stream(self._path, buffer_size=self._buffer_bytes)
                 self._stream = pa.ipc.new_stream(self._file, rows.schema, options=self._options)
             self._stream.write(rows)
-            self._tell()
+            self._report_size()
 
     def __exit__(self, kind: object, *_error: object) -> None:
         if self._stream is None:
@@ -225,7 +187,7 @@ class _Writer:
             with self._folder.writing():
                 if kind is None:
                     self._stream.close()
-                    self._tell()
+                    self._report_size()
                 self._file.close()
                 is_whole = kind is None
         finally:
@@ -234,9 +196,9 @@ class _Writer:
                     self._file.close()
                 _delete(self._folder, self._path)
 
-    def _tell(self) -> None:
+    def _report_size(self) -> None:
         size = self._file.tell()
-        self._told(size - self._size)
+        self._report(size - self._size)
         self._size = size
 
 
@@ -267,7 +229,7 @@ def _table(frame: pl.DataFrame) -> Any:
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
-def _by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
+def by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
     """Return rows with their keys, sorted by range, and where each range begins and the last one ends."""
     numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)  # sorted by counting
     order = np.argsort(numbers, kind="stable")

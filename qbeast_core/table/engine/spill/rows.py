@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.value_bytes import refuse_huge_values
-from qbeast_core.runtime import Progress, ProgressCallback
+from qbeast_core.io.parquet.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
+from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.protocol import Rows
+from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
-from qbeast_core.table.engine.spill.codes import Codes, TooManyValuesError, columns_to_code
 from qbeast_core.table.engine.spill.files import (
+    FAST,
+    PLAIN,
     PlacedBatch,
     SpilledRange,
     SpilledRows,
-    as_it_is,
+    SpillWriter,
+    by_range,
+    identity,
     sampled,
-    scatter,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.stream import StreamSource, handed_over
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import (
@@ -39,36 +40,36 @@ from qbeast_core.table.engine.tasks.placed_files import (
     ordered_files,
     store_ordered,
 )
-from qbeast_core.tree.summary import IndexSummary, merge_summaries
+from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
 
-_MOST_OPEN: Final = 256
-_LEAST_SLICE_BYTES: Final = 1 << 14
-_LEAST_BUFFER_BYTES: Final = 1 << 12
-_MOST_BUFFER_BYTES: Final = 1 << 18
+_MAX_OPEN: Final = 256
+_MIN_SLICE_BYTES: Final = 1 << 14
+_MIN_BUFFER_BYTES: Final = 1 << 12
+_MAX_BUFFER_BYTES: Final = 1 << 18
 _OFFSET_BYTES: Final = 8  # of a text besides its own
 _KEY_BYTES: Final = 8
-_LEAST_FILE_ROWS: Final = 64
+_MIN_FILE_ROWS: Final = 64
 _SAMPLED_ROWS: Final = 1 << 14
 _FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
 
 
 class Spill:
-    """What rows are moved by: the memory there is, and a place on a disk."""
+    """Temporary files and the memory budget for rows that do not fit in memory."""
 
-    def __init__(self, folder: SpillFolder, budget: Budget, told: Callable[[int], None]) -> None:
-        self.folder, self.budget, self.told = folder, budget, told
+    def __init__(self, folder: SpillFolder, budget: Budget, report: Callable[[int], None]) -> None:
+        self.folder, self.budget, self.report = folder, budget, report
 
     def wanted(self, size_bytes: int) -> int:
-        """Return how many parts of so many rows a writer may load one by one: as many as can be open at once."""
+        """Return the number of parts that a writer can load one by one, as far as they can be open at once."""
         parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
-        return min(max(parts, 2), self.most_open)
+        return min(max(parts, 2), self.max_open)
 
     @property
-    def most_open(self) -> int:
-        """Files that rows are parted to at once."""
-        return max(min(_MOST_OPEN, self.budget.batch_bytes // _LEAST_SLICE_BYTES), 2)
+    def max_open(self) -> int:
+        """Maximum of files that are open at once."""
+        return max(min(_MAX_OPEN, self.budget.batch_bytes // _MIN_SLICE_BYTES), 2)
 
     def scatter(
         self,
@@ -81,24 +82,35 @@ class Spill:
         at_once: int = 1,
     ) -> list[SpilledRange]:
         """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
-        groups = np.array_split(starts, min(self.most_open, len(starts)))
-        return scatter(
-            batches,
-            placed,
-            groups,
-            schema=schema,
-            folder=self.folder,
-            told=self.told,
-            packed=packed,
-            at_once=at_once,
-            buffer_bytes=min(
-                max(self.budget.batch_bytes // len(groups), _LEAST_BUFFER_BYTES), _MOST_BUFFER_BYTES
-            ),
-        )
+        groups = np.array_split(starts, min(self.max_open, len(starts)))
+        firsts = np.array([group[0] for group in groups[1:]], np.uint64)
+        size = self.budget.batch_bytes // len(groups)
+        size = min(max(size, _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+        paths = [self.folder.new_path() for _ in groups]
+        sizes = [0.0] * len(groups)
+        with ExitStack() as stack:
+            options = FAST if packed else PLAIN
+            writers = [
+                stack.enter_context(SpillWriter(self.folder, path, self.report, options, size))
+                for path in paths
+            ]
+            sorting = map_ahead(lambda batch: by_range(placed(batch), firsts), batches, at_once=at_once)
+            for batch, ends in stack.enter_context(closing(sorting)):
+                # The size of each slice takes longer to compute than to write it.
+                row_bytes = batch.nbytes / max(batch.num_rows, 1)
+                for number, (first, end) in enumerate(pairwise(ends)):
+                    if first < end:
+                        sizes[number] += (end - first) * row_bytes
+                        writers[number].write(batch.slice(first, end - first))
+        return [
+            SpilledRange(self.folder, path, group, schema, int(size))
+            for path, group, size in zip(paths, groups, sizes, strict=True)
+            if size
+        ]
 
 
 def spilled_rows(
-    stream: StreamSource,
+    stream: Source,
     target: FileTarget,
     spill: Spill,
     progress: ProgressCallback | None,
@@ -111,9 +123,9 @@ def spilled_rows(
         for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
-    most_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _LEAST_FILE_ROWS)
+    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _MIN_FILE_ROWS)
     workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
-    return DistributedRows(workers, target, progress, row_bytes=row_bytes, most_file_rows=most_rows)
+    return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 
 
 class _Threads:
@@ -121,7 +133,7 @@ class _Threads:
 
     def __init__(
         self,
-        stream: StreamSource,
+        stream: Source,
         target: FileTarget,
         spill: Spill,
         progress: ProgressCallback | None,
@@ -148,16 +160,16 @@ class _Threads:
             first_row, batch = numbered
             return task.summarise(indexed.fit(batch).select(names), first_row=first_row)
 
-        given = self._stream.empty.columns
-        wanted = [name for name in names if name in given] or given[:1]
-        batches = self._stream.batches(wanted, size_bytes=budget.batch_bytes)
-        found = task.summarise(task.schema.to_frame(), first_row=0)
+        columns = self._stream.empty.columns
+        read = [name for name in names if name in columns] or columns[:1]
+        batches = self._stream.batches(read, size_bytes=budget.batch_bytes)
+        total = task.summarise(task.schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []
         for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
-            waiting.append(part.below(found.key_limit))
-            if sum(one.sample.height for one in waiting) > limits.rows:
-                found, waiting = merge_summaries([found, *waiting], limits=limits), []
-        return merge_summaries([found, *waiting], limits=limits)
+            waiting.append(part.below(total.key_limit))
+            if sum(summary.sampled_rows for summary in waiting) > limits.rows:
+                total, waiting = merge_summaries([total, *waiting], limits=limits), []
+        return merge_summaries([total, *waiting], limits=limits)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         written: list[PlacedFile] = []
@@ -166,53 +178,32 @@ class _Threads:
                 files, ranges = self._scatter(task, written)
                 with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
                     for _ in writing:
-                        self._tell(written, task)
+                        self._report(written, task)
         except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
             delete_data_files(task.target.store, [file.add for file in written])
             raise
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        """Put the rows by file; begin again where a column proves to have many values, which is rare."""
-        plain = set(task.revision.columns)  # children are found by their values, and pages tell their bounds
-        while True:
-            try:
-                return self._scatter_once(task, plain, written)
-            except TooManyValuesError as error:
-                plain.add(error.name)
-
-    def _scatter_once(
-        self, task: PlaceTask, plain: Collection[str], written: list[PlacedFile]
-    ) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
-        found: list[pl.DataFrame] = []
-        codes, batches = self._coded(task, plain)
+        sample: list[pl.DataFrame] = []
+        batches = self._stream.batches(None, size_bytes=self._spill.budget.batch_bytes)
         ranges = self._spill.scatter(
-            sampled(batches, found, total=task.rows, rows=self._sampled_rows),
-            partial(_placed, task, codes),
+            sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
+            partial(_placed, task),
             task.file_starts,
-            codes.schema,
+            task.target.shape.schema,
             packed=is_spooled,
             at_once=self._spill.budget.cores,
         )
         settings = FileSettings.of(
-            task.fit(pl.concat(found)),
+            task.fit(pl.concat(sample or [self._stream.empty])),
             task.revision.columns,
             task.target.configuration,
             dialect=task.target.dialect,
             size_bytes=int(task.rows * self._row_bytes),
         )
-        return _Files(task, self._spill, codes, settings, written, packed=is_spooled), ranges
-
-    def _coded(self, task: PlaceTask, plain: Collection[str]) -> tuple[Codes, Iterator[pl.DataFrame]]:
-        """Read the first rows; return codes for columns that have few values in them, and all rows."""
-        most_bytes = self._spill.budget.batch_bytes
-        batches = self._stream.batches(None, size_bytes=most_bytes)
-        held = [next(batches, self._stream.empty)]
-        names = columns_to_code(task.fit(held[0]), besides=plain)
-        return Codes(task.target.shape.schema, names, most_bytes=most_bytes), chain(
-            handed_over(held), batches
-        )
+        return _Files(task, self._spill, settings, written, packed=is_spooled), ranges
 
     @property
     def _sampled_rows(self) -> int:
@@ -220,16 +211,16 @@ class _Threads:
         most = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
         return max(min(_SAMPLED_ROWS, most), 1)
 
-    def _tell(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
+    def _report(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
         if self._progress is not None:
             total = max(task.file_count, len(written))
             self._progress(Progress("write", len(written), total, task.rows))
 
 
-def _placed(task: PlaceTask, codes: Codes, batch: pl.DataFrame) -> PlacedBatch:
-    rows = task.fit(batch)
+def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
+    rows = task.select(task.fit(batch))
     refuse_huge_values(rows)
-    return PlacedBatch(codes.code(rows), task.place(rows))
+    return PlacedBatch(rows, task.place(rows))
 
 
 class _Files:
@@ -239,30 +230,29 @@ class _Files:
         self,
         task: PlaceTask,
         spill: Spill,
-        codes: Codes,
         settings: FileSettings,
         written: list[PlacedFile],
         *,
         packed: bool,
     ) -> None:
-        self._task, self._spill, self._codes, self._settings = task, spill, codes, settings
+        self._task, self._spill, self._settings = task, spill, settings
         self._written, self._packed = written, packed
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
-        most_bytes = self._spill.budget.load_bytes
-        if part.size_bytes <= most_bytes:
+        max_bytes = self._spill.budget.load_bytes
+        if part.size_bytes <= max_bytes:
             self._write(part, size_bytes=None)
             return
         starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, as_it_is, starts, part.schema, packed=self._packed)
+            smaller = self._spill.scatter(batches, identity, starts, part.schema, packed=self._packed)
             part.delete()
-            for one in smaller:
-                self.write(one)
+            for piece in smaller:
+                self.write(piece)
             return
-        self._write(part, size_bytes=int(most_bytes * _FILLED))  # equal index keys, all of them
+        self._write(part, size_bytes=int(max_bytes * _FILLED))  # equal index keys, all of them
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write files of so many bytes of rows at a time, or of all; none is held but by the file it is in."""
@@ -274,13 +264,8 @@ class _Files:
                 ordered += ordered_files(self._task, rows, rows.keys, places=places)
             del rows
             while ordered:
-                self._written.append(self._stored(ordered.pop(0)))
+                self._written.append(store_ordered(self._task, ordered.pop(0), settings=self._settings))
         part.delete()
-
-    def _stored(self, file: OrderedRows) -> PlacedFile:
-        rows, values = self._codes.of_file(file.rows)
-        settings = self._settings.with_dictionary(values, among=self._codes.names)
-        return store_ordered(self._task, replace(file, rows=rows, values=values), settings=settings)
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.runtime import new_id
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import (
     CodedRows,
     FileSettings,
@@ -24,13 +24,13 @@ from qbeast_core.table.data.data_files import (
 )
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.existing import ExistingTree
-from qbeast_core.tree.outside import rows_outside
-from qbeast_core.tree.pack import page_rows_for, rows_per_file
-from qbeast_core.tree.plan import plan_index
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
+from qbeast_core.tree.layout.plan import plan_index
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.outside import rows_outside
 
-_MOST_WRITERS: Final = 4  # other tasks write beside this one
+_MAX_WRITERS: Final = 4  # other tasks write beside this one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class AppendTask:
     def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
         weights = frame_weights(frame, self.indexed)
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
-        writers = min(_MOST_WRITERS, os.cpu_count() or 1)
+        writers = min(_MAX_WRITERS, os.cpu_count() or 1)
         return write_data_files(
             CodedRows(frame, settings),
             plan,

@@ -1,4 +1,4 @@
-"""One file whose rows get other values and keep their places: workers write it again with the blocks it had."""
+"""A task that changes values of a file's rows in place: it writes the file again with the blocks it had."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.indexed_file import store_indexed
-from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_core.tree.columns import frame_weights
+from qbeast_core.tree.space.columns import frame_weights
 
 _PLACE: Final = own_column("place")
 
@@ -30,7 +30,7 @@ class FileToChange:
     """A live file."""
 
     parts: FileParts
-    change: RowChange
+    change: RowFunction
     # As the log has them, in the order of the file.
     blocks: tuple[Block, ...]
 
@@ -44,42 +44,44 @@ class ChangeFile:
     keep: RowFilter
     target: FileTarget
     revision: Revision
-    # With which the new file's name begins, so that it can be found where nobody was told of it.
+    # The names of new files begin with it: so files of failed tasks are found.
     operation: str
+    # Whether rows that do not all stay are returned, so that the file is not read again.
+    returns_rows: bool
 
-    def __call__(self, file: FileToChange) -> AddFile | None:
-        """Write the file; None, and nothing is written, if a row goes or an indexed value changes."""
-        held: list[pl.DataFrame] = []
+    def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
+        """Write the file. If a row goes or an indexed value changes, return the changed rows, or None."""
+        frames: list[pl.DataFrame] = []
+        stay = True
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
-            changed = self._changed(rows, file.change)
-            if changed is None:
+            changed = _in_order(rows, file.change)
+            indexed = list(self.revision.columns)
+            stay = stay and changed.select(indexed).equals(rows.select(indexed))
+            if not (stay or self.returns_rows):
                 return None
-            held.append(changed)
-        if not held:
+            frames.append(changed)
+        if not frames:
             return None
-        rows = pl.concat(held, rechunk=True)
+        rows = pl.concat(frames, rechunk=True)
         weights = frame_weights(rows, self.revision.columns)
-        if not _lie_in_blocks(weights, file.blocks):
-            return None
+        if not (stay and _lie_in_blocks(weights, file.blocks)):
+            return rows if self.returns_rows else None
         path = f"{self.operation}.{uuid.uuid4()}.parquet"
         starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
         add = store_indexed(rows, weights, self.target, self.revision, path=path, starts=starts)
         return add.model_copy(update={"blocks": file.blocks})
 
-    def _changed(self, rows: pl.DataFrame, change: RowChange) -> pl.DataFrame | None:
-        """Return the rows in their order as they will be, if they all stay, with the indexed values they had."""
-        place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
-        changed = change(rows.with_columns(place))
-        if changed.height != rows.height:
-            return None
-        order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
-        in_order = changed.drop(_PLACE)[pl.Series(order)]
-        indexed = list(self.revision.columns)
-        return in_order if in_order.select(indexed).equals(rows.select(indexed)) else None
+
+def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
+    """Return the changed rows in the order of the rows."""
+    place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
+    changed = change(rows.with_columns(place))
+    order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
+    return changed.drop(_PLACE)[pl.Series(order)]
 
 
 def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the first of some frames, by which it mostly shows whether rows stay, and then the others as one."""
+    """Yield the first of some frames, which mostly shows whether rows stay, and then the others as one."""
     yield from islice(frames, 1)
     others = [frame for frame in frames if frame.height]
     if others:
@@ -87,7 +89,7 @@ def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...]) -> bool:
-    """Tell whether rows of such weights are those of blocks that lie one behind the other."""
+    """Return whether rows of these weights are those of successive blocks."""
     ends = np.cumsum([block.element_count for block in blocks])
     if not len(blocks) or ends[-1] != len(weights):
         return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
@@ -11,7 +9,7 @@ from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.pack import page_rows_for
+from qbeast_core.tree.layout.pack import page_rows_for
 
 
 def store_indexed(
@@ -23,7 +21,6 @@ def store_indexed(
     path: str,
     starts: I64Array,
     settings: FileSettings | None = None,
-    values: Mapping[str, pl.Series] | None = None,
 ) -> AddFile:
     """Write rows in the order of their file, which have places in a revision; return the file without blocks."""
     if settings is None:
@@ -35,7 +32,6 @@ def store_indexed(
         put=target.store.put,
         path=path,
         settings=settings,
-        values=values,
         starts=starts,
     )
     return add

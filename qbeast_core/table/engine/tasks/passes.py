@@ -1,4 +1,4 @@
-"""What workers are sent for their two passes over rows: by which they summarise them, and by which they place them."""
+"""Tasks for the two passes of workers over rows: one summarises the rows, one places them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
 from qbeast_core.table.engine.target import FileTarget, RowShape
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.columns import frame_weights
-from qbeast_core.tree.outline import Outline
-from qbeast_core.tree.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
 
 _NO_RULES: Final = '{"fields":[]}'
 _BIAS: Final = 1 << 31
@@ -30,13 +31,35 @@ class SummaryTask:
     schema: pl.Schema
     cube_size: int | None = None
     limits: SampleLimits = DOMAIN_LIMITS
+    # Summarise rows outside the space of this revision apart, see `IndexSummary.outside`.
+    apart: Revision | None = None
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
         """Summarise one batch."""
         frame = RowShape(_NO_RULES, self.schema, merge=False).fit(rows)
+        if self.apart is None:
+            return self._summarise(frame, first_row)
+        parts = [SpacePart(self.apart, outside).select(frame) for outside in (False, True)]
+        inside, outside = (self._summarise(part, first_row) for part in parts)
+        return replace(inside, outside=outside)
+
+    def _summarise(self, frame: pl.DataFrame, first_row: int) -> IndexSummary:
         names = list(self.schema)
-        found = summarise(frame, names, first_row=first_row, limits=self.limits)
-        return replace(found, weight_sum=int(frame_weights(frame, names).sum(dtype=np.int64)))
+        summary = summarise(frame, names, first_row=first_row, limits=self.limits)
+        return replace(summary, weight_sum=int(frame_weights(frame, names).sum(dtype=np.int64)))
+
+
+@dataclass(frozen=True, slots=True)
+class SpacePart:
+    """The rows in the space of a revision, or those outside."""
+
+    revision: Revision
+    outside: bool
+
+    def select(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of the part."""
+        outside = pl.Series(rows_outside(rows, self.revision), dtype=pl.Boolean)
+        return rows.filter(outside if self.outside else ~outside)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +76,8 @@ class PlaceTask:
     # Rows summarised, and the sum of their weights.
     rows: int
     weight_sum: int
+    # None: all rows are placed.
+    part: SpacePart | None = None
 
     @property
     def file_count(self) -> int:
@@ -62,6 +87,10 @@ class PlaceTask:
     def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
         """Return rows as they came as rows of the table; see `RowShape.fit`."""
         return self.target.shape.fit(rows)
+
+    def select(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of a table that this task places."""
+        return rows if self.part is None else self.part.select(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
         """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys."""

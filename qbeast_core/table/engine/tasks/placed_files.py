@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -20,9 +20,9 @@ from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
-from qbeast_core.tree.cells import grid_columns
-from qbeast_core.tree.grid import GRID_BITS, child_codes
-from qbeast_core.tree.outline import Outline
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
+from qbeast_core.tree.layout.outline import Outline
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,6 @@ class OrderedRows:
     rows: pl.DataFrame
     keys: U64Array
     children: I64Array
-    values: Mapping[str, pl.Series] = field(default_factory=dict[str, pl.Series])
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -95,7 +94,6 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
         path=f"{uuid.uuid4()}.parquet",
         starts=starts,
         settings=settings,
-        values=file.values,
     )
     return PlacedFile(
         add=add,

@@ -157,7 +157,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     [
         ([], {}, qbeast.InvalidInputError, "one column or several"),
         (["a", "a"], {}, qbeast.InvalidInputError, "each once"),
-        ("b", {}, qbeast.InvalidInputError, "table does not have"),
+        ("b", {}, qbeast.InvalidInputError, "no such column"),
         ("n", {}, qbeast.InvalidInputError, "nested"),
         ("d", {}, qbeast.InvalidInputError, "source has no column"),
         ("a", {"when_matched": "replace"}, qbeast.InvalidInputError, "must be one of"),

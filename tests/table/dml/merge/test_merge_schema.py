@@ -59,7 +59,7 @@ def test_rows_are_those_of_a_merge_in_memory(
     known = given.drop([one for one in given.columns if given.schema[one] == pl.Null])
     expected = merged(ROWS, known)
     with small_files(file_rows=200, page_rows=32):
-        result = table.merge(given, on="id", schema_mode="merge", engine=engine)
+        result = table.merge(given, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
     assert (result.version, table.version) == (1, 1)
     assert result.rows_updated == given.filter(pl.col("id") < 900).height
     assert table.schema == expected.schema
@@ -68,7 +68,7 @@ def test_rows_are_those_of_a_merge_in_memory(
     assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_dataset().to_table()), expected, "id")
     assert qbeast.open_table(tmp_path / "t", version=0).schema == ROWS.schema
     assert table.check().ok
-    again = table.merge(given, on="id", schema_mode="merge", engine=engine)
+    again = table.merge(given, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
     assert again.rows_inserted == 0
     assert_same_rows(table.scan().collect(), expected, "id")
 
@@ -120,7 +120,7 @@ def test_other_writers_are_met(
     table: qbeast.Table, tmp_path: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer is faster: its rows and columns are there as well afterwards."""
-    rewrite, done = changes.rewrite, list[int]()
+    rewrite, done = changes.replace_rows, list[int]()
 
     def late(*args: Any, **options: Any) -> Any:
         if not done:
@@ -133,7 +133,7 @@ def test_other_writers_are_met(
                 qbeast.open_table(tmp_path / "t").add_columns({"theirs": pl.Int64})
         return rewrite(*args, **options)
 
-    monkeypatch.setattr(changes, "rewrite", late)
+    monkeypatch.setattr(changes, "replace_rows", late)
     table.merge(source(890, 910, note=pl.lit("n")), on="id", schema_mode="merge")
     assert table.count("note = 'n'") == 20
     assert {"note", *(["theirs"] if theirs == "columns" else [])} <= set(table.columns)

@@ -19,7 +19,7 @@ import qbeast
 from qbeast_core.table.engine import budget
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
-from tests.helpers.tables import assert_same_rows, folder, small_files
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -93,14 +93,14 @@ def test_a_merge_matched_in_temporary_files_is_the_one_in_memory(seed, on, name,
         for path in (here, there):
             qbeast.write_table(table[:70], path, columns=["whole", "value"], cube_size=10)
             qbeast.write_table(table[70:], path, mode="append")
-        held = qbeast.open_table(here).merge(source, on, **CLAUSES[name], engine="memory")
+        held = qbeast.open_table(here).merge(source, on, **CLAUSES[name], resources=MEMORY)
         spilling = there.parent / "spilling"
         spilling.mkdir()
         small = budget.Budget(memory_bytes, 2)
         with mock.patch.object(budget.Budget, "of", return_value=small):
             given = given_as(source, kind)
             done = qbeast.open_table(there).merge(
-                given, on, **CLAUSES[name], engine="spill", spill_dir=spilling
+                given, on, **CLAUSES[name], resources=SPILL, spill_dir=spilling
             )
         assert not list(spilling.iterdir())
         assert done.engine == "spill"
@@ -120,7 +120,7 @@ def table(tmp_path: Path) -> qbeast.Table:
 
 
 def spilling(table: qbeast.Table) -> dict[str, Any]:
-    return {"engine": "spill", "spill_dir": Path(table.uri.removeprefix("file://")).parent / "spilling"}
+    return {"resources": SPILL, "spill_dir": Path(table.uri.removeprefix("file://")).parent / "spilling"}
 
 
 def left(table: qbeast.Table) -> list[Path]:

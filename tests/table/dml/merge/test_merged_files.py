@@ -10,12 +10,12 @@ from unittest import mock
 import polars as pl
 
 import qbeast
-from qbeast_core.io.store import open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.dml.merge import rules as merge_rules
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.engine.tasks.stored_rows import store_rows
+from qbeast_core.table.engine.tasks.added_rows import store_rows
 from tests.helpers.tables import assert_same_rows
 
 ROWS = pl.DataFrame({"row": range(90)}).with_columns(a=pl.col("row") * 2)

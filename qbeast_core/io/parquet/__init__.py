@@ -1,0 +1,1 @@
+"""Parquet files, down to pages."""

@@ -1,0 +1,229 @@
+"""Parquet footers: what a reader of single pages must know about a file, its columns and its pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from qbeast_core.io.parquet.thrift import (
+    BINARY,
+    I32,
+    ThriftError,
+    ThriftStruct,
+    field,
+    read_struct,
+    read_varint,
+    write_binary,
+    write_list,
+    write_zigzag,
+)
+from qbeast_core.space.arrays import I64Array
+
+MAGIC: Final = b"PAR1"
+_REPEATED: Final = 2
+_I32_LIST, _BINARY_LIST = 0x9, 0x9
+_MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
+_MAX_BYTES: Final = 1 << 62
+# What any bytes can lead to: missing or other fields, numbers out of range.
+_NO_FOOTER: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
+
+
+class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; the caller reads the whole file
+    """Single pages of this file cannot be read safely; the file as a whole may well be fine."""
+
+    def __init__(self, reason: str, path: str | None = None) -> None:
+        self.reason = reason
+        self.path = path
+        super().__init__(reason, path)
+
+    def __str__(self) -> str:
+        return self.reason if self.path is None else f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChunk:
+    """One leaf column of the file's only row group."""
+
+    # The top-level column it belongs to.
+    column: str
+    # Its dotted path, as Parquet writes it (`tags.list.element`).
+    path: str
+    # Whether a row may hold any number of its values (it lies in a list or map).
+    repeated: bool
+    # Fields 1 to 4 of its ColumnMetaData (type, encodings, path, codec), encoded.
+    constant: bytes
+    # Bytes: where the chunk begins (its dictionary page if it has one), where its first data page begins, and
+    # its length.
+    start: int
+    data_start: int
+    size: int
+    # Bytes before compression; values, nulls included.
+    uncompressed: int
+    num_values: int
+    # Start and length of its OffsetIndex, or None.
+    offset_index: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFooter:
+    """The footer of a Parquet file of one row group."""
+
+    # Of the Parquet format, as stored.
+    version: int
+    num_rows: int
+    root: bytes
+    # By top-level column, in file order: its schema elements, each encoded.
+    schema: dict[str, tuple[bytes, ...]]
+    # The leaf columns, in file order.
+    chunks: tuple[ColumnChunk, ...]
+
+
+def parse_footer(data: bytes) -> FileFooter:
+    """Parse a Thrift ``FileMetaData``."""
+    try:
+        return _checked(_parse_footer(data))
+    except _NO_FOOTER as error:
+        reason = f"the footer cannot be understood ({error})"
+        raise PagesUnavailable(reason) from error
+
+
+def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
+    """Parse a Thrift ``OffsetIndex``."""
+    if data[:1] != b"\x19":
+        message = "an OffsetIndex starts with its list of pages"
+        raise ThriftError(message)
+    count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
+    values = _varints(np.frombuffer(data, dtype=np.uint8, offset=at), 7 * count)
+    if values is None or np.any(values.reshape(count, 7)[:, ::2] != (0x16, 0x15, 0x16, 0)):
+        return _generic_page_locations(data)
+    numbers = values.reshape(count, 7)[:, 1::2].astype(np.int64) >> 1
+    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
+
+
+def _parse_footer(data: bytes) -> FileFooter:
+    meta = read_struct(data).fields
+    groups: list[ThriftStruct] = meta[4]
+    if 8 in meta:
+        reason = "the file is encrypted"
+        raise PagesUnavailable(reason)
+    if len(groups) != 1:
+        reason = f"the file has {len(groups)} row groups instead of one"
+        raise PagesUnavailable(reason)
+    elements: list[ThriftStruct] = meta[2]
+    schema, leaves = _top_level_columns(data, elements)
+    columns: list[ThriftStruct] = groups[0].fields[1]
+    if len(columns) != len(leaves):
+        reason = f"{len(columns)} column chunks do not fit {len(leaves)} leaf columns"
+        raise PagesUnavailable(reason)
+    chunks = tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
+    return FileFooter(meta[1], groups[0].fields[3], elements[0].fields[4], schema, chunks)
+
+
+def _checked(footer: FileFooter) -> FileFooter:
+    """Refuse numbers that cannot be: what follows reckons with them."""
+    numbers: list[Any] = [footer.num_rows, footer.version]
+    for chunk in footer.chunks:
+        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
+        numbers += [chunk.size - 1, *(chunk.offset_index or ())]
+    if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
+        reason = "the footer tells of impossible numbers of bytes or rows"
+        raise PagesUnavailable(reason)
+    return footer
+
+
+def _top_level_columns(
+    data: bytes, elements: list[ThriftStruct]
+) -> tuple[dict[str, tuple[bytes, ...]], list[tuple[str, bool]]]:
+    """Return the schema elements by top-level column, and (column, repeated) of every leaf."""
+    schema: dict[str, tuple[bytes, ...]] = {}
+    leaves: list[tuple[str, bool]] = []
+    at = 1
+    for _ in range(elements[0].fields[5]):
+        name = elements[at].fields[4].decode()
+        end = _walk(elements, at, name, leaves, depth=0, repeated=False)
+        schema[name] = tuple(data[element.start : element.end] for element in elements[at:end])
+        at = end
+    return schema, leaves
+
+
+def _walk(
+    elements: list[ThriftStruct],
+    at: int,
+    column: str,
+    leaves: list[tuple[str, bool]],
+    *,
+    depth: int,
+    repeated: bool,
+) -> int:
+    if depth > _MAX_DEPTH:
+        reason = f"column {column!r} nests deeper than {_MAX_DEPTH}"
+        raise PagesUnavailable(reason)
+    fields = elements[at].fields
+    repeated = repeated or fields.get(3) == _REPEATED
+    if not fields.get(5):
+        leaves.append((column, repeated))
+        return at + 1
+    at += 1
+    for _ in range(fields[5]):
+        at = _walk(elements, at, column, leaves, depth=depth + 1, repeated=repeated)
+    return at
+
+
+def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk:  # noqa: FBT001 - private
+    if 8 in fields or 9 in fields or 1 in fields:
+        reason = f"column {column!r} is encrypted or lies in another file"
+        raise PagesUnavailable(reason)
+    meta: dict[int, Any] = fields[3].fields
+    data_start: int = meta[9]
+    start = min(data_start, meta.get(11) or data_start)  # writers without a dictionary may store 0
+    return ColumnChunk(
+        column=column,
+        path=b".".join(meta[3]).decode(),
+        repeated=repeated,
+        constant=_constant(meta),
+        start=start,
+        data_start=data_start,
+        size=meta[7],
+        uncompressed=meta[6],
+        num_values=meta[5],
+        offset_index=(fields[4], fields[5]) if 4 in fields and 5 in fields else None,
+    )
+
+
+def _constant(meta: dict[int, Any]) -> bytes:
+    return b"".join(
+        (
+            field(1, I32) + write_zigzag(meta[1]),
+            field(1, _I32_LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
+            field(1, _BINARY_LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
+            field(1, I32) + write_zigzag(meta[4]),
+        )
+    )
+
+
+def _varints(
+    data: np.ndarray[Any, np.dtype[np.uint8]], count: int
+) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
+    """Decode the first ``count`` varints; None if there are fewer or one is longer than 9 bytes."""
+    ends = np.flatnonzero(data < 0x80)[:count] + 1
+    if len(ends) < count or count == 0:
+        return None
+    starts = np.concatenate(([0], ends[:-1]))
+    lengths = ends - starts
+    if lengths.max() > 9:
+        return None
+    shifts = (np.arange(ends[-1]) - np.repeat(starts, lengths)).astype(np.uint64) * np.uint64(7)
+    bits = (data[: ends[-1]] & 0x7F).astype(np.uint64) << shifts
+    return np.add.reduceat(bits, starts)
+
+
+def _generic_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
+    try:
+        pages = [page.fields for page in read_struct(data).fields[1]]
+        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        message = f"not an OffsetIndex: {error}"
+        raise ThriftError(message) from error
+    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()

@@ -1,0 +1,131 @@
+"""Chosen pages of many files as one small, ordinary Parquet file in memory: one row group per source file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qbeast_core.io.parquet.footer import MAGIC, ColumnChunk, FileFooter, PagesUnavailable
+from qbeast_core.io.parquet.thrift import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    ThriftError,
+    field,
+    read_struct,
+    write_binary,
+    write_list,
+    write_zigzag,
+)
+
+_LONG = field(1, I64)
+_LONG_AFTER_NEXT = field(2, I64)
+_STOP = b"\x00"
+_MAX_SIZE = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Pages of one file, fetched."""
+
+    footer: FileFooter
+    # Numbers of the chosen leaf columns, ascending; all leaves of a top-level column or none.
+    leaves: Sequence[int]
+    # Rows in the chosen pages: the same pages in every leaf.
+    rows: int
+    # Per leaf, the dictionary page if there is one and the pages, in file order.
+    buffers: Sequence[Sequence[memoryview]]
+
+
+def schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
+    """Return what two files must have in common to lie in one mini file."""
+    columns = dict.fromkeys(footer.chunks[leaf].column for leaf in leaves)
+    return tuple(element for column in columns for element in footer.schema[column])
+
+
+def build_mini_file(parts: Sequence[FilePart]) -> bytes:
+    """Build a Parquet file out of pages."""
+    pieces: list[bytes | memoryview] = [MAGIC]
+    groups: list[bytes] = []
+    at = len(MAGIC)
+    for part in parts:
+        chunks: list[bytes] = []
+        start = at
+        for leaf, buffers in zip(part.leaves, part.buffers, strict=True):
+            size = sum(map(len, buffers))
+            chunks.append(_chunk(part.footer.chunks[leaf], at, size, part.rows, buffers))
+            pieces += buffers
+            at += size
+        columns = field(1, LIST) + write_list(STRUCT, chunks)
+        groups.append(columns + _LONG + write_zigzag(at - start) + _LONG + write_zigzag(part.rows) + _STOP)
+    footer = _footer(parts, groups)
+    return b"".join((*pieces, footer, len(footer).to_bytes(4, "little"), MAGIC))
+
+
+def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
+    first = parts[0]
+    top_level = {first.footer.chunks[leaf].column for leaf in first.leaves}
+    root = field(4, BINARY) + write_binary(first.footer.root) + field(1, I32) + write_zigzag(len(top_level))
+    schema = [root + _STOP, *schema_key(first.footer, first.leaves)]
+    return b"".join(
+        (
+            field(1, I32) + write_zigzag(first.footer.version),
+            field(1, LIST) + write_list(STRUCT, schema),
+            _LONG + write_zigzag(sum(part.rows for part in parts)),
+            field(1, LIST) + write_list(STRUCT, groups),
+            _STOP,
+        )
+    )
+
+
+def _chunk(chunk: ColumnChunk, at: int, size: int, rows: int, buffers: Sequence[memoryview]) -> bytes:
+    """Encode a ColumnChunk: fields 2 and 3, and of its ColumnMetaData 1 to 7, 9 and, for a dictionary, 11."""
+    dictionary = chunk.data_start - chunk.start
+    values = _num_values(buffers) if chunk.repeated else rows
+    uncompressed = -(-chunk.uncompressed * size // chunk.size)  # readers take it as a hint
+    parts = [
+        _LONG_AFTER_NEXT,
+        write_zigzag(at),
+        field(1, STRUCT),
+        chunk.constant,
+        _LONG,
+        write_zigzag(values),
+        _LONG,
+        write_zigzag(uncompressed),
+        _LONG,
+        write_zigzag(size),
+        _LONG_AFTER_NEXT,
+        write_zigzag(at + dictionary),
+    ]
+    if dictionary:
+        parts += [_LONG_AFTER_NEXT, write_zigzag(at)]
+    return b"".join((*parts, _STOP, _STOP))
+
+
+def _num_values(buffers: Sequence[memoryview]) -> int:
+    """Sum the values of the data pages: in lists, only the page headers know how many there are."""
+    data = b"".join(buffers)
+    at = total = 0
+    try:
+        while at < len(data):
+            header = read_struct(data, at)
+            values = header.fields.get(5) or header.fields.get(8)  # data page of version 1 or 2
+            total += _size(values.fields[1]) if values else 0
+            at = header.end + _size(header.fields[3])
+    except (ThriftError, LookupError, AttributeError, TypeError) as error:
+        reason = f"a page header cannot be read ({error})"
+        raise PagesUnavailable(reason) from error
+    if at != len(data):
+        reason = "the pages do not end where the page directory says"
+        raise PagesUnavailable(reason)
+    return total
+
+
+def _size(number: int) -> int:
+    """Refuse what would lead backwards, and so round for ever."""
+    if not 0 <= number < _MAX_SIZE:
+        message = f"a page of {number} bytes or values"
+        raise ThriftError(message)
+    return number

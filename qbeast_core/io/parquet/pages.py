@@ -1,0 +1,197 @@
+"""Read chosen pages of data files: exactly their bytes, through a small Parquet file in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.parquet.footer import PagesUnavailable
+from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
+from qbeast_core.io.parquet.page_plan import PagePlan, PageRequest, pages_bytes, plan_pages, split_plan
+from qbeast_core.io.parquet.tail import FileTail, parse_tail
+from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
+
+_TAIL_BYTES: Final = 30_000
+_WINDOW: Final = 512  # files whose tails are asked for at once, and held
+
+
+@dataclass(frozen=True, slots=True)
+class PageRanges:
+    """Everything a request reads from its file."""
+
+    # Start and length of the dictionary pages and data pages, ascending, touching ranges merged.
+    data: list[Range]
+    # Start and length of page directory and footer.
+    tail: Range
+    bytes_total: int
+
+
+class PageReader:
+    """Reads pages of a table's data files; remembers the tails of files, which never change.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, store: Store, *, cached_tails: int = 1024) -> None:
+        self._store = store
+        self._cached_tails = cached_tails
+        self._tails: OrderedDict[tuple[str, int, int], FileTail] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the tails that are remembered take in memory, about."""
+        return len(self._tails) * _TAIL_BYTES
+
+    def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
+        """Name every byte that `read` fetches for a request, the four magic bytes aside."""
+        plan = self._plan(columns, request)
+        tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
+        return PageRanges(merge_ranges(plan.all_ranges), tail, plan.size + request.tail_bytes)
+
+    def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
+        """Count what `ranges` names, which takes longer; with the same errors."""
+        return pages_bytes(self._tail(request), request, columns) + request.tail_bytes
+
+    def read(
+        self, requests: Sequence[PageRequest], columns: Sequence[str], schema: pl.Schema
+    ) -> pl.DataFrame:
+        """Read the rows of the requested pages."""
+        return self._read(map_files(self._store, partial(self._plan, columns), requests), columns, schema)
+
+    def read_batches(
+        self,
+        requests: Sequence[PageRequest],
+        columns: Sequence[str],
+        schema: pl.Schema,
+        *,
+        max_bytes: int,
+        fallback: Callable[[PageRequest], pl.DataFrame] | None = None,
+    ) -> Iterator[pl.DataFrame]:
+        """Read as `read` does, in frames of bounded size."""
+        batch: list[PagePlan] = []
+        for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
+            for piece in split_plan(plan, max_bytes) if plan else ():
+                if batch and sum(p.cost for p in batch) + piece.cost > max_bytes:
+                    yield from self._read_or(fallback, batch, columns, schema)
+                    batch = []
+                batch.append(piece)
+            if plan is None and fallback is not None:
+                yield from self._read_or(fallback, batch, columns, schema)
+                batch = []
+                yield fallback(request)
+        yield from self._read_or(fallback, batch, columns, schema)
+
+    def _plans(
+        self, requests: Sequence[PageRequest], columns: Sequence[str], *, may_fail: bool
+    ) -> Iterator[tuple[PageRequest, PagePlan | None]]:
+        plan = partial(self._plan_or_none if may_fail else self._plan, columns)
+        for at in range(0, len(requests), _WINDOW):
+            window = requests[at : at + _WINDOW]
+            yield from zip(window, map_files(self._store, plan, window), strict=True)
+
+    def _plan_or_none(self, columns: Sequence[str], request: PageRequest) -> PagePlan | None:
+        try:
+            return self._plan(columns, request)
+        except PagesUnavailable:
+            return None
+
+    def _plan(self, columns: Sequence[str], request: PageRequest) -> PagePlan:
+        return plan_pages(self._tail(request), request, columns)
+
+    def _tail(self, request: PageRequest) -> FileTail:
+        key = (request.path, request.size_bytes, request.tail_bytes)
+        with self._lock:
+            if key in self._tails:
+                self._tails.move_to_end(key)
+                return self._tails[key]
+        start = request.size_bytes - request.tail_bytes
+        if request.tail_bytes < 1 or start < 0:
+            reason = "the table's log names no page directory"
+            raise PagesUnavailable(reason, request.path)
+        try:
+            tail = parse_tail(self._store.get_range(request.path, start, request.tail_bytes))
+        except PagesUnavailable as error:
+            raise PagesUnavailable(error.reason, request.path) from error
+        except StorageError as error:
+            if self._store.size(request.path) == request.size_bytes:
+                raise
+            reason = f"the file does not have the {request.size_bytes} bytes that the table's log tells of"
+            raise PagesUnavailable(reason, request.path) from error
+        if max((chunk.start + chunk.size for chunk in tail.footer.chunks), default=0) > start:
+            reason = "the footer tells of pages behind the end of the file"
+            raise PagesUnavailable(reason, request.path)
+        with self._lock:
+            self._tails[key] = tail
+            while len(self._tails) > self._cached_tails:
+                self._tails.popitem(last=False)
+        return tail
+
+    def _read_or(
+        self,
+        fallback: Callable[[PageRequest], pl.DataFrame] | None,
+        plans: list[PagePlan],
+        columns: Sequence[str],
+        schema: pl.Schema,
+    ) -> Iterator[pl.DataFrame]:
+        if not plans:
+            return
+        try:
+            frame = self._read(plans, columns, schema)
+        except PagesUnavailable:
+            if fallback is None:
+                raise
+        else:
+            yield frame
+            return
+        for plan in plans:  # which of them it was is known only one by one
+            try:
+                frame = self._read([plan], columns, schema)
+            except PagesUnavailable:
+                frame = fallback(plan.request)
+            yield frame
+
+    def _read(self, plans: list[PagePlan], columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
+        runs = [list(run) for _, run in groupby(plans, key=lambda plan: plan.schema)]
+        frames = [_conform(self._read_alike(run), columns, schema) for run in runs]
+        return pl.concat(frames) if frames else pl.DataFrame(schema={name: schema[name] for name in columns})
+
+    def _read_alike(self, plans: list[PagePlan]) -> pl.DataFrame:
+        rows = sum(plan.rows for plan in plans)
+        if not plans[0].leaves:
+            return pl.DataFrame(height=rows)
+        path = plans[0].request.path if len(plans) == 1 else None
+        parts = map_files(self._store, self._fetch, plans)
+        try:
+            frame = pl.read_parquet(build_mini_file(parts))
+        except (PagesUnavailable, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            reason = f"the pages cannot be decoded ({error})"
+            raise PagesUnavailable(reason, path) from error
+        if frame.height != rows:
+            reason = f"the pages hold {frame.height} rows instead of {rows}"
+            raise PagesUnavailable(reason, path)
+        return frame
+
+    def _fetch(self, plan: PagePlan) -> FilePart:
+        buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
+        by_leaf = [[next(buffers) for _ in ranges] for ranges in plan.ranges]
+        return FilePart(plan.tail.footer, plan.leaves, plan.rows, by_leaf)
+
+
+def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
+    """Give the frame exactly these columns and data types."""
+    dtypes = frame.schema  # once: Polars makes it anew each time
+    if columns and list(dtypes) != list(columns):  # select([]) would drop the rows
+        missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in dtypes]
+        frame = (frame.with_columns(missing) if missing else frame)[list(columns)]
+        dtypes = frame.schema
+    other = {name: schema[name] for name in columns if dtypes[name] != schema[name]}
+    return frame.cast(other) if other else frame  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""How many bytes values take, row by row: what is cut by bytes instead of by rows asks here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+# Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold.
+MAX_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
+
+_PAGE_BYTES: Final = 16 << 20
+_MAX_PAGE_BYTES: Final = 1 << 30
+_PREFIX_BYTES: Final = 4
+_FIXED_BYTES: Final = 8
+
+
+def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
+    """Return some values of a column, in order, that take `max_bytes` at most together.
+
+    Values that take more than that alone are left out.
+
+    >>> rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
+    ['b', 'c']
+    """
+    if column.estimated_size() <= max_bytes:
+        return column
+    sizes = _value_bytes(column)
+    alone: BoolArray = sizes <= max_bytes
+    kept: BoolArray = alone & (np.cumsum(np.where(alone, sizes, 0)) <= max_bytes)
+    return column.filter(pl.Series(kept))
+
+
+def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
+    """Return how many rows a page holds, given how many it should, where values are large.
+
+    >>> page_rows_within(pl.DataFrame({"scan": ["x" * (1 << 20)] * 64}), 256)
+    8
+    """
+    for column in frame.get_columns():
+        if column.estimated_size() <= _PAGE_BYTES or not _varies(column.dtype):
+            continue
+        sizes = _value_bytes(column)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        largest = int(sizes.max())
+        most = max(_PAGE_BYTES, min(2 * largest, _MAX_PAGE_BYTES), largest)
+        while page_rows > 1 and _largest_page(ends, page_rows) > most:
+            page_rows = -(-page_rows // 2)
+    return page_rows
+
+
+def refuse_huge_values(frame: pl.DataFrame) -> None:
+    """Refuse values that Parquet cannot hold, by the names of their columns."""
+    for column in frame.get_columns():
+        if column.estimated_size() <= MAX_VALUE_BYTES or not _varies(column.dtype):
+            continue
+        sizes = _value_bytes(column)
+        row = int(sizes.argmax())
+        if sizes[row] > MAX_VALUE_BYTES:
+            msg = (
+                f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {column.name!r}, and Parquet holds "
+                f"values up to {MAX_VALUE_BYTES:,}; nothing was written. Split it over several rows, or keep it "
+                "in a file of its own and its place in the table."
+            )
+            raise InvalidInputError(msg, argument="df")
+
+
+def _value_bytes(column: pl.Series) -> I64Array:
+    """Return about how many bytes each value takes in a plain Parquet page: text as it is, any number 8.
+
+    >>> _value_bytes(pl.Series(["abc", None, ""])).tolist()
+    [7, 4, 4]
+    >>> _value_bytes(pl.Series([[1, 2], [], None, [3]])).tolist()
+    [16, 0, 0, 8]
+    """
+    dtype = column.dtype
+    if isinstance(dtype, pl.String | pl.Binary):
+        lengths = column.str.len_bytes() if isinstance(dtype, pl.String) else column.bin.size()
+        return lengths.fill_null(0).cast(pl.Int64).to_numpy() + _PREFIX_BYTES
+    total = np.zeros(len(column), np.int64)
+    if isinstance(dtype, pl.Struct):
+        for child in dtype.fields:
+            total += _value_bytes(column.struct.field(child.name))
+        return total
+    if isinstance(dtype, pl.Array):
+        return _value_bytes(column.arr.to_list())
+    if isinstance(dtype, pl.List):
+        counts = column.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        filled = counts > 0
+        if filled.any():
+            inner = _value_bytes(column.filter(pl.Series(filled)).explode())
+            total[filled] = np.add.reduceat(inner, np.cumsum(counts[filled]) - counts[filled])
+        return total
+    return total + _FIXED_BYTES
+
+
+def _varies(dtype: pl.DataType) -> bool:
+    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
+
+
+def _largest_page(ends: I64Array, page_rows: int) -> int:
+    cuts = ends[np.append(np.arange(0, len(ends) - 1, page_rows), len(ends) - 1)]
+    return int(np.diff(cuts).max())

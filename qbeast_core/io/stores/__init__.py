@@ -1,0 +1,1 @@
+"""Where files are: local folders and object stores."""

@@ -1,0 +1,173 @@
+"""A table in a local folder; what was written stays written, also through a power cut."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from qbeast_core.errors import StorageError
+from qbeast_core.io.stores.location import locate_file, refuse_link_out, resolve_location
+from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
+
+
+class LocalStore:
+    """A `Store` in a folder. Folders are made when something is written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = LocalStore(folder)
+    ...     store.put("a/b.bin", b"0123456789")
+    ...     store.list("a"), [bytes(part) for part in store.get_ranges("a/b.bin", [(2, 3), (9, 1)])]
+    (['a/b.bin'], [b'234', b'9'])
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, allow_absolute_paths: bool = False) -> None:
+        self.uri = resolve_location(root)
+        self.local_root = Path(self.uri)
+        self.allow_absolute_paths = allow_absolute_paths
+
+    def locate(self, path: str) -> str:
+        """Return where a file lies, as other libraries take it; no symbolic link leads there from outside."""
+        location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        if not self.allow_absolute_paths:
+            refuse_link_out(self.uri, path)
+        return location
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file."""
+        with _errors("read", path):
+            return self._at(path).read_bytes()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read one range."""
+        return bytes(self.get_ranges(path, [(start, length)])[0])
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read several ranges; the buffers share memory where ranges touch."""
+        merged = merge_ranges(ranges)
+        with _errors("read", path), _opened(self._at(path), os.O_RDONLY) as file:
+            blocks = [_pread(file, path, start, length) for start, length in merged]
+        return split_blocks(merged, blocks, ranges)
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing one of that name."""
+        target = self._entry(path)
+        with _errors("write", path), _written(target, data) as written:
+            written.replace(target)
+
+    def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file unless there is one.
+
+        A hard link decides who wins, as in deltalake and obstore, so all three exclude each other.
+        """
+        target = self._entry(path)
+        with _errors("write", path), _written(target, data) as written:
+            os.link(written, target)
+            written.unlink()
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files below a folder."""
+        with _errors("list", prefix):
+            files = (p for p in (self.local_root / prefix).rglob("*") if p.is_file())
+            return sorted(p.relative_to(self.local_root).as_posix() for p in files)
+
+    def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
+        """List the files below a folder, with their sizes and ages."""
+        entries: list[Entry] = []
+        for path in self.list(prefix):
+            if path <= after:
+                continue
+            with suppress(FileNotFoundError), _errors("list", path):  # another process cleans up too
+                about = (self.local_root / path).stat()
+                entries.append(Entry(path, about.st_size, about.st_mtime_ns // 1_000_000))
+        return entries
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        with _errors("read", path):
+            return self._at(path).stat().st_size
+
+    def delete(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with _errors("delete", path):
+            self._entry(path).unlink(missing_ok=True)
+
+    def _entry(self, path: str) -> Path:
+        """Return what is replaced or removed under a name: of a symbolic link the link itself."""
+        location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+        if not self.allow_absolute_paths and "/" in path:
+            refuse_link_out(self.uri, path.rpartition("/")[0])
+        return Path(location)
+
+    def _at(self, path: str) -> Path:
+        return Path(self.locate(path))
+
+
+@contextmanager
+def _errors(action: str, path: str) -> Generator[None]:
+    try:
+        yield
+    except (FileExistsError, StorageError):
+        raise
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and action != "write":
+            raise
+        # The folder that cannot be made, or is none.
+        where = f" ({error.filename})" if action == "write" and error.filename else ""
+        kept = " Nothing was changed at that path." if action != "read" else ""
+        message = f"cannot {action} {path!r}: {error.strerror or error}{where}.{kept} Remove the cause and try again."
+        raise StorageError(message, path=path) from error
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Generator[int]:
+    file = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
+    """Give a durable file of a temporary name beside the target; make its new name durable afterwards."""
+    _make_folders(target.parent)
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        yield temporary
+        _sync_folder(target.parent)
+    except BaseException:  # an interrupt too leaves no temporary file; raised again
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _make_folders(folder: Path) -> None:
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for created in reversed(missing):
+        _sync_folder(created.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    with _opened(folder, os.O_RDONLY) as file:
+        os.fsync(file)
+
+
+def _pread(file: int, path: str, start: int, length: int) -> memoryview:
+    block = os.pread(file, length, start)
+    while len(block) < length:  # a single read gives at most 2 GiB
+        more = os.pread(file, length - len(block), start + len(block))
+        if not more:
+            end = start + length
+            message = f"{path!r} ends before byte {end}: it was cut or replaced. Restore it and try again."
+            raise StorageError(message, path=path)
+        block += more
+    return memoryview(block)

@@ -1,0 +1,232 @@
+"""A table in an object store, through obstore."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import from_url
+
+from qbeast_core.errors import InvalidInputError, StorageError, shown_cause
+from qbeast_core.io.stores.location import SCHEMES, is_address, locate_file, resolve_location
+from qbeast_core.io.stores.s3_locking import LOCKING_SETTINGS, other_locking
+from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
+
+_CLIENT: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+_NOTHING: Final = "nothing was read or written"
+_IGNORED: Final = {*LOCKING_SETTINGS, "object_store_concurrency_limit"}
+# What a request costs, in bytes: less leaves up to twice the requests, more reads bytes and joins hardly anything.
+_GAP_BYTES: Final = 1 << 14
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+class RemoteStore:
+    """A `Store` in an object store.
+
+    Never use it in a forked process: obstore hangs there. Spawn instead.
+    """
+
+    def __init__(
+        self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
+    ) -> None:
+        _refuse_password(uri)
+        self.uri = resolve_location(uri)
+        self.local_root = None
+        self.allow_absolute_paths = allow_absolute_paths
+        self._other_locking = other_locking(self.uri, storage_options)
+        options = translate_options(storage_options)
+        try:
+            open_any: Any = from_url  # typed per kind of store
+            self._open_any = partial(open_any, **options)
+            self._store: Any = self._open_any(self.uri)
+        except (BaseError, TypeError, ValueError) as error:
+            if self.uri.partition("://")[0].lower() not in SCHEMES:
+                kinds = ", ".join(f"{one}://" for one in SCHEMES)
+                message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}; {_NOTHING}"
+                raise InvalidInputError(message, argument="path") from None
+            cause = str(error).splitlines()[0].rstrip(".")
+            message = (
+                f"cannot open {uri!r}: {cause}. Nothing was read or written. Check the address and "
+                "`storage_options`."
+            )
+            raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
+
+    def locate(self, path: str) -> str:
+        """Return where a file lies, as other libraries take it."""
+        return locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
+
+    def get(self, path: str) -> bytes:
+        """Read a whole file."""
+        store, key = self._at(path)
+        with _errors("read", path):
+            return bytes(obstore.get(store, key).bytes())
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """Read one range."""
+        return bytes(self.get_ranges(path, [(start, length)])[0])
+
+    def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
+        """Read several ranges, in parallel; what lies between near ones is read along, and dropped."""
+        merged = merge_ranges(ranges, gap_bytes=_GAP_BYTES)
+        asked = [(start, length) for start, length in merged if length]  # a range of no bytes is no request
+        starts, lengths = [start for start, _ in asked], [length for _, length in asked]
+        store, key = self._at(path)
+        with _errors("read", path):  # coalesce=0: its own gap is a megabyte
+            found = obstore.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0)
+        given = iter(found)
+        blocks = [memoryview(next(given) if length else b"") for _, length in merged]
+        if [len(block) for block in blocks] != [length for _, length in merged]:
+            message = f"{path!r} is too short: it was cut or replaced. Restore it and try again."
+            raise StorageError(message, path=path)
+        return split_blocks(merged, blocks, ranges)
+
+    def put(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file, replacing one of that name."""
+        store, key = self._at(path)
+        with _errors("write", path):
+            obstore.put(store, key, data)
+
+    def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file unless there is one, by a conditional put.
+
+        An error may come after the file was stored, and a `FileExistsError` may be about our own file, or
+        come before any file is there: read the path back to know.
+        """
+        if self._other_locking:
+            message = (
+                f"cannot write {path!r}: {self._other_locking} says that other writers of this table do not "
+                "use conditional puts, so commits could be lost. Nothing was written. Remove the setting "
+                "once all of them do."
+            )
+            raise StorageError(message, path=path)
+        store, key = self._at(path)
+        try:
+            with _errors("write", path):
+                obstore.put(store, key, data, mode="create", use_multipart=False)
+        except AlreadyExistsError as error:
+            raise FileExistsError(path) from error
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files below a folder."""
+        return [entry.path for entry in self.entries(prefix)]
+
+    def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
+        """List the files below a folder, with their sizes and ages."""
+        with _errors("list", prefix):
+            pages = obstore.list(self._store, prefix or None, offset=after or None)
+            found = [entry for page in pages for entry in page]
+        return sorted(
+            Entry(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))
+            for entry in found
+        )
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes."""
+        store, key = self._at(path)
+        with _errors("read", path):
+            return int(obstore.head(store, key)["size"])
+
+    def delete(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        store, key = self._at(path)
+        with _errors("delete", path), suppress(FileNotFoundError):
+            obstore.delete(store, key)
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """Return the store that a file lies in, and its key there."""
+        place = self.locate(path)
+        if is_address(path):  # elsewhere in the same bucket: the option allows it
+            return self._bucket, place.split("/", 3)[3]
+        return self._store, path
+
+    @cached_property
+    def _bucket(self) -> Any:
+        """The whole bucket, opened with the credentials of the table: it is the table's own."""
+        return self._open_any("/".join(self.uri.split("/", 3)[:3]))
+
+
+def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Sort deltalake's storage options into what obstore calls config, client_options and retry_config.
+
+    >>> translate_options({"AWS_REGION": "eu-west-1", "aws_allow_http": "true", "max_retries": "3"})
+    {'config': {'aws_region': 'eu-west-1'}, 'client_options': {'allow_http': 'true'},
+     'retry_config': {'max_retries': 3}}
+    """
+    config: dict[str, Any] = {}
+    client: dict[str, Any] = {}
+    retry: dict[str, Any] = {}
+    for name, value in storage_options.items():
+        key = name.lower()
+        bare = re.sub(r"^(aws|google|azure)_", "", key)
+        if bare in _CLIENT:
+            client[bare] = value
+        elif key == "max_retries":
+            retry[key] = _number(name, value)
+        elif key == "retry_timeout":
+            retry[key] = _duration(name, value)
+        elif key not in _IGNORED:
+            config[key] = value
+    options = {"config": config, "client_options": client, "retry_config": retry}
+    return {name: chosen for name, chosen in options.items() if chosen}
+
+
+def _number(name: str, value: str) -> int:
+    if not re.fullmatch(r"\d+", str(value)):
+        message = (
+            f"storage option {name!r} must be a whole number, not {value!r}; nothing was read or written"
+        )
+        raise InvalidInputError(message, argument="storage_options")
+    return int(value)
+
+
+def _duration(name: str, value: str) -> timedelta:
+    match = re.fullmatch(r"(\d+) ?(ms|s|m|h)", str(value))
+    if not match:
+        message = f"storage option {name!r} must be a duration like '30s', not {value!r}; nothing was written"
+        raise InvalidInputError(message, argument="storage_options")
+    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+
+
+def _refuse_password(uri: str) -> None:
+    """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
+    if urlsplit(uri).password is not None:
+        message = (
+            f"{uri!r} holds a password; nothing was read or written. Give credentials in `storage_options`."
+        )
+        raise InvalidInputError(message, argument="path")
+
+
+@contextmanager
+def _errors(action: str, path: str) -> Generator[None]:
+    try:
+        yield
+    except (FileNotFoundError, AlreadyExistsError):
+        raise
+    except (BaseError, OSError) as error:
+        cause = str(error).splitlines()[0]
+        kept = " Whether it happened is unknown." if action in ("write", "delete") else ""
+        message = f"cannot {action} {path!r}: {cause}.{kept} Check the store and try again."
+        raise StorageError(message, path=path) from shown_cause(error)

@@ -1,0 +1,1 @@
+"""A filter as terms, and what it says of each column."""

@@ -1,0 +1,342 @@
+"""From a Polars filter to a tree of atoms: what is not understood becomes `Unknown`, never an error."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import orjson
+import polars as pl
+
+from qbeast_core.query.filters.atoms import compare, is_in, mirror_op, negate_op
+from qbeast_core.query.filters.nodes import (
+    IsNotNull,
+    IsNull,
+    Node,
+    Nothing,
+    Op,
+    Operand,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+)
+from qbeast_core.query.filters.preimages import preimage
+from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
+
+_CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
+_COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
+_FEW: Final = 50
+_NAN = pl.Series([float("nan")])
+_INFINITIES = pl.Series([float("-inf"), float("inf")])
+
+
+def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
+    """Understand a row filter as far as possible.
+
+    >>> schema = pl.Schema({"x": pl.Int64, "s": pl.String})
+    >>> parse_predicate(~pl.col("x").is_null() & (pl.col("s").str.len_chars() > 3), schema)
+    IsNotNull(column='x')
+    >>> parse_predicate(pl.col("x") > pl.lit(None, dtype=pl.Int64), schema)
+    Nothing()
+    """
+    return understand(predicate, schema)[0]
+
+
+def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
+    """Return what `parse_predicate` does, and whether a filter compares columns with values and does nothing else.
+
+    Of others Polars may leave out row groups that hold rows it keeps: it computes with bounds in their own type, where
+    127 and 1 is -128 of Int8.
+
+    >>> schema = pl.Schema({"a": pl.Int8, "s": pl.String})
+    >>> [understand(one, schema)[1] for one in (pl.col("a").is_in([1, 2]) | pl.col("s").is_null(), pl.col("a") + 1 > 2)]
+    [True, False]
+    """
+    try:
+        tree = orjson.loads(predicate.meta.serialize(format="json"))
+    except pl.exceptions.PolarsError:  # holds a Python function
+        return _split(predicate, schema), False
+    except orjson.JSONDecodeError:  # nested deeper than its limit
+        return Unknown(), False
+    try:
+        return _parse(Term(tree, predicate, schema), negated=False), _compares(tree)
+    except RecursionError:
+        return Unknown(), False
+
+
+def _compares(tree: object) -> bool:
+    waiting = [tree]
+    while waiting:
+        match waiting.pop():
+            case {"Column": str()} | {"Literal": _}:
+                pass
+            case {"BinaryExpr": {"left": left, "op": str(op), "right": right}} if op in _COMPARING:
+                waiting += (left, right)
+            case {"Function": {"input": list(inputs), "function": {"Boolean": _}}}:
+                waiting += inputs
+            case _:
+                return False
+    return True
+
+
+def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
+    """Cut a filter at its outermost ANDs.
+
+    >>> [str(part) for part in conjuncts((pl.col("a") > 1) & (pl.col("b") | pl.col("c")) & pl.col("d"))]
+    ['[(col("a")) > (dyn int: 1)]', '[(col("b")) | (col("c"))]', 'col("d")']
+    """
+    return _parts(predicate, operator.and_)
+
+
+def disjuncts(predicate: pl.Expr) -> list[pl.Expr]:
+    """Cut a filter at its outermost ORs.
+
+    >>> [str(part) for part in disjuncts(pl.col("b") | (pl.col("c") & pl.col("d")))]
+    ['col("b")', '[(col("c")) & (col("d"))]']
+    """
+    return _parts(predicate, operator.or_)
+
+
+def _parts(predicate: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
+    found: list[pl.Expr] = []
+    waiting = [predicate]
+    while waiting:
+        one = waiting.pop()
+        parts = one.meta.pop()[::-1]
+        if len(parts) == 2 and join(*parts).meta.eq(one):
+            waiting += reversed(parts)
+        else:
+            found.append(one)
+    return found
+
+
+def _split(predicate: pl.Expr, schema: pl.Schema) -> Node:
+    """Parse the halves of an AND or OR that cannot be serialised as a whole."""
+    parts = predicate.meta.pop()[::-1]
+    if len(parts) != 2:
+        return Unknown()
+    left, right = parts
+    if (left & right).meta.eq(predicate):
+        return all_of([parse_predicate(left, schema), parse_predicate(right, schema)])
+    if (left | right).meta.eq(predicate):
+        return any_of([parse_predicate(left, schema), parse_predicate(right, schema)])
+    return Unknown()
+
+
+def _parse(term: Term, *, negated: bool) -> Node:
+    """Parse a boolean expression, or its negation."""
+    if term.is_constant:
+        value = term.evaluate_one()
+        keeps = value is None or (not value.null_count() and bool(value.item()) is not negated)
+        return Unknown() if keeps else Nothing()
+    if term.kind == "Column":
+        return _compare(term, "==", pl.Series([not negated]))
+    children = term.children
+    parser = _KINDS.get(term.kind)
+    return parser(term, children, negated=negated) if parser is not None and children else Unknown()
+
+
+def _parse_alias(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    return _parse(children[0], negated=negated)
+
+
+def _parse_ternary(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    truthy, falsy, condition = children
+    when = _parse(condition, negated=False)
+    return any_of([all_of([when, _parse(truthy, negated=negated)]), _parse(falsy, negated=negated)])
+
+
+def _parse_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    op = str(term.body["op"])
+    if op in _CONNECTIVES:
+        join = all_of if _CONNECTIVES[op] is not negated else any_of
+        return join([_parse(part, negated=negated) for part in term.chained(op)])
+    if op in ("EqValidity", "NotEqValidity"):
+        return _parse_missing(children, equal=(op == "EqValidity") is not negated)
+    if op not in COMPARISONS:
+        return Unknown()
+    left, right = children
+    symbol = COMPARISONS[op]
+    if left.is_constant:
+        left, right, symbol = right, left, mirror_op(symbol)
+    return _compare(left, negate_op(symbol) if negated else symbol, right.evaluate_one())
+
+
+def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
+    """Parse comparisons for which null is a value like any other."""
+    left, right = children
+    if left.is_constant:
+        left, right = right, left
+    operand, value = left.operand(), right.evaluate_one()
+    if operand is None and equal and value is not None and isinstance(value.dtype, pl.Boolean):
+        return (
+            Unknown() if value.null_count() else _parse(left, negated=not value.item())
+        )  # IS TRUE, IS FALSE
+    if operand is None or operand.casts or value is None:
+        return Unknown()
+    if value.null_count():
+        return IsNull(operand.column) if equal else IsNotNull(operand.column)
+    if equal:
+        return compare(operand, "==", value)
+    return any_of([compare(operand, "!=", value), IsNull(operand.column)])
+
+
+def _parse_function(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    group, name, _ = term.function
+    if group == "Boolean" and name in _BOOLEANS:
+        return _BOOLEANS[name](term, children, negated=negated)
+    if group == "StringExpr" and name == "StartsWith" and not negated:
+        return _parse_starts_with(children)
+    if group == "Sql":  # what `polars.sql_expr` makes of fractions and of IN
+        return _parse_sql(term, children, negated=negated)
+    return Unknown()
+
+
+def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    _, name, options = term.function
+    if name == "IsIn":
+        return _parse_is_in(term, children, negated=negated)
+    if name != "Binary" or options not in COMPARISONS:
+        return Unknown()
+    left, right = children
+    op = COMPARISONS[options]
+    if left.is_constant:
+        left, right, op = right, left, mirror_op(op)
+    op = negate_op(op) if negated else op
+    operand, value = left.operand(), right.evaluate_one()
+    if operand is None or value is None:
+        return _compare(left, op, value)
+    return compare(operand, op, _as_float(operand, value))
+
+
+def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
+    """Take decimals that floats are compared with for floats: these functions do so too."""
+    decimal = isinstance(values.dtype, pl.Decimal) and operand.result.is_float()
+    return values.cast(pl.Float64) if decimal else values
+
+
+def _parse_cast(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    """Parse a condition that is made a condition once more, as SQL does before a NOT."""
+    try:
+        types = (
+            pl.LazyFrame(schema=term.schema).select(term.expr, children[0].expr.alias("")).collect_schema()
+        )
+    except pl.exceptions.PolarsError:
+        return Unknown()
+    same = all(dtype == pl.Boolean for dtype in types.dtypes())
+    return _parse(children[0], negated=negated) if same else Unknown()
+
+
+def _parse_not(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    return _parse(children[0], negated=not negated)
+
+
+def _parse_horizontal(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    join = all_of if (term.function[1] == "AllHorizontal") is not negated else any_of
+    return join([_parse(child, negated=negated) for child in children])
+
+
+def _parse_is_null(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand = children[0].operand()
+    null = (term.function[1] == "IsNull") is not negated
+    if operand is None or (null and operand.casts):  # a cast may make nulls
+        return Unknown()
+    return IsNull(operand.column) if null else IsNotNull(operand.column)
+
+
+def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    bounds = BOUNDS.get(str(term.function[2]["closed"]))
+    if bounds is None:
+        return Unknown()
+    sides = [
+        _compare(children[0], negate_op(op) if negated else op, limit.evaluate_one())
+        for op, limit in zip(bounds, children[1:], strict=True)
+    ]
+    return any_of(sides) if negated else all_of(sides)
+
+
+def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand, values = children[0].operand(), children[1].evaluate_list()
+    if negated or values is None:
+        return Unknown()
+    nulls_equal = bool(term.function[2]["nulls_equal"])
+    if operand is None:
+        return Unknown() if nulls_equal and values.null_count() else _is_one_of(children[0], values)
+    if term.function[0] == "Sql":
+        values = _as_float(operand, values)
+    return is_in(operand, values, nulls_equal=nulls_equal)
+
+
+def _is_one_of(term: Term, values: pl.Series) -> Node:
+    """Ask of a function of a column whether it is one of some values, or lies among them if they are many."""
+    found = values.drop_nulls().unique().sort()
+    if len(found) > _FEW:
+        return all_of([_compare(term, ">=", found[:1]), _compare(term, "<=", found[-1:])])
+    return any_of([_compare(term, "==", found[number : number + 1]) for number in range(len(found))])
+
+
+def _parse_float_test(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    operand, name = children[0].operand(), term.function[1]
+    if operand is None or not operand.result.is_float():
+        return Unknown()
+    if name in ("IsNan", "IsNotNan"):
+        return compare(operand, ">=" if (name == "IsNan") is not negated else "<", _NAN)
+    if negated:
+        return Unknown()
+    if name == "IsInfinite":
+        return is_in(operand, _INFINITIES, nulls_equal=False)
+    return all_of([compare(operand, ">", _INFINITIES[:1]), compare(operand, "<", _INFINITIES[1:])])
+
+
+def _parse_starts_with(children: Sequence[Term]) -> Node:
+    operand, value = children[0].operand(), children[1].evaluate_one()
+    if operand is None or value is None or not isinstance(operand.result, pl.String):
+        return Unknown()
+    if value.null_count():
+        return Nothing()
+    prefix = str(value.item())
+    return StartsWith(operand, prefix) if prefix else IsNotNull(operand.column)
+
+
+def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
+    """Parse a comparison with a constant, of a column or of a function of one."""
+    if value is None:
+        return Unknown()
+    operand = term.operand()
+    if operand is not None:
+        return compare(operand, op, value)
+    if op == "!=":
+        return any_of([_compare(term, "<", value), _compare(term, ">", value)])
+    found = None if value.null_count() else preimage(term, op, value)
+    if found is None:
+        return Unknown()
+    inner, alternatives = found
+    return any_of([all_of([_compare(inner, *one) for one in together]) for together in alternatives])
+
+
+class _Parser(Protocol):
+    def __call__(self, term: Term, children: Sequence[Term], /, *, negated: bool) -> Node: ...
+
+
+_KINDS: dict[str, _Parser] = {
+    "Alias": _parse_alias,
+    "BinaryExpr": _parse_binary,
+    "Cast": _parse_cast,
+    "Function": _parse_function,
+    "Ternary": _parse_ternary,
+}
+_BOOLEANS: dict[str, _Parser] = {
+    "AllHorizontal": _parse_horizontal,
+    "AnyHorizontal": _parse_horizontal,
+    "IsBetween": _parse_between,
+    "IsFinite": _parse_float_test,
+    "IsIn": _parse_is_in,
+    "IsInfinite": _parse_float_test,
+    "IsNan": _parse_float_test,
+    "IsNotNan": _parse_float_test,
+    "IsNotNull": _parse_is_null,
+    "IsNull": _parse_is_null,
+    "Not": _parse_not,
+}

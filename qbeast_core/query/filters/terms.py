@@ -1,0 +1,159 @@
+"""Reading Polars expressions: parts, constants, and columns behind casts that keep their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from qbeast_core.query.filters.atoms import keeps_order
+from qbeast_core.query.filters.nodes import Op, Operand
+
+# What the engine calls comparisons.
+COMPARISONS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
+
+# How the two bounds of an interval compare, by which of them is closed.
+BOUNDS: dict[str, tuple[Op, Op]] = {
+    "Both": (">=", "<="),
+    "Left": (">=", "<"),
+    "Right": (">", "<="),
+    "None": (">", "<"),
+}
+
+_PURE_FUNCTIONS = ("TemporalExpr", "StringExpr", "Negate", "Abs")
+_TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A part of a filter, seen twice."""
+
+    # What it is: the engine's own serialisation, decoded from JSON. It loses NaN and infinities.
+    tree: Any
+    # The same part, for the engine to evaluate.
+    expr: pl.Expr
+    schema: pl.Schema
+
+    @property
+    def kind(self) -> str:
+        """Name of the outermost construct."""
+        return next(iter(self.tree)) if isinstance(self.tree, dict) else str(self.tree)
+
+    @property
+    def body(self) -> Any:
+        """What the outermost construct holds."""
+        return self.tree[self.kind] if isinstance(self.tree, dict) else None
+
+    @property
+    def function(self) -> tuple[str, str, Any]:
+        """Group, name and options of a function; the group alone for functions without one."""
+        function = self.body["function"]
+        if not isinstance(function, dict):
+            return str(function), "", None
+        group, name = next(iter(function.items()))
+        if not isinstance(name, dict):
+            return group, str(name), None
+        return group, *next(iter(name.items()))
+
+    @property
+    def children(self) -> list[Term]:
+        """The parts it is made of; none when the engine's view of them differs."""
+        trees = _child_trees(self.kind, self.body)
+        exprs = self.expr.meta.pop()[::-1]
+        if len(trees) != len(exprs):
+            return []
+        return [Term(tree, expr, self.schema) for tree, expr in zip(trees, exprs, strict=True)]
+
+    def chained(self, op: str) -> list[Term]:
+        """List the parts of a left-leaning chain of one connective, without recursion."""
+        term, parts = self, list[Term]()
+        while term.kind == "BinaryExpr" and term.body["op"] == op and (children := term.children):
+            term, right = children
+            parts.append(right)
+        return [term, *reversed(parts)]
+
+    @property
+    def dtype(self) -> pl.DataType | None:
+        """The type of its values; None where the engine refuses it."""
+        try:
+            return pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
+        except pl.exceptions.PolarsError:
+            return None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it has one value whatever the rows: no column, no row count, nothing aggregated."""
+        return _is_constant(self.tree)
+
+    def evaluate(self) -> pl.Series | None:
+        """Let the engine evaluate a constant, of any length; None where it is none or the engine cannot."""
+        if not self.is_constant:
+            return None
+        try:
+            return pl.select(self.expr).to_series()
+        except pl.exceptions.PolarsError:
+            return None
+
+    def evaluate_one(self) -> pl.Series | None:
+        """Let the engine evaluate a constant of one value, which may be null; None for anything else."""
+        values = self.evaluate()
+        return values if values is not None and len(values) == 1 else None
+
+    def evaluate_list(self) -> pl.Series | None:
+        """Let the engine evaluate a constant of values, or the values of a constant list; None for anything else."""
+        values = self.evaluate()
+        if values is None or not isinstance(values.dtype, (pl.List, pl.Array)):
+            return values
+        return None if len(values) != 1 or values.null_count() else values.explode(empty_as_null=False)
+
+    def operand(self) -> Operand | None:
+        """See a column through casts that keep its order; None for anything else."""
+        if self.kind == "Column":
+            dtype = self.schema.get(self.body)
+            return None if dtype is None else Operand(self.body, dtype)
+        children = self.children
+        inner = children[0].operand() if len(children) == 1 else None
+        if inner is None or self.kind == "Alias":
+            return inner
+        if self.kind != "Cast" and not self._is_time_cast():
+            return None
+        dtype = self.dtype
+        if dtype is None or not keeps_order(inner.result, dtype):
+            return None
+        return Operand(inner.column, inner.dtype, (*inner.casts, dtype))
+
+    def _is_time_cast(self) -> bool:
+        if self.kind != "Function":
+            return False
+        group, name, _ = self.function
+        return group == "TemporalExpr" and name in _TIME_CASTS
+
+
+def _child_trees(kind: str, body: Any) -> list[Any]:
+    if kind == "BinaryExpr":
+        return [body["left"], body["right"]]
+    if kind == "Function":
+        return list(body["input"])
+    if kind == "Alias":
+        return [body[0]]
+    if kind == "Cast":
+        return [body["expr"]]
+    if kind == "Ternary":
+        return [body["truthy"], body["falsy"], body["predicate"]]
+    return []
+
+
+def _is_constant(tree: Any) -> bool:
+    if not isinstance(tree, dict):
+        return False
+    kind, body = next(iter(tree.items()))
+    if kind == "Literal":
+        return True
+    if kind == "Function":
+        function = body["function"]
+        group = next(iter(function)) if isinstance(function, dict) else function
+        if group not in _PURE_FUNCTIONS:
+            return False
+    children = _child_trees(kind, body)
+    return bool(children) and all(_is_constant(child) for child in children)

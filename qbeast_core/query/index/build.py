@@ -1,0 +1,181 @@
+"""Build the index table of a snapshot from the tags of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.query.index.fitting import fits_schema
+from qbeast_core.query.index.index_table import NO_REVISION, IndexTable, RevisionSpace
+from qbeast_core.query.index.tags import contradicted_files, decode_tags, misnamed_cubes
+from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.cubes import Cubes, cube_boxes, decode_cubes
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.space.columns import text_column
+
+# Why a file that names an index is read as if it had none.
+UnusableReason: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]
+
+_BITS_PER_CHARACTER: Final = 6
+_UNUSABLE: Final = pl.Schema({"file": pl.Int64, "reason": pl.String})
+
+
+def build_index_table(
+    files: pl.DataFrame,
+    revisions: Mapping[int, Revision],
+    schema: pl.Schema,
+) -> IndexTable:
+    """Build the index table of a snapshot's files.
+
+    >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [1], "rules": [None],
+    ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'], "layout": [None],
+    ...     "state": [None], "cube": [None], "min_weight": [None], "max_weight": [None], "element_count": [None]})
+    >>> table = build_index_table(files, {}, pl.Schema({"x": pl.Int64}))
+    >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
+    ([(0, 'unknown revision')], [-2147483648], ())
+    """
+    tags = decode_tags(files)
+    fitting = {number: revision for number, revision in revisions.items() if fits_schema(revision, schema)}
+    named = files.select(
+        pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION),
+        pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),
+        (pl.col("blocks").is_not_null() | pl.col("cube").is_not_null()).alias("tagged"),
+        pl.col("layout").is_not_null().alias("paged"),
+    )
+    revision, ours, tagged, _ = (column.to_numpy() for column in named)
+    blocks = _all_blocks(files, tags.blocks)
+    file = blocks["file"].to_numpy()
+    blocks = blocks.with_columns(
+        pl.Series("revision", revision[file], dtype=pl.Int64), pl.Series("ours", ours[file], dtype=pl.Boolean)
+    )
+    filled = _marked(tags.blocks["file"].unique().to_list(), files.height)
+    unreadable = _marked(tags.unreadable, files.height)
+    unusable = _unusable_files(named, unreadable, filled, revisions, list(fitting))
+    binding = (
+        blocks["cube"].is_not_null().to_numpy() & ~_marked(unusable["file"].to_list(), files.height)[file]
+    )
+    cubes, misnamed = _decoded_cubes(blocks, binding, fitting)
+    unusable = pl.concat([unusable, misnamed]).sort("file")
+    is_misnamed = _marked(misnamed["file"].to_list(), files.height)
+    contradicted = _marked(contradicted_files(files, tags.blocks).to_list(), files.height)
+    binding &= ~is_misnamed[file]
+    usable = binding & ~contradicted[file]
+    return IndexTable(
+        files=files,
+        blocks=blocks.with_columns(
+            _depth(blocks, revisions), pl.Series("binding", binding), pl.Series("usable", usable)
+        ),
+        spaces=_spaces(cubes, fitting, usable, foreign=~ours[file]),
+        unusable=unusable,
+        contradicted=contradicted,
+        corrupt_files=contradicted | unreadable | (tagged & ~filled) | is_misnamed,
+        ours=ours,
+    )
+
+
+def characters_per_level(revision: Revision) -> int:
+    """Return how many characters of a cube's text name one level of it (format 5)."""
+    return -(-len(revision.columns) // _BITS_PER_CHARACTER)
+
+
+def _marked(numbers: list[int], count: int) -> BoolArray:
+    mask = np.zeros(count, np.bool_)
+    mask[numbers] = True
+    return mask
+
+
+def _all_blocks(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """Return the blocks of all tags, and one without a cube for every file that has none."""
+    # Thresholds of old layouts may be missing.
+    blocks = blocks.with_columns(pl.col("max_weight").fill_null(MAX_WEIGHT))
+    bare = files.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
+        pl.lit(None, pl.String).alias("cube"),
+        pl.lit(MIN_WEIGHT, pl.Int64).alias("min_weight"),
+        pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"),
+        pl.col("num_records").cast(pl.Int64).fill_null(0).alias("rows"),
+        pl.lit(value=False).alias("replicated"),
+        pl.lit(value=False).alias("legacy"),
+    ).filter(~pl.col("file").is_in(blocks["file"].unique().implode()))
+    return pl.concat([blocks, bare]).sort("file", maintain_order=True) if bare.height else blocks
+
+
+def _depth(blocks: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.Expr:
+    number = blocks["revision"].to_numpy()
+    width = np.ones(len(number), np.int64)
+    for revision_id, revision in revisions.items():
+        width[number == revision_id] = max(characters_per_level(revision), 1)
+    return (pl.col("cube").str.len_bytes().cast(pl.Int64) // pl.Series(width)).alias("depth")
+
+
+def _unusable_files(
+    named: pl.DataFrame,
+    unreadable: BoolArray,
+    filled: BoolArray,
+    revisions: Mapping[int, Revision],
+    fitting: list[int],
+) -> pl.DataFrame:
+    """Return the files whose index cannot be used, as far as their cubes need not be decoded for it."""
+    revision, ours, tagged, paged = (column.to_numpy() for column in named)
+    wrong: dict[UnusableReason, BoolArray] = {
+        "unreadable": unreadable,
+        "incomplete": ~tagged | ~filled | (revision == NO_REVISION),
+        "unknown revision": ~np.isin(revision, list(revisions)),
+        "other types": ~np.isin(revision, fitting),
+    }
+    has_index = tagged | paged | ours | (revision != NO_REVISION)
+    numbers = np.flatnonzero(has_index & np.logical_or.reduce(list(wrong.values())))
+    reasons = np.select([mask[numbers] for mask in wrong.values()], list(wrong), "")
+    return pl.DataFrame({"file": numbers, "reason": reasons.tolist()}, schema=_UNUSABLE)
+
+
+def _decoded_cubes(
+    blocks: pl.DataFrame, binding: BoolArray, revisions: Mapping[int, Revision]
+) -> tuple[dict[int, tuple[I64Array, Cubes]], pl.DataFrame]:
+    """Return by revision the positions of its blocks and their cubes, and the files with a text that is not a cube."""
+    cubes: dict[int, tuple[I64Array, Cubes]] = {}
+    misnamed = [pl.DataFrame(schema=_UNUSABLE)]
+    number = blocks["revision"].to_numpy()
+    for revision_id, revision in revisions.items():
+        members, dimensions = np.flatnonzero(binding & (number == revision_id)), len(revision.columns)
+        try:
+            cubes[revision_id] = members, _decoded(blocks, members, dimensions)
+        except InvalidMetadataError:
+            mine = blocks.select("file", "cube")[members]
+            wrong = misnamed_cubes(mine["cube"], dimensions=dimensions)
+            files = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
+            misnamed.append(files.to_frame().with_columns(reason=pl.lit("no cube")))
+            members = members[~mine["file"].is_in(files.implode()).to_numpy()]
+            cubes[revision_id] = members, _decoded(blocks, members, dimensions)
+    return cubes, pl.concat(misnamed)
+
+
+def _decoded(blocks: pl.DataFrame, members: I64Array, dimensions: int) -> Cubes:
+    texts = blocks["cube"] if len(members) == blocks.height else blocks["cube"][members]
+    return decode_cubes(text_column(texts), dimensions=dimensions)
+
+
+def _spaces(
+    cubes: Mapping[int, tuple[I64Array, Cubes]],
+    revisions: Mapping[int, Revision],
+    usable: BoolArray,
+    *,
+    foreign: BoolArray,
+) -> tuple[RevisionSpace, ...]:
+    """Return the boxes of usable blocks, by revision and kind of writer."""
+    spaces: list[RevisionSpace] = []
+    for revision_id, (members, of_members) in cubes.items():
+        lower, upper = cube_boxes(of_members)
+        upper[upper >= 1.0] = np.inf
+        for kind in (False, True):
+            chosen = usable[members] & (foreign[members] == kind)
+            if chosen.any():
+                bounds = (side if chosen.all() else side[chosen] for side in (lower, upper))
+                low, high = (tuple(np.ascontiguousarray(side.T)) for side in bounds)
+                spaces.append(RevisionSpace(revisions[revision_id], members[chosen], kind, low, high))
+    return tuple(spaces)

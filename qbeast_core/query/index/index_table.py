@@ -1,0 +1,211 @@
+"""The blocks of all files of a snapshot as one frame: planning, appends and rewrites share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.index.pages import BlockRows, PageTable, build_page_table
+from qbeast_core.query.plan.statistics import Statistics, trusted_counts
+from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.revision import Revision
+
+# In `IndexTable.blocks`, the revision of a file that names none.
+NO_REVISION: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RevisionSpace:
+    """The usable blocks of one revision and kind of writer, and their boxes."""
+
+    revision: Revision
+    # Positions of the blocks in the table, ascending, shape (n,).
+    blocks: I64Array
+    foreign: bool
+    # Boxes `[lower, upper)`, one array of shape (n,) per dimension. An end of 1.0 belongs to the box, so it
+    # is infinite here.
+    lower: tuple[F64Array, ...]
+    upper: tuple[F64Array, ...]
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived columns are cached
+class IndexTable:
+    """The index of a snapshot: one row a block, in the order of files and of blocks in each.
+
+    Every file has a block. Without readable tags it is one without a cube, which may hold any weight. The masks
+    `binding` and `usable` say which blocks can be relied on; planning treats all others like blocks without a cube.
+    """
+
+    # The snapshot's files; file i is row i.
+    files: pl.DataFrame
+    # `file` (ascending), `revision` (of the file), `cube` (null: not from a tag), `depth`, `min_weight`,
+    # `max_weight` (as in the tag), `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0), `ours` (the
+    # exact rules), and the masks `binding` (in the space of a revision: appends keep to these) and `usable`
+    # (binding, and not contradicted by the log: reads and rewrites rely on these).
+    blocks: pl.DataFrame
+    # The boxes of usable blocks, by which cubes prune.
+    spaces: tuple[RevisionSpace, ...]
+    # `file` and `reason` (`build.UnusableReason`) of files that name an index which cannot be used.
+    unusable: pl.DataFrame
+    # Files whose blocks contradict their statistics, shape (files,).
+    contradicted: BoolArray
+    # Files whose tags cannot be read or cannot be true, shape (files,). They are read whole, whatever their
+    # statistics say.
+    corrupt_files: BoolArray
+    # Files whose coordinates follow the exact rules, and whose blocks are in row order, shape (files,).
+    ours: BoolArray
+
+    def __len__(self) -> int:
+        return self.blocks.height
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of the blocks and of all that was derived from them so far, without `files`."""
+        arrays = [value for value in self.__dict__.values() if isinstance(value, np.ndarray)]
+        for space in self.spaces:
+            arrays += [space.blocks, *space.lower, *space.upper]
+        frames = [self.blocks, *(self.__dict__[name] for name in _VIEWS if name in self.__dict__)]
+        views = {id(frame): int(frame.estimated_size()) for frame in frames}  # a view may be `blocks` itself
+        pages = self.__dict__.get("pages")
+        return (
+            sum(array.nbytes for array in arrays) + sum(views.values()) + (pages.size_bytes if pages else 0)
+        )
+
+    @cached_property
+    def readable(self) -> pl.DataFrame:
+        """The blocks of all tags that can be read, true or not."""
+        return self._where(self.blocks["cube"].is_not_null())
+
+    @cached_property
+    def binding(self) -> pl.DataFrame:
+        """The blocks that appended rows must keep to: those in the space of a revision."""
+        return self._where(self.blocks["binding"])
+
+    @cached_property
+    def usable(self) -> pl.DataFrame:
+        """The blocks that rewrites rely on: binding, and not contradicted by the log."""
+        return self._where(self.blocks["usable"])
+
+    def _where(self, mask: pl.Series) -> pl.DataFrame:
+        return self.blocks if mask.all() else self.blocks.filter(mask)
+
+    def with_files(self, files: pl.DataFrame, new: IndexTable) -> IndexTable:
+        """Return the table of more files: `files` are all of them, `new` is the table of those at the end."""
+        shift = pl.col("file") + self.files.height
+        blocks = self.blocks.vstack(new.blocks.with_columns(shift))
+        spaces = {(space.revision.revision_id, space.foreign): space for space in self.spaces}
+        for space in new.spaces:
+            key = space.revision.revision_id, space.foreign
+            spaces[key] = _extended(spaces.get(key), space, shift=len(self))
+        return IndexTable(
+            files=files,
+            # A large frame is not copied for every few blocks.
+            blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),
+            spaces=tuple(spaces.values()),
+            unusable=pl.concat([self.unusable, new.unusable.with_columns(shift)]),
+            contradicted=np.append(self.contradicted, new.contradicted),
+            corrupt_files=np.append(self.corrupt_files, new.corrupt_files),
+            ours=np.append(self.ours, new.ours),
+        )
+
+    @property
+    def corrupt(self) -> tuple[str, ...]:
+        """Paths of the corrupt files."""
+        return tuple(self.files["path"].filter(pl.Series(self.corrupt_files, dtype=pl.Boolean)).to_list())
+
+    @cached_property
+    def file(self) -> I64Array:
+        """File of each block, ascending, shape (blocks,)."""
+        return self.blocks["file"].to_numpy()
+
+    @cached_property
+    def min_weight(self) -> I64Array:
+        """Smallest weight that each block can hold, shape (blocks,)."""
+        return np.where(self.in_space, self.blocks["min_weight"].to_numpy(), MIN_WEIGHT)
+
+    @cached_property
+    def max_weight(self) -> I64Array:
+        """Largest weight that each block can hold, shape (blocks,)."""
+        # Thresholds of old layouts do not bound rows. Nor do they in files without statistics: a compaction of
+        # before 0.6.0 wrote these, and rows above the threshold are in them.
+        bounded = self.in_space & ~self.blocks["legacy"].to_numpy() & (self.num_records[self.file] >= 0)
+        return np.where(bounded, self.blocks["max_weight"].to_numpy(), MAX_WEIGHT)
+
+    @cached_property
+    def rows(self) -> I64Array:
+        """Rows of each block, shape (blocks,); 0 where unknown."""
+        return self.blocks["rows"].to_numpy()
+
+    @cached_property
+    def replicated(self) -> BoolArray:
+        """Blocks whose rows are copies and must not be returned, shape (blocks,)."""
+        return self.blocks["replicated"].to_numpy() & ~self.contradicted[self.file]
+
+    @cached_property
+    def in_space(self) -> BoolArray:
+        """The mask `usable` as an array: blocks whose cube and weights prune, shape (blocks,)."""
+        return self.blocks["usable"].to_numpy()
+
+    @cached_property
+    def num_records(self) -> I64Array:
+        """Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself."""
+        return np.where(self.corrupt_files, -1, trusted_counts(self.files))
+
+    @cached_property
+    def first_block(self) -> I64Array:
+        """Position of the first block of each file, and the number of blocks, shape (files + 1,)."""
+        return np.searchsorted(self.file, np.arange(self.files.height + 1)).astype(np.int64)
+
+    @cached_property
+    def first_row(self) -> I64Array:
+        """Row of its file that each block starts at, shape (blocks,); true only of `ours`."""
+        before = np.cumsum(self.rows) - self.rows
+        starts = self.first_block[:-1][self.file]
+        return before - before[starts]
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The files' own statistics."""
+        doubtful = pl.Series(self.corrupt_files, dtype=pl.Boolean)
+        return Statistics(self.files, pl.Series("foreign", ~self.ours), self.num_records, doubtful)
+
+    @cached_property
+    def pages(self) -> PageTable:
+        """The pages of our files that have a layout tag, and whose index is usable and covers every row."""
+        whole = np.bincount(self.file, self.rows, self.files.height) == self.num_records
+        unfit = self.replicated | ~self.in_space  # outside of spaces the weights are unknown, too
+        return build_page_table(
+            self.files.get_column("layout").cast(pl.String),
+            usable=self.ours & whole & ~self.any_in_file(unfit),
+            num_records=self.num_records,
+            blocks=BlockRows(self.file, self.rows, self.first_row, self.min_weight, self.max_weight),
+        )
+
+    @cached_property
+    def unplaced_files(self) -> BoolArray:
+        """Files with rows outside of all spaces, whose weights are unknown, shape (files,)."""
+        return self.any_in_file(~self.in_space)
+
+    def any_in_file(self, blocks: BoolArray) -> BoolArray:
+        """Return for every file whether any of its blocks is true, shape (files,)."""
+        return np.bincount(self.file[blocks], minlength=self.files.height) > 0
+
+
+def _extended(space: RevisionSpace | None, new: RevisionSpace, *, shift: int) -> RevisionSpace:
+    blocks = new.blocks + shift
+    if space is None:
+        return RevisionSpace(new.revision, blocks, new.foreign, new.lower, new.upper)
+    lower, upper = (
+        tuple(np.append(old, more) for old, more in zip(*sides, strict=True))
+        for sides in ((space.lower, new.lower), (space.upper, new.upper))
+    )
+    return RevisionSpace(space.revision, np.append(space.blocks, blocks), space.foreign, lower, upper)
+
+
+_MAX_CHUNKS: Final = 32
+_VIEWS: Final = ("readable", "binding", "usable")

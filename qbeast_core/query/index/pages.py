@@ -1,0 +1,172 @@
+"""Which pages of our files hold rows of chosen blocks and weights, for all files at once (format 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.spec.block import MAX_ROWS
+from qbeast_core.spec.layout import LAYOUT_VERSION, parse_layout
+
+_JSON = pl.Struct({"v": pl.Int64, "rows": pl.Int64, "tail": pl.Int64, "w": pl.String})
+_LOW_BITS, _LOW_MASK = 16, 0xFFFF
+_KEYS = 4
+_KEY = r'"(?:v|rows|tail|w)"\s*:'
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockRows:
+    """Where the blocks of all files lie, arrays of shape (blocks,) in the order of files and rows."""
+
+    # File of each block, its number of rows, and the row of the file it starts at.
+    file: I64Array
+    rows: I64Array
+    first_row: I64Array
+    min_weight: I64Array
+    max_weight: I64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTable:
+    """The pages of all files, and the stretches of rows that share a page and a block."""
+
+    # Number of the first page of each file, and the number of pages, shape (files + 1,). A file without a
+    # usable layout has none.
+    first_page: I64Array
+    # Rows a page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
+    page_rows: I64Array
+    tail_bytes: I64Array
+    # Rows of each page, shape (pages,). Of 32 bits where they fit, as are the two below: there are millions.
+    rows: I32Array | I64Array
+    # Page and block of each stretch, shape (stretches,), both ascending.
+    stretch_page: I32Array | I64Array
+    stretch_block: I32Array | I64Array
+    # Smallest and largest weight it can hold, shape (stretches,).
+    stretch_first: I32Array
+    stretch_last: I32Array
+
+    @property
+    def size_bytes(self) -> int:
+        """What the columns take in memory."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
+    def select(self, blocks: BoolArray, weights: WeightRange) -> I64Array:
+        """Return the pages that hold a row of a chosen block with such a weight, ascending."""
+        if weights.is_empty:
+            return np.empty(0, np.int64)
+        chosen = np.flatnonzero(blocks[self.stretch_block])
+        if not weights.is_full:
+            begins = self.stretch_first[chosen] <= weights.last
+            chosen = chosen[begins & (self.stretch_last[chosen] >= weights.from_)]
+        pages = self.stretch_page[chosen]
+        fresh = np.ones(len(pages), np.bool_)
+        fresh[1:] = pages[1:] != pages[:-1]
+        return pages[fresh].astype(np.int64)
+
+
+def build_page_table(
+    layouts: pl.Series, *, usable: BoolArray, num_records: I64Array, blocks: BlockRows
+) -> PageTable:
+    """Decode the layout tags of files."""
+    page_rows, tail_bytes, counts, high = _decode_layouts(layouts, usable, num_records)
+    first_page = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    page_file = np.repeat(np.arange(len(layouts)), counts)
+    start = (np.arange(len(page_file)) - first_page[page_file]) * page_rows[page_file]
+    rows = np.minimum(page_rows[page_file], num_records[page_file] - start)
+    # Files with pages end to end give every row a place of its own.
+    base = np.cumsum(np.where(counts > 0, num_records, 0))
+    base -= np.where(counts > 0, num_records, 0)
+    present = np.flatnonzero((counts[blocks.file] > 0) & (blocks.rows > 0))
+    page, block = base[page_file] + start, base[blocks.file[present]] + blocks.first_row[present]
+    cut = _stretches(page, block)
+    block_of = present[cut.block]
+    first = np.where(cut.starts_page, high[cut.page] << _LOW_BITS, MIN_WEIGHT)
+    last = np.full(len(cut.page), MAX_WEIGHT)
+    goes_on = np.flatnonzero(block_of[1:] == block_of[:-1])
+    last[goes_on] = high[cut.page[goes_on + 1]] << _LOW_BITS | _LOW_MASK
+    return PageTable(
+        first_page=first_page,
+        page_rows=page_rows,
+        tail_bytes=tail_bytes,
+        rows=_small(rows),
+        stretch_page=_small(cut.page),
+        stretch_block=_small(block_of),
+        stretch_first=np.maximum(first, blocks.min_weight[block_of]).astype(np.int32),
+        stretch_last=np.minimum(last, blocks.max_weight[block_of]).astype(np.int32),
+    )
+
+
+def _small(numbers: I64Array) -> I32Array | I64Array:
+    return numbers.astype(np.int32) if int(numbers.max(initial=0)) <= MAX_WEIGHT else numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    page: I64Array
+    block: I64Array
+    starts_page: BoolArray
+
+
+def _stretches(page: I64Array, block: I64Array) -> _Cut:
+    """Cut rows wherever a page or a block starts: for each piece the page and the block it lies in."""
+    places = np.concatenate([page, block])
+    places.sort(kind="stable")  # two sorted runs
+    fresh = np.ones(len(places), np.bool_)
+    fresh[1:] = places[1:] != places[:-1]
+    places = places[fresh]
+    starts_page, starts_block = (np.zeros(len(places), np.bool_) for _ in range(2))
+    starts_page[np.searchsorted(places, page)] = True
+    starts_block[np.searchsorted(places, block)] = True
+    return _Cut(np.cumsum(starts_page) - 1, np.cumsum(starts_block) - 1, starts_page)
+
+
+def _decode_layouts(
+    layouts: pl.Series, usable: BoolArray, num_records: I64Array
+) -> tuple[I64Array, I64Array, I64Array, I64Array]:
+    """Return per file rows a page, bytes of the tail and number of pages; and the high bits of all pages."""
+    page_rows, tail_bytes, counts = (np.zeros(len(layouts), np.int64) for _ in range(3))
+    chosen = np.flatnonzero(usable & layouts.is_not_null().to_numpy())
+    fields = _decode_json(layouts.gather(chosen))
+    packed = fields.get_column("w").str.decode("base64", strict=False)
+    rows = fields.get_column("rows").fill_null(0).to_numpy()
+    size = packed.bin.size().cast(pl.Int64).fill_null(1).to_numpy()
+    needed = 2 * -(-num_records[chosen] // np.maximum(rows, 1))
+    known = fields.get_column("v").eq(LAYOUT_VERSION).fill_null(value=False).to_numpy()
+    once = layouts.gather(chosen).str.count_matches(_KEY).eq(_KEYS).to_numpy()  # of two, which counts?
+    sound = known & once & (rows > 0) & (rows <= MAX_ROWS) & (size == needed)
+    page_rows[chosen[sound]] = rows[sound]
+    tail_bytes[chosen[sound]] = fields.get_column("tail").fill_null(0).to_numpy()[sound]
+    counts[chosen[sound]] = size[sound] // 2
+    high = np.frombuffer(b"".join(packed.filter(pl.Series(sound)).to_list()), "<i2")
+    return page_rows, tail_bytes, counts, high.astype(np.int64)
+
+
+def _decode_json(texts: pl.Series) -> pl.DataFrame:
+    """Decode layouts; a text that is no such JSON gives nulls."""
+    try:
+        fields = texts.str.json_decode(_JSON).struct.unnest()
+    except pl.exceptions.PolarsError:
+        fields = pl.DataFrame()
+    if fields.height != len(texts):  # a text may be no JSON, none at all, or two
+        sound = pl.Series([_is_layout(text) for text in texts], dtype=pl.Boolean)
+        return (
+            texts.to_frame("w")
+            .select(pl.when(sound).then("w"))
+            .get_column("w")
+            .str.json_decode(_JSON)
+            .struct.unnest()
+        )
+    return fields
+
+
+def _is_layout(text: str) -> bool:
+    try:
+        return parse_layout(text) is not None
+    except InvalidMetadataError:
+        return False

@@ -1,0 +1,1 @@
+"""Which files and pages a read opens."""

@@ -1,0 +1,94 @@
+"""Count the rows that a filter keeps: from the log for cubes wholly inside, else from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.select import MatchingBlocks, Selection
+from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowCount:
+    """The rows that a filter keeps, in two parts."""
+
+    # Rows that it keeps, outside of what is read.
+    known: int
+    # Pages and files that must be read to decide which of their rows the filter keeps.
+    undecided: Selection
+    # Rows in these, without deleted ones.
+    rows_read: int
+
+
+def count_rows(
+    table: IndexTable,
+    keeps: BoolArray,
+    leaves: BoolArray,
+    *,
+    files: BoolArray,
+    deleted: Mapping[int, I64Array],
+) -> RowCount | None:
+    """Return how many rows a filter keeps, and what is to be read to know all of them."""
+    here = files[table.file]
+    inside = keeps & ~leaves & here
+    whole = _read_whole(table, keeps & here, inside, deleted)
+    if table.replicated.any() or (table.num_records[whole] < 0).any():
+        return None
+    chosen = (keeps & leaves & here) | whole[table.file]
+    selection = MatchingBlocks(table, files, chosen).within(ALL_WEIGHTS)
+    gone = sum(len(rows) for number, rows in deleted.items() if selection.opened[number])
+    closed = {number: rows for number, rows in deleted.items() if not selection.opened[number]}
+    return RowCount(
+        known=_rows_elsewhere(table, inside, selection) - _deleted_inside(table, inside, closed),
+        undecided=selection,
+        rows_read=int(selection.rows_opened.sum()) - gone,
+    )
+
+
+def _read_whole(
+    table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
+) -> BoolArray:
+    """Return which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
+    hides = np.zeros(table.files.height, np.bool_)
+    hides[list(deleted)] = True
+    counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
+    has_pages = np.diff(table.pages.first_page) > 0
+    undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
+    unknown = some & ~counted
+    unordered = hides & ~table.ours & table.any_in_file(inside) & others
+    whole: BoolArray = (undecided & (hides | ~has_pages)) | unknown | unordered
+    return whole
+
+
+def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) -> int:
+    """Return the rows of blocks that lie inside, but for those in pages and files that are read."""
+    pages = table.pages
+    has_pages = np.diff(pages.first_page) > 0
+    plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
+    read = np.zeros(len(pages.rows), np.bool_)
+    read[np.repeat(pages.first_page[:-1], selection.pages_opened) + selection.page_numbers] = True
+    stretch = np.flatnonzero(inside[pages.stretch_block] & ~read[pages.stretch_page])
+    block, page = pages.stretch_block[stretch], pages.stretch_page[stretch]
+    file = table.file[block]
+    start = (page - pages.first_page[file]) * pages.page_rows[file]
+    first, last = table.first_row[block], table.first_row[block] + table.rows[block]
+    shared = np.minimum(start + pages.rows[page], last) - np.maximum(start, first)
+    return int(table.rows[plain].sum() + shared.sum())
+
+
+def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
+    """Return how many deleted rows of files that are not read lie in blocks inside."""
+    found = 0
+    for number, rows in deleted.items():
+        blocks = slice(table.first_block[number], table.first_block[number + 1])
+        if inside[blocks].all():
+            found += len(rows)
+        elif inside[blocks].any():
+            of_row = np.searchsorted(table.first_row[blocks], rows, side="right") - 1
+            found += int(inside[blocks][of_row].sum())
+    return found

@@ -1,0 +1,28 @@
+"""Evaluate a filter from masks of its atoms: which files, blocks or pages may match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qbeast_core.query.filters.nodes import And, Atom, Node, Nothing, Or, Unknown
+from qbeast_core.space.arrays import BoolArray
+
+
+def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
+    """Return what may match a filter, by what of it may match each atom."""
+    if isinstance(node, Unknown):
+        return np.ones(size, np.bool_)
+    if isinstance(node, Nothing):
+        return np.zeros(size, np.bool_)
+    if isinstance(node, (And, Or)):
+        decided = isinstance(node, Or)
+        found = np.full(size, not decided, np.bool_)
+        for child in node.children:
+            one = evaluate(child, size, of_atom)
+            found = found | one if decided else found & one
+            if (found == decided).all():
+                break  # the others change nothing
+        return found
+    return of_atom(node)

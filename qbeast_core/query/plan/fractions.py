@@ -1,0 +1,109 @@
+"""Parse fractions of rows: numbers, pairs, and texts such as ``"1%"``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from numbers import Real
+from typing import Final, TypeAlias, cast
+
+from qbeast_core.errors import invalid_argument
+from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_fraction
+
+# A fraction, or a text: `"5%"`, `"0.05"`.
+Share: TypeAlias = float | str
+
+# A fraction in [0, 1], `(from, to)` of such, or a text: `"1%"`, `"0.01"`, `"10%:20%"`.
+Sample: TypeAlias = float | str | tuple[float, float]
+
+_HALF_A_WEIGHT: Final = 2.0**-33
+_MAX_PERCENT: Final = 100
+_UNREAD: Final = "nothing was read"
+
+
+def share_of(
+    given: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
+) -> float:
+    """Read a fraction, given as a number or a text.
+
+    >>> share_of(0.05, "error"), share_of("0.7%", "error")
+    (0.05, 0.007)
+    """
+    found = _number(given)
+    if found is None or not (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
+        ends = "" if zero else ", above 0" if one else ", without both"
+        problem = f"must be a fraction between 0 and 1{ends}, or a text such as '5%'"
+        invalid_argument(name, problem, outcome, value=given, cure=_percent(name, [given]))
+    return found
+
+
+def fractions_of(sample: object) -> tuple[float, float]:
+    """Read a sample as the fractions between which its rows lie.
+
+    >>> fractions_of(0.1), fractions_of("1%"), fractions_of("10%:0.2")
+    ((0.0, 0.1), (0.0, 0.01), (0.1, 0.2))
+    """
+    parts = tuple(sample.replace(",", ":").split(":")) if isinstance(sample, str) else sample
+    given = [*cast("tuple[object, ...]", parts)] if isinstance(parts, tuple) else [parts]
+    whole = [0.0] if len(given) == 1 and not isinstance(sample, tuple) else []
+    bounds = whole + [one for one in map(_number, given) if one is not None]
+    if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
+        problem = "must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or '10%:20%'"
+        invalid_argument("sample", problem, _UNREAD, value=sample, cure=_percent("sample", given))
+    start, end = bounds
+    if start > end:
+        invalid_argument(
+            "sample", f"must rise: its start {start} is above its end {end}", _UNREAD, value=sample
+        )
+    return start, end
+
+
+def sample_to_weights(sample: Sample) -> WeightRange:
+    """Turn a sample fraction into the weights it takes.
+
+    >>> sample_to_weights(0.1)
+    WeightRange(from_=-2147483648, to=-1717986918)
+    >>> sample_to_weights((0.5, 1.0)).last == MAX_WEIGHT
+    True
+    """
+    start, end = fractions_of(sample)
+    return WeightRange(_edge(start), _edge(end))
+
+
+def fraction_below(weight: int) -> float:
+    """Return a fraction whose sample holds the rows below a weight; all rows for the largest weight.
+
+    >>> sample_to_weights(fraction_below(-7)), sample_to_weights(fraction_below(7)).to
+    (WeightRange(from_=-2147483648, to=-7), 7)
+    """
+    nearest = weight_to_fraction(weight)
+    # Weights of fractions are truncated towards 0: half a weight further they stay the same.
+    return min(nearest + (weight > 0) * _HALF_A_WEIGHT - (weight < 0) * _HALF_A_WEIGHT, 1.0)
+
+
+def _number(given: object) -> float | None:
+    """Return what a number or a text such as ``0.02`` or ``2%`` is: the nearest float to what is written."""
+    if isinstance(given, str):
+        percent = given.strip().endswith("%")
+        try:
+            return float(Decimal(given.strip().removesuffix("%")) / (_MAX_PERCENT if percent else 1))
+        except InvalidOperation:
+            return None
+    return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
+
+
+def _percent(name: str, given: Sequence[object]) -> str:
+    """Return the cure where numbers without a sign look like percent."""
+    numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
+    shares = [one for one in numbers if one is not None and 0.0 <= one < _MAX_PERCENT]
+    if not shares or len(shares) < len(given) or max(shares) <= 1.0:
+        return ""
+    shown = [f"{one:.15g}" for one in shares]
+    texts = [f"{one}%" for one in shown]
+    cure = f"{_number(texts[0]):g}" if len(texts) == 1 else f'"{":".join(texts)}"'
+    return f"For {' % to '.join(shown)} % write {name}={cure}."
+
+
+def _edge(fraction: float) -> int:
+    return MAX_WEIGHT + 1 if fraction == 1.0 else fraction_to_weight(fraction)

@@ -1,0 +1,197 @@
+"""Which files, blocks and pages a read must open, and why the others stay closed (format 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.filters.nodes import Atom, Node, column_of
+from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.query.plan.intervals import coordinate_intervals
+from qbeast_core.query.plan.statistics import Statistics, trusted_counts
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+if TYPE_CHECKING:
+    from qbeast_core.query.plan.drawn import FileDraw
+
+# Why a file is opened, or what alone keeps it closed.
+SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
+
+_REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class Selection:
+    """What a read opens."""
+
+    # What was chosen from; file i is row i of its `files`.
+    table: IndexTable
+    # Files to read, shape (files,). No other holds a row that is wanted.
+    opened: BoolArray
+    # Blocks that may hold a wanted row, shape (blocks,).
+    blocks: BoolArray
+    # Opened files that also hold copies, which must not be returned, shape (files,): read them whole and drop
+    # the rows of their replicated blocks (known by `IndexTable.first_row` in our files only).
+    mixed: BoolArray
+    # Chosen pages of all opened files that can be read by pages, in the order of files, each numbered from 0
+    # in its file.
+    page_numbers: I64Array
+    # Where in `page_numbers` each file begins, and the end, shape (files + 1,).
+    page_offsets: I64Array
+    # Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
+    reason_codes: I64Array
+    # By number of a file, rows that are not drawn by their keys, see `qbeast_core.query.plan.drawn`.
+    drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
+
+    @cached_property
+    def pages_opened(self) -> I64Array:
+        """Pages to read of each file, shape (files,); 0 also where a file tells of none."""
+        return np.diff(self.page_offsets)
+
+    @cached_property
+    def pages_total(self) -> I64Array:
+        """Pages of each file, shape (files,); 0 where it tells of none."""
+        return np.diff(self.table.pages.first_page)
+
+    @cached_property
+    def rows_opened(self) -> I64Array:
+        """Rows of the pages and whole files to read, of each file, shape (files,); 0 where unknown."""
+        table, pages = self.table, self.table.pages
+        counted = pl.Series(np.bincount(table.file, table.rows, table.files.height).astype(np.int64))
+        whole = table.files["num_records"].cast(pl.Int64).fill_null(counted).to_numpy()
+        first = np.repeat(pages.first_page[:-1], self.pages_opened)
+        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(pages.rows[first + self.page_numbers])])
+        chosen = np.diff(running[self.page_offsets])
+        return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
+
+    def pages(self, file: int) -> I64Array | None:
+        """Return the pages to read of an opened file, ascending; None: read it whole."""
+        if self.pages_opened[file] == self.pages_total[file]:  # all of them, or none known
+            return None
+        return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
+        return self.table.files.select("path").with_columns(
+            pl.Series("opened", self.opened),
+            pl.Series("rows_opened", self.rows_opened),
+            pl.Series("pages_opened", self.pages_opened),
+            pl.Series("pages_total", self.pages_total),
+            pl.Series("reason", _REASONS).gather(self.reason_codes).alias("reason"),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchingBlocks:
+    """The files and blocks that may match a filter."""
+
+    table: IndexTable
+    # Files whose statistics do not rule a match out, shape (files,).
+    files: BoolArray
+    # Blocks of which neither that nor their boxes do, shape (blocks,).
+    blocks: BoolArray
+
+    def within(self, weights: WeightRange) -> Selection:
+        """Choose what to read for a sample, as `select` does."""
+        return _chosen(self, weights)
+
+
+def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
+    """Choose what to read.
+
+    >>> from qbeast_core.query.index.build import build_index_table
+    >>> from qbeast_core.query.filters.nodes import Unknown
+    >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
+    ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
+    ...     "max_weight": [None], "element_count": [None]})
+    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).frame().rows()
+    [('a', True, 3, 0, 0, 'matches')]
+    """
+    return match(table, node).within(weights)
+
+
+def match(table: IndexTable, node: Node) -> MatchingBlocks:
+    """Return what may match a filter, whatever the sample: asked once where several samples are chosen."""
+    by_file: dict[Atom, BoolArray] = {}
+    return MatchingBlocks(
+        table=table,
+        files=evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file)),
+        blocks=evaluate(
+            node,
+            len(table),
+            lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom),
+        ),
+    )
+
+
+def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
+    """Return which files can hold a row that a filter keeps, by their statistics alone: no tag is decoded.
+
+    >>> files = pl.DataFrame({"path": ["a", "b"], "num_records": [3, 3], "rules": ["1", "1"],
+    ...     "min": [{"x": 1}, {"x": 5}], "max": [{"x": 4}, {"x": 9}], "null_count": [{"x": 0}, {"x": 0}]})
+    >>> from qbeast_core.query.filters.predicate import parse_predicate
+    >>> files_that_may_match(files, parse_predicate(pl.col("x") > 4, pl.Schema({"x": pl.Int64}))).tolist()
+    [False, True]
+    """
+    doubtful = pl.repeat(value=False, n=files.height, eager=True)
+    foreign = files.get_column("rules").cast(pl.String).ne_missing("1")
+    statistics = Statistics(files, foreign, trusted_counts(files), doubtful)
+    return evaluate(node, files.height, statistics.may_match)
+
+
+def _chosen(matches: MatchingBlocks, weights: WeightRange) -> Selection:
+    table, statistics = matches.table, matches.files
+    in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
+    if weights.is_empty:
+        in_range[:] = False
+    blocks = in_range & matches.blocks
+    found = table.pages.select(blocks, weights)
+    page_offsets = np.searchsorted(found, table.pages.first_page).astype(np.int64)
+    per_file = np.diff(page_offsets)
+    by_block = table.any_in_file(blocks)
+    opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
+    closed: list[tuple[SkipReason, BoolArray]] = [
+        ("matches", opened),
+        ("replicated copies", ~table.any_in_file(~table.replicated)),
+        ("weights", ~table.any_in_file(in_range)),
+        ("statistics", ~statistics),
+        ("cubes", ~by_block),
+    ]
+    codes = [_REASONS.index(reason) for reason, _ in closed]
+    return Selection(
+        table=table,
+        opened=opened,
+        blocks=blocks,
+        mixed=opened & table.any_in_file(table.replicated),
+        page_numbers=found - np.repeat(table.pages.first_page[:-1], per_file),
+        page_offsets=page_offsets,
+        # Blocks that match where no page does: the pages know more of weights.
+        reason_codes=np.select([mask for _, mask in closed], codes, default=_REASONS.index("weights")),
+    )
+
+
+def _of_files(table: IndexTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:
+    if atom not in known:
+        known[atom] = table.statistics.may_match(atom)
+    return known[atom]
+
+
+def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
+    """Return for every block whether its box, if it has one, holds a point where the atom can be true."""
+    mask = np.ones(len(table), np.bool_)
+    column = column_of(atom)
+    for space in table.spaces:
+        if column in space.revision.columns:
+            dimension = space.revision.columns.index(column)
+            transformation = space.revision.transformations[dimension]
+            intervals = coordinate_intervals(atom, transformation, foreign=space.foreign)
+            if intervals is not None:
+                mask[space.blocks] = intervals.meet(space.lower[dimension], space.upper[dimension])
+    return mask

@@ -1,0 +1,204 @@
+"""Which files can match an atom, by their statistics alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.filters.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
+from qbeast_core.space.arrays import BoolArray, I64Array
+
+# Decimals of more digits may have lost some in a writer that goes through float64.
+_SAFE_DIGITS = 15
+
+# Up to so many files the bounds of a column are kept: a query costs more than the work on them.
+_FEW_FILES: Final = 1_000
+
+_DAY_MS: Final = 86_400_000
+# The most by which the calendars of two writers differ, and their zones.
+_CALENDAR_DAYS: Final = 14
+
+# 1900-01-01 in days since 1970.
+_CALENDARS_AGREE: Final = -25_567
+
+_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_ABOVE_CUT_TEXT = "\U0010ffff" * 8
+_MISREAD = "[\U000f0000-\U000fffff]"
+_low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
+_nulls, _rows = pl.col("nulls"), pl.col("rows")
+_never = pl.lit(value=False)
+_known_rows = pl.when(_rows > 0).then(_rows)
+_COUNTS = (
+    _known_rows.alias("rows"),
+    # None where there cannot be so many.
+    pl.when((_nulls >= 0) & ~(_nulls > _known_rows).fill_null(value=False)).then(_nulls).alias("nulls"),
+    _foreign,
+)
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class Statistics:
+    """Typed statistics of files."""
+
+    # `num_records`, and where there are any the structs `min`, `max` and `null_count`; null where unknown.
+    files: pl.DataFrame
+    # Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of floats,
+    # cut strings and rounded decimals.
+    foreign: pl.Series
+    # Rows of each file, shape (files,); below 1 where unknown.
+    rows: I64Array
+    # Boolean, one a file: whether the log contradicts itself about it, so that nothing it says is relied on.
+    doubtful: pl.Series
+    _known: dict[Operand, pl.DataFrame] = field(
+        default_factory=dict[Operand, pl.DataFrame], init=False, repr=False
+    )
+
+    def may_match(self, atom: Atom) -> BoolArray:
+        """Return for every file whether a row of it can match; True where nothing is known, shape (files,)."""
+        if isinstance(atom, (IsNull, IsNotNull)):
+            frame = self._counted(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
+            rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
+        else:
+            frame = self._bounds(atom.operand)
+            rule = _rule(atom, frame) & (_nulls < _rows)
+        may = frame.select(rule.fill_null(value=True).alias("may")).get_column("may")
+        return (may | self.doubtful).to_numpy()
+
+    def _bounds(self, operand: Operand) -> pl.DataFrame:
+        """Return bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
+        found = self._known.get(operand)
+        if found is None:
+            found = self._made(operand)
+            if self.files.height <= _FEW_FILES:
+                self._known[operand] = found
+        return found
+
+    def _made(self, operand: Operand) -> pl.DataFrame:
+        counted = self._counted(
+            nulls=self._field("null_count", operand.column, pl.Int64()),
+            low=self._field("min", operand.column, operand.dtype),
+            high=self._field("max", operand.column, operand.dtype),
+        )
+        in_order = (_low <= _high).fill_null(value=True)  # else neither is a bound
+        low, high = _honest(operand.dtype, *(pl.when(in_order).then(bound) for bound in (_low, _high)))
+        return counted.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
+
+    def _counted(self, **fields: pl.Expr) -> pl.DataFrame:
+        """Return what the log says: these fields of the statistics, the rows, and whose the files are."""
+        rows, foreign = pl.Series("rows", self.rows), self.foreign.alias("foreign")
+        return self.files.select(**fields).hstack([rows, foreign])
+
+    def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Expr:
+        """Take one column out of a struct of statistics; nulls where it is missing or of another kind."""
+        kind = self._kinds.get((struct, column))
+        if isinstance(kind, pl.DataType) and _same_kind(kind, dtype):
+            return pl.col(struct).struct.field(column).cast(dtype, strict=False)
+        # As many as there are files, also where nothing else is asked for.
+        return pl.repeat(None, pl.len(), dtype=dtype)
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, str], object]:
+        """Types of the fields of statistics: Polars makes the types of a frame anew whenever they are asked for."""
+        structs = {name: kind for name, kind in self.files.schema.items() if isinstance(kind, pl.Struct)}
+        return {(name, field.name): field.dtype for name, kind in structs.items() for field in kind.fields}
+
+
+def trusted_counts(files: pl.DataFrame) -> I64Array:
+    """Return the rows of each file, -1 where unknown.
+
+    A count of 0 is not trusted: opening such a file costs nothing, and skipping it could lose rows.
+    """
+    counts = files.get_column("num_records").cast(pl.Int64).fill_null(-1).to_numpy()
+    return np.where(counts < 1, -1, counts)
+
+
+def known_text_high(high: pl.Expr) -> pl.Expr:
+    r"""Return upper bounds of texts, null where they may have been misread.
+
+    deltalake takes a character from U+100000 on that a log spells by two escapes (``\udbff\udfff``) for one that is
+    0x10000 lower. Lower bounds bear that.
+
+    >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
+    ['b', None]
+    """
+    return pl.when(~high.str.contains(_MISREAD)).then(high)
+
+
+def calendar_slack(
+    dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
+) -> tuple[pl.Expr, pl.Expr]:
+    """Widen bounds of old dates and times: a writer may count them otherwise in a log than in a file."""
+    unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * _PER_MS[getattr(dtype, "time_unit", "us")]
+    slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
+    first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))
+    is_old = foreign & (first < since) & (first > slack - 2**63)
+    wide = pl.when(is_old).then(first - slack).otherwise(first)
+    above = pl.when(foreign & (last < since)).then(last + slack).otherwise(last)
+    stored = pl.Int32 if isinstance(dtype, pl.Date) else pl.Int64
+    return wide.cast(stored, strict=False).cast(dtype), above.cast(stored, strict=False).cast(dtype)
+
+
+def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
+    return stored == dtype or any(
+        isinstance(stored, kinds) and isinstance(dtype, kinds)
+        for kinds in ((pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt64), pl.Datetime)
+    )
+
+
+def _honest(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Correct the two bounds for what writers are known to do to them."""
+    if isinstance(dtype, (pl.Date, pl.Datetime)):
+        low, high = calendar_slack(dtype, low, high, foreign=_foreign)
+    if isinstance(dtype, pl.Datetime):  # cut to milliseconds
+        step = _PER_MS[dtype.time_unit]
+        physical = high.to_physical()
+        return low, pl.when(physical < 2**63 - 1 - step).then(physical + step).cast(dtype)
+    if isinstance(dtype, pl.String):
+        above = pl.when(_foreign).then(pl.lit(_ABOVE_CUT_TEXT)).otherwise(pl.lit(""))
+        return low, known_text_high(high) + above
+    if isinstance(dtype, pl.Decimal) and (dtype.precision or 38) > _SAFE_DIGITS:
+        return pl.when(~_foreign).then(low), pl.when(~_foreign).then(high)
+    return low, high
+
+
+def _rule(atom: Compare | IsIn | StartsWith, frame: pl.DataFrame) -> pl.Expr:
+    if isinstance(atom, StartsWith):
+        prefix = pl.lit(atom.prefix)
+        return (_high >= prefix) & ((_low <= prefix) | _low.str.starts_with(prefix))
+    if isinstance(atom, Compare):
+        return _compare_rule(atom)
+    return _is_in_rule(atom, frame)
+
+
+def _compare_rule(atom: Compare) -> pl.Expr:
+    value = pl.lit(atom.value).first()
+    # Writers that leave NaN out give an upper bound that NaN, the largest value, exceeds.
+    nan_hidden = _foreign if atom.operand.dtype.is_float() else _never
+    is_nan = bool(atom.value.dtype.is_float() and atom.value.is_nan().all())
+    rules = {
+        "<": _low < value,
+        "<=": _low <= value,
+        ">": (_high > value) | nan_hidden,
+        ">=": (_high >= value) | nan_hidden,
+        "==": (_low <= value) & ((_high >= value) | (nan_hidden & is_nan)),
+        "!=": (_low != value) | (_high != value) | nan_hidden,
+    }
+    return rules[atom.op]
+
+
+def _is_in_rule(atom: IsIn, frame: pl.DataFrame) -> pl.Expr:
+    """Ask whether any of the sorted values lies between the bounds."""
+    values = atom.values
+    target = atom.operand.result
+    cast = values if values.dtype == target else values.cast(target, strict=False)
+    hidden = _foreign if values.dtype.is_float() and values.is_nan().any() else _never
+    if cast.null_count() or not cast.cast(values.dtype, strict=False).eq_missing(values).all():
+        return ((_low <= pl.lit(values[-1:]).first()) & (_high >= pl.lit(values[:1]).first())) | hidden
+    first = cast.search_sorted(frame.get_column("low"), side="left")
+    last = cast.search_sorted(frame.get_column("high"), side="right")
+    known = _low.is_not_null() & _high.is_not_null()
+    return pl.lit(last > first) | ~known | hidden

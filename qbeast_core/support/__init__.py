@@ -1,0 +1,1 @@
+"""Small tools that every package uses: text, logs, progress, the clock."""

@@ -1,0 +1,166 @@
+"""A change of rows, planned on one version, and the result of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.results import RewriteResult
+from qbeast_core.space.arrays import BoolArray
+from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.dml.match import FileMatches
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.replace import Replaced, Replacement
+
+# Names of the operations in the history of a Delta table.
+ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ChangeResult(RewriteResult):
+    """What a change of rows did; prints as a few lines. `committed` is False where no rows matched.
+
+    Attributes
+    ----------
+    operation : {"DELETE", "UPDATE", "MERGE"}
+        As the history calls it.
+    rows_deleted, rows_updated, rows_inserted : int
+        Rows deleted, updated and inserted.
+    rows_copied : int
+        Rows that were written again as they were, because they shared a file with others. Of a dry run the
+        minimum.
+    plan : polars.DataFrame
+        The files that are, or would be, taken out: `path` (decoded), `rows` and `bytes` in the file (rows are
+        null if the log does not count them), `matched` rows of it that are changed or deleted, `action`: ``"drop"``
+        (all rows go, the file is not read), ``"rewrite"``, or ``"order of weights"`` for files that had to go
+        with the others so that the index stays in order (known only once it is done).
+    others
+        As `RewriteResult` has them.
+    """
+
+    operation: ChangedBy
+    rows_deleted: int
+    rows_updated: int
+    rows_inserted: int
+    rows_copied: int
+
+    def __repr__(self) -> str:
+        """Return a few lines."""
+        counts = [
+            (self.rows_deleted, "deleted"),
+            (self.rows_updated, "updated"),
+            (self.rows_inserted, "inserted"),
+        ]
+        changed = [f"{count:,} rows {what}" for count, what in counts if count]
+        head = f"ChangeResult: {self.operation} of version {self.version}"
+        if not changed:
+            return f"{head}: no rows matched; nothing was changed"
+        by_action = self.plan.group_by("action", maintain_order=True).agg(pl.len(), pl.col("bytes").sum())
+        lines = [
+            f"  {action}: {files:,} files, {size:,} bytes" for action, files, size in by_action.iter_rows()
+        ]
+        if self.dry_run:
+            return "\n".join([f"{head}, a dry run: {', '.join(changed)}", *lines])
+        written = f"  written: {self.files:,} files, {self.bytes:,} bytes, {self.rows_copied:,} rows copied"
+        return "\n".join([f"{head}: {', '.join(changed)}", *lines, written])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChangePlan:
+    """A change, planned on one version."""
+
+    # Files with rows to change or delete.
+    matches: FileMatches
+    replacement: Replacement = field(default_factory=Replacement)
+    deleted: int = 0
+    updated: int = 0
+    # For the history: what was asked for, and counts of rows by Delta's names.
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Names that the history of this operation has for counts of files.
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def inserted(self) -> int:
+        """Rows to insert."""
+        return self.replacement.added.height
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not len(self.matches.files) and not self.inserted
+
+    def metrics(self, reader: Reader, replaced: Replaced) -> dict[str, int]:
+        """Return ``operationMetrics``, by Delta's names."""
+        counts = {"numCopiedRows": self._copied(replaced), **replaced.metrics(reader.snapshot.files)}
+        return {**self.counts, **{self.renamed.get(name, name): count for name, count in counts.items()}}
+
+    def result(
+        self,
+        reader: Reader,
+        operation: ChangedBy,
+        done: tuple[Replaced, CommitOutcome] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Return what was done, or what would be done."""
+        snapshot = reader.snapshot
+        latest = snapshot.config.last_revision_id or 0
+        result = ChangeResult(
+            operation=operation,
+            version=snapshot.version,
+            committed=False,
+            dry_run=dry_run,
+            rows_deleted=self.deleted,
+            rows_updated=self.updated,
+            rows_inserted=self.inserted,
+            rows_copied=self._min_copied(),
+            plan=self._plan(reader, np.zeros(snapshot.files.height, np.bool_)),
+            files=0,
+            bytes=0,
+            revision_id=latest,
+            new_revision=False,
+            attempts=0,
+        )
+        if done is None:
+            return result
+        replaced, outcome = done
+        return replace(
+            result,
+            version=outcome.version,
+            committed=True,
+            rows_copied=self._copied(replaced),
+            plan=self._plan(reader, replaced.gone),
+            files=len(replaced.adds),
+            bytes=replaced.bytes,
+            revision_id=latest if outcome.revision_id is None else outcome.revision_id,
+            new_revision=replaced.is_new,
+            attempts=outcome.attempts,
+        )
+
+    def _copied(self, replaced: Replaced) -> int:
+        return replaced.rows - self.updated - self.inserted
+
+    def _min_copied(self) -> int:
+        dropped = np.isin(self.matches.files, self.replacement.dropped)
+        return int(np.maximum(self.matches.live - self.matches.rows, 0)[~dropped].sum())
+
+    def _plan(self, reader: Reader, gone: BoolArray) -> pl.DataFrame:
+        """Return the files that go, see `ChangeResult.plan`."""
+        files, replacement = reader.index_state.files, self.replacement
+        matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
+        matched[self.matches.files] = self.matches.rows
+        actions[gone] = "order of weights"
+        actions[replacement.files], actions[replacement.dropped] = "rewrite", "drop"
+        table = files.select(
+            "path",
+            "rows",
+            "bytes",
+            matched=pl.Series(matched),
+            action=pl.Series(actions.tolist(), dtype=pl.String),
+        )
+        return table.drop_nulls("action")

@@ -1,0 +1,75 @@
+"""A cache of the values used last, bounded by their number and their bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Final, Generic, TypeVar
+
+from qbeast_core.io.stores.machine import memory_of_machine
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+
+# Share of the memory of the machine, or of its cgroup, that a cache may take.
+CACHE_SHARE: Final = 1 / 16
+
+
+class LruCache(Generic[KeyT, ValueT]):
+    """The values that were put in or read last; safe to share between threads.
+
+    >>> cache = LruCache[str, str](max_items=2, size_of=len, max_bytes=4)
+    >>> for name in ("ab", "cd", "e", "too long"):
+    ...     cache.put(name, name)
+    >>> [cache.get(name) for name in ("ab", "cd", "e", "too long")]
+    [None, 'cd', 'e', None]
+    """
+
+    def __init__(
+        self, max_items: int, size_of: Callable[[ValueT], int], *, max_bytes: int | None = None
+    ) -> None:
+        self._max_items, self._size_of, self._max_bytes = max_items, size_of, max_bytes
+        self._lock = Lock()
+        self._items: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that all values may take together."""
+        return int(memory_of_machine() * CACHE_SHARE) if self._max_bytes is None else self._max_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all values, as measured when each was put in or read last."""
+        with self._lock:
+            return sum(size for _, size in self._items.values())
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value of a key, or None. Its size is measured anew: values may grow."""
+        with self._lock:
+            item = self._items.get(key)
+        if item is None:
+            return None
+        value = item[0]
+        size = self._size_of(value)
+        with self._lock:
+            if key in self._items and self._items[key][0] is value:  # else it was replaced meanwhile
+                self._store(key, value, size)
+        return value
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Set the value of a key."""
+        size = self._size_of(value)
+        with self._lock:
+            self._store(key, value, size)
+
+    def _store(self, key: KeyT, value: ValueT, size: int) -> None:
+        max_bytes = self.max_bytes
+        self._items.pop(key, None)
+        if size > max_bytes:
+            return
+        self._items[key] = value, size
+        total = sum(size for _, size in self._items.values())
+        while len(self._items) > self._max_items or total > max_bytes:
+            _, (_, freed) = self._items.popitem(last=False)
+            total -= freed

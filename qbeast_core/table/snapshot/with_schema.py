@@ -1,0 +1,40 @@
+"""A version as a change of it sees it that brings a new schema: the same files, more columns, or wider ones."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import polars as pl
+
+from qbeast_core.errors import AddedColumnWarning
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.log.schema import schema_from_delta
+from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.table.data.foreign_schema import visible_columns
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+
+def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
+    """Return a version with another schema, which no commit has yet; the version itself if it is the same."""
+    if schema_json == snapshot.schema_json:
+        return snapshot
+    return replace(
+        snapshot,
+        metadata=snapshot.metadata.model_copy(update={"schema_string": schema_json}),
+        schema=visible_columns(schema_from_delta(schema_json, path=snapshot.uri)),
+        schema_json=schema_json,
+    )
+
+
+def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
+    """Warn where a table that a JVM may optimize got columns beside rows that it had."""
+    added = [name for name in schema if name not in before.schema]
+    if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
+        return
+    message = (
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 optimizes files without looking at the "
+        "table's schema, and their values become null then. Do not optimize this table with it; Table.optimize() keeps "
+        "them."
+    )
+    warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

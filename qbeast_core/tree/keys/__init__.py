@@ -1,0 +1,1 @@
+"""Index keys: sketches, totals, heavy keys, the design effect."""

@@ -1,0 +1,64 @@
+"""A summary of rows that somebody else counted and sampled, such as a query engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.tree.space.summary import (
+    EVERY_KEY,
+    KEY_COLUMN,
+    IndexSummary,
+    SampleLimits,
+    cut_sample,
+    summarise_ends,
+)
+
+# Bits of the numbers that rows draw: a float64 holds them exactly.
+KEY_BITS: Final = 53
+
+_SHIFT: Final = 64 - KEY_BITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnCounts:
+    """What was counted of one indexed column."""
+
+    ends: pl.Series
+    nulls: int
+
+
+def counted_summary(
+    sample: pl.DataFrame,
+    drawn: pl.Series,
+    columns: Sequence[ColumnCounts],
+    *,
+    rows: int,
+    least_limit: int,
+    weight_sum: int,
+    limits: SampleLimits,
+) -> IndexSummary:
+    """Return the summary of rows that each drew a number, and are in the sample where it was below a limit.
+
+    >>> frame = pl.DataFrame({"a": [1, 5, 3]})
+    >>> counts = ColumnCounts(pl.Series("a", [1, 7]), nulls=2)
+    >>> drawn = pl.Series([10, 90, 20])
+    >>> found = counted_summary(
+    ...     frame, drawn, [counts], rows=90, least_limit=50, weight_sum=0, limits=SampleLimits(99, 1 << 20)
+    ... )
+    >>> found.values("a").to_list(), found.columns[0].highest
+    ([1, 3], 7)
+    """
+    keys = (drawn.cast(pl.UInt64) * (1 << _SHIFT)).alias(KEY_COLUMN)
+    key_limit = (least_limit << _SHIFT) - 1 if least_limit < 1 << KEY_BITS else EVERY_KEY
+    summary = IndexSummary(
+        rows=rows,
+        columns=tuple(summarise_ends(column.ends, nulls=column.nulls) for column in columns),
+        sample=sample.with_columns(keys).filter(pl.col(KEY_COLUMN) <= key_limit),
+        key_limit=key_limit,
+        weight_sum=weight_sum,
+    )
+    return cut_sample(summary, limits)

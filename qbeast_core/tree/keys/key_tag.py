@@ -1,0 +1,216 @@
+"""The ``qbeast.keys`` tag: how often index keys repeat in a file (format 7)."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import I64Array, U8Array, U64Array
+from qbeast_core.tree.keys.heavy_keys import HEAVY_SHARE, HeavyKeys
+from qbeast_core.tree.keys.key_sketch import MAX_COUNTERS, MAX_LISTED, KeySketch
+
+# Name of the tag.
+KEYS_TAG: Final = "qbeast.keys"
+
+# How tags begin that have no list of heavy keys.
+OLD_VERSION: Final = "1:"
+
+_VERSION: Final = "2:"
+_KNOWN: Final = (OLD_VERSION, _VERSION)
+_MAX_CHARACTERS: Final = 1 << 14
+_MAX_BYTES: Final = 1 << 14
+_MIN_COUNTERS: Final = 64
+_MAX_NUMBER_BYTES: Final = 8
+_CRC_BYTES: Final = 4
+_WEIGHT_BYTES: Final = 4
+_MAX_ROWS: Final = 1 << 48
+_MAX_VARINT_BYTES: Final = 10  # bytes of a number in groups of seven bits
+_OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
+
+
+def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
+    """Return the tag of a file.
+
+    >>> weights = np.array([1, 1, 5], dtype=np.int32)
+    >>> dump_keys(KeySketch.of(weights))
+    '2:e40uu2NmZWVkZQADJkYA'
+    >>> dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, np.array([0])))
+    '2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA=='
+    """
+    listed = sketch.is_listed
+    count = len(sketch.numbers)
+    # Counters as 0, -1, 1, -2 ... -> 0, 1, 2, 3 ..., so that small ones have no high bytes.
+    numbers = sketch.numbers if listed else (sketch.numbers << 1) ^ (sketch.numbers >> 63)
+    planes = [_planes(sketch.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)] if listed else []
+    planes.append(_planes(numbers.astype(np.uint64)))
+    head = [_packed(number) for number in (sketch.rows, sketch.squares, count << 1 | int(listed))]
+    text = _VERSION + _squeezed([*head, *planes])
+    if heavy is None or not len(heavy):
+        return text
+    parts = [_planes(heavy.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)]
+    parts += [_packed(number) for number in (*heavy.rows.tolist(), *(heavy.firsts + 1).tolist())]
+    return f"{text}:{_squeezed([_packed(len(heavy)), *parts])}"
+
+
+def parse_keys(text: str | None) -> KeySketch | None:
+    """Return what a tag says; None where there is none, where it is damaged, or of another version.
+
+    A tag takes up to 16 KiB, packed or unpacked, and carries a checksum.
+
+    >>> found = parse_keys("1:e40uu2NmZWVkZQADJkYA")
+    >>> found.rows, found.squares, found.weights.tolist(), found.numbers.tolist()
+    (3, 5, [1, 5], [2, 1])
+    >>> parse_keys("3:eNpj") is None
+    True
+    """
+    if text is None or not text.startswith(_KNOWN) or len(text) > _MAX_CHARACTERS:
+        return None
+    data = _unsqueezed(text.split(":")[1])
+    return None if data is None else _read(data)
+
+
+def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
+    """Return the heavy keys that a tag lists; None where it has no list, or one that cannot be true.
+
+    >>> found = parse_heavy("2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==", 3)
+    >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
+    ([1], [2], [0])
+    >>> parse_heavy("1:e40uu2NmZWVkZQADJkYA", 3) is None
+    True
+    """
+    if text is None or not text.startswith(_VERSION) or len(text) > _MAX_CHARACTERS:
+        return None
+    pieces = text.split(":")
+    if len(pieces) == 2:  # without heavy keys
+        return HeavyKeys.none()
+    data = _unsqueezed(pieces[2])
+    return None if data is None else _read_heavy(data, rows)
+
+
+def _squeezed(parts: list[bytes]) -> str:
+    # Runs and Huffman codes: repeats by chance cost more than they save.
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_RLE)
+    data = b"".join(parts)
+    # The checksum of zlib's own format misses changes of small numbers.
+    packed = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") + packer.compress(data) + packer.flush()
+    return b64encode(packed).decode("ascii")
+
+
+def _unsqueezed(text: str) -> bytes | None:
+    try:
+        packed = b64decode(text.encode("ascii"), validate=True)
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        data = unpacker.decompress(packed[_CRC_BYTES:], _MAX_BYTES)
+    except (ValueError, zlib.error):
+        return None
+    right = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
+    return data if right and unpacker.eof and not unpacker.unused_data else None
+
+
+def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
+    """Return what the bytes list, as far as it fits the rows of the file."""
+    item = _unpacked(data)
+    if item is None or not 0 < item[0] <= HEAVY_SHARE or len(item[1]) < _WEIGHT_BYTES * item[0]:
+        return None
+    count, data = item
+    weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
+    data, numbers = data[_WEIGHT_BYTES * count :], list[int]()
+    while data and len(numbers) < 2 * count and (item := _unpacked(data)) is not None:
+        numbers.append(item[0])
+        data = item[1]
+    if data or len(numbers) < 2 * count or max(numbers) > rows:
+        return None
+    heavy = np.array(numbers, np.int64).reshape(2, count)
+    ends = np.where(heavy[1] > 0, heavy[1] - 1 + heavy[0], 0)
+    order = np.argsort(heavy[1], kind="stable")
+    apart = (np.where(heavy[1] > 0, heavy[1] - 1, 0)[order][1:] >= ends[order][:-1]).all()
+    sound = (np.diff(weights.astype(np.int64)) > 0).all() and (heavy[0] > 0).all() and apart
+    fits = int(heavy[0].sum()) <= rows and int(ends.max()) <= rows
+    return HeavyKeys(weights, heavy[0], heavy[1] - 1) if sound and fits else None
+
+
+def _read(data: bytes) -> KeySketch | None:
+    """Return what the bytes say, as far as they agree with themselves."""
+    head: list[int] = []
+    for _ in range(3):
+        item = _unpacked(data)
+        if item is None:
+            return None
+        number, data = item
+        head.append(number)
+    rows, squares, coded = head
+    count, listed = coded >> 1, bool(coded & 1)
+    known = count <= MAX_LISTED if listed else _is_width(count)
+    if not known or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
+        return None
+    weights = np.zeros(0, np.int32)
+    if listed:
+        weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
+        data = data[_WEIGHT_BYTES * count :]
+    if len(data) % max(count, 1) or len(data) > count * _MAX_NUMBER_BYTES or len(weights) != count * listed:
+        return None
+    numbers = _from_planes(data, count).view(np.int64) if listed else _counters(data, count)
+    return (
+        KeySketch(rows, squares, weights, numbers) if _agrees(rows, squares, numbers, listed=listed) else None
+    )
+
+
+def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool:
+    # Unsigned: the size of the least signed number is none. What is at most `rows` each adds up without overflow.
+    sizes = np.abs(numbers).view(np.uint64)
+    if int(sizes.max(initial=0)) > rows:
+        return False
+    if listed:
+        return int(numbers.sum()) == rows and sum(one * one for one in numbers.tolist()) == squares
+    return int(sizes.sum()) <= rows
+
+
+def _is_width(count: int) -> bool:
+    return _MIN_COUNTERS <= count <= MAX_COUNTERS and count & (count - 1) == 0
+
+
+def _counters(data: bytes, count: int) -> I64Array:
+    if len(data) == count:  # nearly always: a table's files are counted at every append
+        return _OF_ONE_PLANE[np.frombuffer(data, np.uint8)]
+    return _signed(_from_planes(data, count))
+
+
+def _signed(numbers: U64Array) -> I64Array:
+    return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
+
+
+def _planes(numbers: U64Array, width: int | None = None) -> bytes:
+    """Return numbers as planes of like bytes, lowest first; as many as the largest needs."""
+    if width is None:
+        width = -(-int(numbers.max(initial=0)).bit_length() // 8)
+    return np.ascontiguousarray(numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
+
+
+def _from_planes(data: bytes, count: int) -> U64Array:
+    planes = np.zeros((count, _MAX_NUMBER_BYTES), np.uint8)
+    if count:
+        read: U8Array = np.frombuffer(data, np.uint8)[: len(data) // count * count].reshape(-1, count)
+        planes[:, : len(read)] = read.T
+    return planes.view("<u8").reshape(-1)
+
+
+def _packed(number: int) -> bytes:
+    """Return a number in groups of seven bits, lowest first, all but the last with the high bit set."""
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+def _unpacked(data: bytes) -> tuple[int, bytes] | None:
+    number = 0
+    for at, group in enumerate(data[: _MAX_VARINT_BYTES + 4]):
+        number |= (group & 0x7F) << 7 * at
+        if group < 0x80:
+            return number, data[at + 1 :]
+    return None

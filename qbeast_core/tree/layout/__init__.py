@@ -1,0 +1,1 @@
+"""The tree: cells, thresholds, places of rows, files."""

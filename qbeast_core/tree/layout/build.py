@@ -1,0 +1,455 @@
+"""Thresholds and assignment: every row to its cube, in whole-array rounds of a few levels each (format 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.file_order import file_order
+from qbeast_core.tree.layout.grid import GRID_BITS, group_keys
+from qbeast_core.tree.layout.parallel import map_chunks
+
+# A round counts several levels at once, so that rows are visited once per round instead of once per level. It stops
+# where its nodes would leave the caches: at the first number if rows are few, at the second if they are many.
+_MIN_ROUND_NODES: Final = 1 << 16
+_MAX_ROUND_NODES: Final = 1 << 18
+
+# Rows that 16 successive splits leave together have one key, or nearly equal ones. More levels would cost time and
+# cubes without rows, so the cube becomes a big leaf, which is cut into several files.
+_MAX_CHAIN: Final = 16
+
+# Thresholds of a level's nodes, and the index of the first of them among all nodes.
+_Path = tuple[I32Array, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """Where every row goes."""
+
+    cubes: Cubes
+    thresholds: I32Array
+    counts: I64Array
+    row_cube: I32Array
+
+
+def assign_rows(
+    cells: list[U32Array],
+    weights: I32Array,
+    *,
+    cube_size: int,
+    existing: ExistingTree | None = None,
+    smallest_block_rows: int = 0,
+) -> Assignment:
+    """Send each row to the first cube on its path whose threshold admits its weight.
+
+    Domains (rows of the whole table per cube region) are exact counts of the given rows plus those
+    of `existing`. A cube whose tree holds at most `cube_size` rows is a leaf and takes the rest; so is
+    one that the grid cannot split. No row is ever left out.
+
+    >>> from qbeast_core.tree.layout.grid import grid
+    >>> rows = assign_rows([grid(np.array([0.1, 0.9]))], np.array([-5, 7], np.int32), cube_size=1)
+    >>> rows.counts.tolist(), rows.cubes.depth.tolist()
+    ([1, 1], [0, 1])
+    """
+    builder = TreeBuilder(
+        cells, weights, cube_size, existing=existing, smallest_block_rows=smallest_block_rows
+    )
+    builder.build()
+    return builder.finish()
+
+
+class TreeBuilder:
+    """The state of the rounds: cubes found so far, and the cube of each row."""
+
+    def __init__(
+        self,
+        cells: list[U32Array],
+        weights: I32Array,
+        cube_size: int,
+        *,
+        existing: ExistingTree | None,
+        smallest_block_rows: int,
+        rows_each: float = 1.0,
+    ) -> None:
+        self.cells = cells
+        self.weights = weights
+        self.cube_size = cube_size
+        self.tree = existing if existing is not None and existing.levels else ExistingTree(len(cells), ())
+        self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
+        self.rows_each = rows_each
+        self.row_cube = np.full(len(weights), -1, np.int32)
+        self.levels: list[Level] = []
+        self.thresholds: list[I32Array] = []
+        self.node_count = 0
+
+    def build(self) -> None:
+        """Descend until no cube is split."""
+        rows = len(self.weights)
+        if not rows:
+            return
+        live_rows = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
+        domain = rows * self.rows_each + live_rows
+        top: Level | None = Level.root(len(self.cells), rows, domain, is_known=bool(self.tree.levels))
+        active: I64Array | None = None
+        node = np.zeros(rows, np.int32)
+        while top is not None:
+            levels = self._levels_ahead(top, len(node))
+            step = _count_round(self.cells, active, node, nodes=len(top.rows), depth=top.depth, levels=levels)
+            top = self._decide(top, step)
+            if top is not None:
+                wanted = top.open & step.has_free_rows(self.row_cube)
+                active, node = step.rows_below(wanted)
+                top = top.only(np.flatnonzero(wanted)) if wanted.any() else None
+
+    def _levels_ahead(self, top: Level, rows: int) -> int:
+        """Levels of the next round: one in an append, whose thresholds depend on the rows not yet taken."""
+        max_levels = GRID_BITS - top.depth
+        if self.tree.levels or max_levels < 2:
+            return min(max_levels, 1)
+        # As many as the largest node needs to fall to the cube size if its rows spread evenly: more would be counted
+        # in vain.
+        dimensions = len(self.cells)
+        largest = float((top.domains * (1.0 - top.parents_fraction)).max())
+        nodes = max(_MIN_ROUND_NODES, min(rows, _MAX_ROUND_NODES))
+        levels = 1
+        while levels < max_levels and largest > self.cube_size << (dimensions * (levels - 1)):
+            if len(top.rows) << (dimensions * (levels + 1)) > nodes:
+                break
+            levels += 1
+        return levels
+
+    def _decide(self, top: Level, step: Round) -> Level | None:
+        """Set the thresholds of the round's levels, place its rows, and return the level below, if any."""
+        below: Level | None = top
+        paths: list[_Path] = []
+        for number in range(max(step.levels, 1)):
+            level = below
+            if level is None:
+                break
+            leaf, fraction, threshold = self._thresholds(level, self._free_minimum(level, step))
+            first = self.node_count
+            paths.append((threshold, first))
+            self.levels.append(level)
+            self.thresholds.append(threshold)
+            self.node_count += len(threshold)
+            if leaf.all():
+                below = None
+            else:
+                keys, rows = step.children(number)
+                below = _child_level(
+                    level,
+                    keys,
+                    rows,
+                    first=first,
+                    fraction=fraction,
+                    leaf=leaf,
+                    tree=self.tree,
+                    rows_each=self.rows_each,
+                )
+        step.place(self.weights, self.row_cube, paths)
+        return below
+
+    def _free_minimum(self, level: Level, step: Round) -> I32Array:
+        """Smallest weight among each node's rows that no ancestor took; only appends ask for it."""
+        lowest = np.full(len(level.domains), MAX_WEIGHT, np.int32)
+        if self.tree.levels:
+            rows, node = step.free_rows(self.row_cube)
+            np.minimum.at(lowest, node, self.weights[rows])
+        return lowest
+
+    def _thresholds(self, level: Level, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
+        # Rows that ancestors took are gone: what is left of a domain decides, not the domain itself (format 9).
+        left = 1.0 - level.parents_fraction
+        leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
+        rows = level.rows * self.rows_each
+        leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
+        if level.depth >= GRID_BITS:  # the grid has no finer cells
+            leaf[:] = True
+        # A block of an append should fill some pages: where few rows arrive, the cube takes a larger share of them than
+        # its domain asks for. Otherwise each sample would read one page for a handful of rows.
+        kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
+        threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
+        if level.depth < len(self.tree.levels):
+            leaf, threshold = self._respect_live_blocks(level, free, leaf, threshold)
+        final: I32Array = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
+        # The threshold in force may differ from the computed one: children build on what is in force.
+        return leaf | (final == MAX_WEIGHT), weight_to_fraction(final), final
+
+    def _respect_live_blocks(
+        self, level: Level, free: I32Array, leaf: BoolArray, threshold: I64Array
+    ) -> tuple[BoolArray, I64Array]:
+        """Keep format 8.3: descendants' blocks stay above the smallest live threshold of their ancestors."""
+        live = self.tree.levels[level.depth]
+        position = np.maximum(level.existing, 0)
+        is_live = level.existing >= 0
+        # A rewrite puts its rows back into the cubes they came from, with the thresholds of before. New ones would
+        # move rows of untouched neighbours too, or break the order below.
+        kept = is_live & (live.kept[position] < MAX_WEIGHT)
+        threshold, leaf = np.where(kept, live.kept[position], threshold), leaf & ~kept
+        blocks = is_live & live.has_blocks[position]
+        orphaned = is_live & ~live.has_blocks[position] & live.has_descendants[position]
+        # The smallest live threshold of a cube counts. If this append gives the cube no block with the new threshold,
+        # the old one stays in force, so rows below must stay above it.
+        empty = blocks & (free > threshold)
+        threshold = np.where(empty, np.maximum(threshold, live.thresholds[position]), threshold)
+        # A cube without blocks, above live ones: rows that it takes now form a new ancestor block, whose threshold must
+        # be smaller than every weight below it.
+        threshold = np.where(
+            orphaned, np.minimum(threshold, live.lowest_below[position].astype(np.int64) - 1), threshold
+        )
+        return leaf & ~orphaned if level.depth < GRID_BITS else leaf, threshold
+
+    def finish(self) -> Assignment:
+        """Drop cubes without rows and number the others in file order."""
+        counts, cubes = self.counts(), self.cubes()
+        thresholds = self.final_thresholds(counts > 0)
+        used = np.flatnonzero(counts)
+        # Along the Hilbert curve neighbouring cubes get neighbouring pages, so a box reads fewer runs of pages.
+        used = used[file_order(Cubes(cubes.depth[used], cubes.cells[used]))]
+        number = np.full(self.node_count, -1, np.int32)
+        number[used] = np.arange(len(used), dtype=np.int32)
+        return Assignment(
+            cubes=Cubes(cubes.depth[used], cubes.cells[used]),
+            thresholds=thresholds[used],
+            counts=counts[used].astype(np.int64),
+            row_cube=number[self.row_cube],
+        )
+
+    def counts(self) -> I64Array:
+        """Return the rows that each node took, shape (nodes,)."""
+        counts = (
+            np.bincount(self.row_cube, minlength=self.node_count)
+            if self.node_count
+            else np.zeros(0, np.int64)
+        )
+        return counts.astype(np.int64, copy=False)
+
+    def cubes(self) -> Cubes:
+        """Return all nodes, in order of depth and then cube."""
+        sizes = [len(level.rows) for level in self.levels]
+        depths = np.repeat(np.array([level.depth for level in self.levels], np.uint8), sizes)
+        none = np.zeros((0, len(self.cells)), np.int64)
+        cells = np.concatenate([none, *(level.cells for level in self.levels)]).astype(np.uint64)
+        return Cubes(depths, cells)
+
+    def final_thresholds(self, used: BoolArray) -> I32Array:
+        """Return the nodes' thresholds, given which nodes hold rows.
+
+        Rows with equal weights go to one cube together, so a cube may take all rows that its children were expected to
+        get. It is a leaf then, and a leaf has the maximum weight as its threshold (format 8.4).
+        """
+        thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
+        thresholds[~self._has_below(used)] = MAX_WEIGHT
+        return thresholds
+
+    def _has_below(self, used: BoolArray) -> BoolArray:
+        """Return which nodes have a descendant that took rows or has live blocks."""
+        # From the deepest level up: a node passes on to its parent that it, or a descendant, has rows.
+        below = np.zeros(self.node_count, np.bool_)
+        last = self.node_count
+        for level in reversed(self.levels):
+            first = last - len(level.rows)
+            below[first:last] |= level.live_below(self.tree)
+            parents = level.parent[used[first:last] | below[first:last]]
+            below[parents[parents >= 0]] = True
+            last = first
+        return below
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Round:
+    """Rows counted over `levels` levels."""
+
+    dimensions: int
+    levels: int
+    active: I64Array | None
+    nodes: I64Array
+    rows: I64Array
+    row_node: I32Array
+
+    @cached_property
+    def _ladder(self) -> list[tuple[I64Array, I64Array, I64Array]]:
+        """Per level, finest last: keys and rows of its nodes, and each finest node's ancestor among them."""
+        nodes, rows = self.nodes, self.rows
+        ancestors = np.arange(len(nodes))
+        ladder: list[tuple[I64Array, I64Array, I64Array]] = []
+        for _ in range(self.levels):
+            above = nodes >> self.dimensions
+            first = np.flatnonzero(np.concatenate([[True], above[1:] != above[:-1]]))
+            parent = np.zeros(len(nodes), np.int64)
+            parent[first[1:]] = 1
+            parent = np.cumsum(parent)
+            code = nodes & ((1 << self.dimensions) - 1)
+            ladder.append(((parent << self.dimensions) | code, rows, ancestors))
+            nodes, rows, ancestors = above[first], np.add.reduceat(rows, first), parent[ancestors]
+        ladder.append((nodes, rows, ancestors))
+        return ladder[::-1]
+
+    def children(self, number: int) -> tuple[I64Array, I64Array]:
+        """Return keys and rows of the children of the round's level `number`, counted from 0."""
+        keys, rows, _ = self._ladder[number + 1]
+        return keys, rows
+
+    def free_rows(self, row_cube: I32Array) -> tuple[I64Array, I64Array]:
+        """Return the rows that no cube has taken, and their nodes of the round's first level."""
+        rows = np.arange(len(row_cube)) if self.active is None else self.active
+        free = np.flatnonzero(row_cube[rows] < 0)
+        return rows[free], self._ladder[0][2][self.row_node[free]]
+
+    def place(self, weights: I32Array, row_cube: I32Array, paths: list[_Path]) -> None:
+        """Write the cube of every row that one of the round's levels takes."""
+        ladder = self._ladder
+        thresholds = [level[ladder[number][2]] for number, (level, _) in enumerate(paths)]
+        places = [ladder[number][2] + first for number, (_, first) in enumerate(paths)]
+        cubes = np.concatenate([*places, np.full(len(self.nodes), -1)]).astype(np.int32)
+
+        def chunk(start: int, stop: int) -> None:
+            rows = slice(start, stop) if self.active is None else self.active[start:stop]
+            node, weight = self.row_node[start:stop], weights[rows]
+            # Thresholds never decrease along a branch (format 8.4), so the thresholds that a weight exceeds are
+            # those of the first levels: their number is the level that takes the row.
+            level = np.zeros(stop - start, np.int32)
+            for threshold in thresholds:
+                level += weight > threshold[node]
+            level *= len(self.nodes)
+            level += node
+            before = row_cube[rows]
+            row_cube[rows] = np.where(before < 0, cubes[level], before)
+
+        map_chunks(chunk, len(self.row_node))
+
+    def has_free_rows(self, row_cube: I32Array) -> BoolArray:
+        """Return which of the finest nodes have rows that no cube has taken."""
+        free = np.flatnonzero((row_cube if self.active is None else row_cube[self.active]) < 0)
+        left: BoolArray = np.bincount(self.row_node[free], minlength=len(self.nodes)) > 0
+        return left
+
+    def rows_below(self, kept: BoolArray) -> tuple[I64Array, I32Array]:
+        """Return the rows whose finest node is kept, and the nodes' numbers among those kept."""
+        here = np.flatnonzero(kept[self.row_node])
+        number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+        return here if self.active is None else self.active[here], number[self.row_node[here]]
+
+
+def _count_round(
+    cells: list[U32Array], active: I64Array | None, node: I32Array, *, nodes: int, depth: int, levels: int
+) -> Round:
+    """Count rows by the nodes that lie `levels` levels below those they are in."""
+    dimensions = len(cells)
+    spread = _spread(levels, dimensions)
+    shift, mask = np.uint32(GRID_BITS - depth - levels), np.uint32((1 << levels) - 1)
+    keys = np.empty(len(node), np.int64)
+
+    def chunk(start: int, stop: int) -> None:
+        rows = slice(start, stop) if active is None else active[start:stop]
+        key = node[start:stop].astype(np.int64)
+        key <<= dimensions * levels
+        for j, column in enumerate(cells):
+            key |= spread[(column[rows] >> shift) & mask] << (dimensions - 1 - j)
+        keys[start:stop] = key
+
+    map_chunks(chunk, len(node))
+    nodes_below, rows, row_node = group_keys(keys, nodes << (dimensions * levels))
+    return Round(dimensions, levels, active, nodes_below, rows, row_node)
+
+
+def _spread(levels: int, dimensions: int) -> I64Array:
+    """Every number of `levels` bits with its bits `dimensions` apart."""
+    numbers = np.arange(1 << levels)
+    spread = np.zeros(1 << levels, np.int64)
+    for bit in range(levels):
+        spread |= ((numbers >> bit) & 1) << (bit * dimensions)
+    return spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """Nodes with rows in their region, in cube order; arrays of shape (n,) or (n, dimensions)."""
+
+    depth: int
+    cells: I64Array
+    parents_fraction: F64Array
+    domains: F64Array
+    rows: I64Array
+    existing: I64Array
+    chain: I64Array
+    open: BoolArray
+    parent: I64Array
+
+    def live_below(self, tree: ExistingTree) -> BoolArray:
+        """Return which nodes have live blocks further down."""
+        if self.depth >= len(tree.levels):
+            return np.zeros(len(self.rows), np.bool_)
+        is_live: BoolArray = self.existing >= 0
+        return is_live & tree.levels[self.depth].has_descendants[np.maximum(self.existing, 0)]
+
+    @staticmethod
+    def root(dimensions: int, rows: int, domain: float, *, is_known: bool) -> Level:
+        """Return the root; `is_known` if the live tree has it."""
+        return Level(
+            depth=0,
+            cells=np.zeros((1, dimensions), np.int64),
+            parents_fraction=np.zeros(1),
+            domains=np.array([domain]),
+            rows=np.array([rows], np.int64),
+            existing=np.array([0 if is_known else -1], np.int64),
+            chain=np.zeros(1, np.int64),
+            open=np.ones(1, np.bool_),
+            parent=np.full(1, -1, np.int64),
+        )
+
+    def only(self, kept: I64Array) -> Level:
+        """Return the nodes at these positions."""
+        return Level(
+            self.depth,
+            self.cells[kept],
+            self.parents_fraction[kept],
+            self.domains[kept],
+            self.rows[kept],
+            self.existing[kept],
+            self.chain[kept],
+            self.open[kept],
+            self.parent[kept],
+        )
+
+
+def _child_level(
+    level: Level,
+    keys: I64Array,
+    rows: I64Array,
+    *,
+    first: int,
+    fraction: F64Array,
+    leaf: BoolArray,
+    tree: ExistingTree,
+    rows_each: float = 1.0,
+) -> Level:
+    """Return the children of a level."""
+    dimensions = level.cells.shape[1]
+    parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
+    bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1
+    existing = np.full(len(keys), -1, np.int64)
+    has_live_parent = level.existing[parent] >= 0
+    live_keys = (level.existing[parent] << dimensions) | code
+    existing[has_live_parent] = tree.find(level.depth + 1, live_keys[has_live_parent])
+    domains: F64Array = rows.astype(np.float64) * rows_each
+    if (existing >= 0).any():
+        domains[existing >= 0] += tree.levels[level.depth + 1].domains[existing[existing >= 0]]
+    return Level(
+        depth=level.depth + 1,
+        cells=(level.cells[parent] << 1) | bits,
+        parents_fraction=fraction[parent],
+        domains=domains,
+        rows=rows,
+        existing=existing,
+        chain=np.where(rows == level.rows[parent], level.chain[parent] + 1, 0),
+        open=(level.open & ~leaf)[parent],
+        parent=parent + first,
+    )

@@ -1,0 +1,121 @@
+"""Draw the outline of a tree from a sample of the rows and from what is live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.tree.layout.build import TreeBuilder
+from qbeast_core.tree.layout.existing import ExistingLevel, ExistingTree
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
+from qbeast_core.tree.layout.outline import Outline, OutlineLevel
+
+
+def draw_outline(
+    cells: list[U32Array],
+    weights: I32Array,
+    *,
+    rows_each: float,
+    cube_size: int,
+    existing: ExistingTree | None = None,
+    smallest_block_rows: int = 0,
+) -> Outline:
+    """Draw the tree of many rows from a uniform sample of them.
+
+    Thresholds and leaves come from the sampled counts; with a sample of share p, the rows of a cube of n rows
+    are known to about ``1 / sqrt(p * n)``. Where every row is in the sample this is the tree of `assign_rows`.
+    """
+    builder = TreeBuilder(
+        cells,
+        weights,
+        cube_size,
+        existing=existing,
+        smallest_block_rows=smallest_block_rows,
+        rows_each=rows_each,
+    )
+    builder.build()
+    levels = _levels(builder) if builder.levels else [_blank(np.zeros(1, np.int64))]
+    return Outline(len(cells), tuple(levels))
+
+
+def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
+    """Join the sampled nodes and the live ones that lie below open nodes, level by level."""
+    dimensions = len(builder.cells)
+    live = builder.tree.levels
+    sampled = _sampled_levels(builder)
+    levels: list[OutlineLevel] = []
+    # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
+    # joined. The position of each node of the level above in the outline; -1: not there, or below a leaf.
+    sampled_at = live_at = np.zeros(1, np.int64)
+    for depth in range(max(len(sampled), len(live))):
+        none = (np.zeros(0, np.int64), np.zeros(0, np.int32))
+        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (none[0], *none)
+        sampled_keys = _keys(sampled_at, parents, codes, dimensions)
+        here = live[depth] if depth < len(live) else None
+        child_keys = none[0] if here is None else here.keys
+        live_keys = _keys(live_at, child_keys >> dimensions, child_keys & ((1 << dimensions) - 1), dimensions)
+        keys = np.unique(np.concatenate([sampled_keys, live_keys]))
+        keys = keys[keys >= 0]
+        if not len(keys):
+            break
+        sampled_at, live_at = _positions(keys, sampled_keys), _positions(keys, live_keys)
+        level = _blank(keys)
+        if here is not None:
+            bounds = _live_bounds(here, depth)
+            _put(level.thresholds, live_at, bounds)
+            _put(level.live_below, live_at, here.has_descendants)
+        _put(level.thresholds, sampled_at, thresholds)
+        levels.append(level)
+        closed = level.thresholds == MAX_WEIGHT  # nothing lies below a leaf
+        sampled_at, live_at = (
+            np.where((at >= 0) & ~closed[np.maximum(at, 0)], at, -1) for at in (sampled_at, live_at)
+        )
+    return levels
+
+
+def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32Array]]:
+    """Return each level's parents (positions in the level above), child codes and thresholds."""
+    thresholds = builder.final_thresholds(builder.counts() > 0)
+    levels: list[tuple[I64Array, I64Array, I32Array]] = []
+    first = above = 0
+    for level in builder.levels:
+        size = len(level.rows)
+        parents = level.parent - above if level.depth else np.zeros(1, np.int64)
+        codes = child_codes(level.cells.astype(np.uint64)) if level.depth else np.zeros(1, np.int64)
+        levels.append((parents, codes, thresholds[first : first + size]))
+        above, first = first, first + size
+    return levels
+
+
+def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
+    """Return thresholds for live cubes that no sampled row reached.
+
+    A cube with blocks takes all rows. One without blocks stays below its descendants' weights, or it would break
+    the order of weights along the branch.
+    """
+    if depth >= GRID_BITS:
+        return np.full(len(level.keys), MAX_WEIGHT, np.int32)
+    below = np.maximum(level.lowest_below.astype(np.int64) - 1, MIN_WEIGHT)
+    return np.where(level.has_blocks, MAX_WEIGHT, below).astype(np.int32)
+
+
+def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
+    """Return the keys of nodes in the outline; -1 where the parent is not there, or closed."""
+    positions = at[parents]
+    return np.where(positions >= 0, (positions << dimensions) | codes, -1)
+
+
+def _positions(level_keys: I64Array, keys: I64Array) -> I64Array:
+    return np.where(keys >= 0, np.searchsorted(level_keys, np.maximum(keys, 0)), -1)
+
+
+def _blank(keys: I64Array) -> OutlineLevel:
+    return OutlineLevel(keys, np.full(len(keys), MAX_WEIGHT, np.int32), np.zeros(len(keys), np.bool_))
+
+
+def _put(target: np.ndarray[Any, Any], positions: I64Array, values: np.ndarray[Any, Any]) -> None:
+    kept = positions >= 0
+    target[positions[kept]] = values[kept]

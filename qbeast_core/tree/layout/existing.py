@@ -1,0 +1,154 @@
+"""The tree a revision already has, rebuilt from its live blocks (format 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.tree.layout.grid import child_codes, find_keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExistingLevel:
+    """Cubes of one depth, sorted by `keys`; every cube's parent is in the level above."""
+
+    keys: I64Array
+    domains: F64Array
+    thresholds: I32Array
+    has_blocks: BoolArray
+    lowest_below: I32Array
+    has_descendants: BoolArray
+    kept: I32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExistingTree:
+    """Levels from the root down; `dimensions` bits name a child."""
+
+    dimensions: int
+    levels: tuple[ExistingLevel, ...]
+
+    @property
+    def cube_count(self) -> int:
+        """Cubes with live blocks."""
+        return sum(int(level.has_blocks.sum()) for level in self.levels)
+
+    def find(self, depth: int, keys: I64Array) -> I64Array:
+        """Return the position of each key among the cubes of `depth`, -1 where there is none."""
+        if depth >= len(self.levels):
+            return np.full(len(keys), -1, np.int64)
+        return find_keys(self.levels[depth].keys, keys)
+
+
+def existing_tree(
+    cubes: Cubes,
+    *,
+    min_weights: I32Array,
+    max_weights: I32Array,
+    element_counts: I64Array,
+    gone: BoolArray | None = None,
+) -> ExistingTree:
+    """Rebuild domains and thresholds of a revision from its live blocks.
+
+    Tree sizes are summed bottom-up from the blocks' rows; a child's domain is its share of its
+    siblings' tree sizes times its parent's domain. Cubes without blocks are filled in.
+    """
+    if not len(cubes.depth):
+        return ExistingTree(cubes.dimensions, ())
+    depth = cubes.depth.astype(np.int64)
+    keys, positions = place_cubes(cubes)
+    live = np.ones(len(depth), np.bool_) if gone is None else ~gone
+    remembered = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
+    domains = region_rows(cubes, keys, positions, np.where(live, element_counts, 0))
+    levels: list[ExistingLevel] = []
+    for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
+        reaching = depth >= k
+        own = depth[reaching] == k
+        mine = (min_weights[reaching], max_weights[reaching], remembered[reaching], live[reaching])
+        levels.append(_level(level_keys, domains[k], position, own, mine))
+    return ExistingTree(cubes.dimensions, tuple(levels))
+
+
+def region_rows(
+    cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array
+) -> list[F64Array]:
+    """Estimate how many rows lie in the region of each cube, those of its ancestors' blocks included.
+
+    Rows of a cube's own blocks lie in its children's regions in proportion to what is below these.
+
+    >>> from qbeast_core.space.cubes import decode_cubes
+    >>> cubes = decode_cubes(["", "A", "w"], dimensions=2)
+    >>> [level.tolist() for level in region_rows(cubes, *place_cubes(cubes), np.array([10, 10, 30]))]
+    [[50.0], [12.5, 37.5]]
+    """
+    domains: list[F64Array] = []
+    for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
+        size = _sums(position, element_counts[cubes.depth >= k], len(level_keys))
+        domains.append(_child_domains(level_keys >> cubes.dimensions, size, domains[-1]) if k else size)
+    return domains
+
+
+def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
+    """Sort cubes and their ancestors by level.
+
+    >>> from qbeast_core.space.cubes import decode_cubes
+    >>> keys, positions = place_cubes(decode_cubes(["w", "", "A"], dimensions=2))
+    >>> keys[1].tolist(), positions[1].tolist()
+    ([0, 3], [1, 0])
+    """
+    depth = cubes.depth.astype(np.int64)
+    position = np.zeros(len(depth), np.int64)
+    keys, positions = [np.zeros(1, np.int64)], [position.copy()]
+    for k in range(1, int(depth.max()) + 1):
+        reaching = np.flatnonzero(depth >= k)
+        shift = (depth[reaching] - k).astype(np.uint64)
+        cells: U64Array = cubes.cells[reaching] >> shift[:, None]
+        key = (position[reaching] << cubes.dimensions) | child_codes(cells)
+        level_keys, at = np.unique(key, return_inverse=True)
+        position[reaching] = at
+        keys.append(level_keys)
+        positions.append(at.astype(np.int64))
+    return keys, positions
+
+
+def _sums(position: I64Array, counts: I64Array, size: int) -> F64Array:
+    return np.bincount(position, weights=counts, minlength=size).astype(np.float64, copy=False)
+
+
+def _child_domains(parents: I64Array, tree_sizes: F64Array, parent_domains: F64Array) -> F64Array:
+    siblings = np.bincount(parents, weights=tree_sizes, minlength=len(parent_domains))
+    share = np.divide(
+        tree_sizes, siblings[parents], out=np.zeros_like(tree_sizes), where=siblings[parents] > 0
+    )
+    return share * parent_domains[parents]
+
+
+def _level(
+    keys: I64Array,
+    domains: F64Array,
+    position: I64Array,
+    own: BoolArray,
+    bounds: tuple[I32Array, I32Array, I32Array, BoolArray],
+) -> ExistingLevel:
+    min_weights, max_weights, remembered, live = bounds
+    size = len(keys)
+    kept = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(kept, position[own], remembered[own])
+    own, below = own & live, ~own & live
+    thresholds = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(thresholds, position[own], max_weights[own])
+    lowest_below = np.full(size, MAX_WEIGHT, np.int32)
+    np.minimum.at(lowest_below, position[below], min_weights[below])
+    return ExistingLevel(
+        keys=keys,
+        domains=domains,
+        thresholds=thresholds,
+        has_blocks=np.bincount(position[own], minlength=size) > 0,
+        lowest_below=lowest_below,
+        has_descendants=np.bincount(position[below], minlength=size) > 0,
+        kept=kept,
+    )

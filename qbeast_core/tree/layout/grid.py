@@ -1,0 +1,71 @@
+"""Coordinates as cells of one fine grid, which child of its parent a cell is, and rows grouped by key."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import MAX_DEPTH
+
+# Each coordinate is kept as a cell number of `2**32` cells, so a tree is at most 32 deep.
+GRID_BITS: Final = MAX_DEPTH
+
+_DENSE_KEYS_PER_ROW: Final = 4
+_DENSE_KEYS_FLOOR: Final = 1 << 16
+
+
+def grid(coordinates: F64Array) -> U32Array:
+    """Return the cell of each coordinate on the finest grid, ``floor(x * 2**32)`` clipped to its last cell.
+
+    >>> grid(np.array([0.0, 0.5, 1.0])).tolist()
+    [0, 2147483648, 4294967295]
+    """
+    scaled = coordinates * float(1 << GRID_BITS)
+    np.minimum(scaled, float((1 << GRID_BITS) - 1), out=scaled)
+    return scaled.astype(np.uint32)
+
+
+def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
+    """Return each cell's child number: its last bits, dimension 0 the most significant.
+
+    Numbers sort as the format orders sibling cubes (format 5).
+
+    >>> child_codes(np.array([[0, 1], [3, 2]], dtype=np.uint64))
+    array([1, 2])
+    """
+    codes = np.zeros(len(cells), np.int64)
+    for j in range(cells.shape[1]):
+        codes <<= 1
+        codes |= (cells[:, j] & cells.dtype.type(1)).astype(np.int64)
+    return codes
+
+
+def find_keys(level_keys: I64Array, keys: I64Array) -> I64Array:
+    """Return the position of each key among sorted ones, -1 where it is missing.
+
+    >>> find_keys(np.array([2, 5]), np.array([5, 3, 9])).tolist()
+    [1, -1, -1]
+    """
+    if not len(level_keys):
+        return np.full(len(keys), -1, np.int64)
+    positions = np.minimum(np.searchsorted(level_keys, keys), len(level_keys) - 1)
+    return np.where(level_keys[positions] == keys, positions, -1)
+
+
+def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
+    """Return the distinct keys in order, the rows of each, and every row's position among them.
+
+    >>> [part.tolist() for part in group_keys(np.array([5, 2, 5]), 8)]
+    [[2, 5], [1, 2], [1, 0, 1]]
+    """
+    if key_count <= max(_DENSE_KEYS_FLOOR, _DENSE_KEYS_PER_ROW * len(key)):
+        counts = np.bincount(key, minlength=key_count)
+        keys = np.flatnonzero(counts)
+        lookup = np.zeros(key_count, np.int32)
+        lookup[keys] = np.arange(len(keys), dtype=np.int32)
+        return keys, counts[keys], lookup[key]
+    keys, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+    return keys, counts, inverse.astype(np.int32)

@@ -1,0 +1,140 @@
+"""A tree drawn from a sample of the rows: where any row goes, without seeing the others (format 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import Cubes
+from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.tree.layout.file_order import file_order
+from qbeast_core.tree.layout.grid import GRID_BITS, find_keys
+from qbeast_core.tree.layout.parallel import CHUNK_ROWS
+
+_MAX_LOOKED_UP: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutlineLevel:
+    """Nodes of one depth, sorted by `keys`."""
+
+    keys: I64Array
+    thresholds: I32Array
+    live_below: BoolArray
+
+
+@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+class Outline:
+    """The nodes that the sample met, from the root down, numbered in order of depth and then cube.
+
+    A row that leaves a node for a child that is not here lies in a region where the sample saw nothing:
+    that child is a leaf of its own, without a number, and follows its parent in the order of files.
+    """
+
+    dimensions: int
+    levels: tuple[OutlineLevel, ...]
+
+    def __getstate__(self) -> dict[str, object]:  # what is derived is made anew faster than sent
+        return {"dimensions": self.dimensions, "levels": self.levels}
+
+    @cached_property
+    def firsts(self) -> I64Array:
+        """Number of the first node of each level, and of all nodes, shape (levels + 1,)."""
+        sizes = [len(level.keys) for level in self.levels]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+    @cached_property
+    def thresholds(self) -> I32Array:
+        """Threshold of every node."""
+        return np.concatenate([np.zeros(0, np.int32), *(level.thresholds for level in self.levels)])
+
+    @cached_property
+    def cubes(self) -> Cubes:
+        """Cube of every node."""
+        cells = [np.zeros((1, self.dimensions), np.int64)]
+        shifts = np.arange(self.dimensions - 1, -1, -1)
+        for level in self.levels[1:]:
+            bits = (level.keys[:, None] >> shifts) & 1
+            cells.append((cells[-1][level.keys >> self.dimensions] << 1) | bits)
+        depths = np.repeat(np.arange(len(self.levels), dtype=np.uint8), np.diff(self.firsts))
+        return Cubes(depths, np.concatenate(cells[: len(self.levels)]).astype(np.uint64))
+
+    @cached_property
+    def nodes_in_files(self) -> I32Array:
+        """Every node once, in the order of data files."""
+        return file_order(self.cubes).astype(np.int32)
+
+    @cached_property
+    def places_in_files(self) -> I32Array:
+        """Place of every node in the order of data files."""
+        places = np.empty(len(self.cubes), np.int32)
+        places[self.nodes_in_files] = np.arange(len(places), dtype=np.int32)
+        return places
+
+    def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
+        """Return the node of each row: the first on its path that takes its weight, or the last one there."""
+        nodes = np.empty(len(weights), np.int32)
+        for start in range(0, len(weights), CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            nodes[chunk] = self._place([column[chunk] for column in cells], weights[chunk])
+        return nodes
+
+    def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
+        """Return the `maxWeight` of each node's blocks: its threshold, or the maximum weight if it is a leaf."""
+        below = used_below.copy()
+        for depth in range(len(self.levels) - 1, -1, -1):
+            here = slice(self.firsts[depth], self.firsts[depth + 1])
+            below[here] |= self.levels[depth].live_below
+            if depth:
+                held = used[here] | below[here]
+                parents = self.levels[depth].keys[held] >> self.dimensions
+                below[self.firsts[depth - 1] + parents] = True
+        return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
+
+    def _place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
+        node = np.zeros(len(weights), np.int32)
+        rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
+        position = np.zeros(len(rows), np.int64)
+        for depth in range(1, len(self.levels)):
+            below = self._find(depth, position, _codes_at(cells, rows, depth))
+            is_named = below >= 0
+            rows, position = rows[is_named], below[is_named]
+            node[rows] = position + self.firsts[depth]
+            free = weights[rows] > self.levels[depth].thresholds[position]
+            rows, position = rows[free], position[free]
+        return node
+
+    def _find(self, depth: int, parents: I64Array, codes: I64Array) -> I64Array:
+        keys = (parents << self.dimensions) | codes
+        table = self._tables[depth]
+        if table is not None:
+            positions: I64Array = table[keys]
+            return positions
+        return find_keys(self.levels[depth].keys, keys)
+
+    @cached_property
+    def _tables(self) -> list[I64Array | None]:
+        """Per level the position of every possible key, if these are few: a search takes three times as long."""
+        tables: list[I64Array | None] = [None]
+        for above, level in zip(self.levels[:-1], self.levels[1:], strict=True):
+            size = len(above.keys) << self.dimensions
+            table: I64Array | None = None
+            if size <= _MAX_LOOKED_UP:
+                table = np.full(size, -1, np.int64)
+                table[level.keys] = np.arange(len(level.keys))
+            tables.append(table)
+        return tables
+
+
+def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
+    """Return the child codes of some rows at `depth`."""
+    shift = np.uint32(GRID_BITS - depth)
+    codes = np.zeros(len(rows), np.int64)
+    for column in cells:
+        codes <<= 1
+        codes |= ((column[rows] >> shift) & np.uint32(1)).astype(np.int64)
+    return codes

@@ -1,0 +1,123 @@
+"""The plan of a write: which rows go to which file, in which order, in which blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.cubes import Cubes, encode_cubes
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.layout.build import assign_rows
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.pack import (
+    CubeNumbers,
+    PackedFiles,
+    RowNumbers,
+    order_in_file,
+    pack_files,
+    page_rows_for,
+    rows_by_file,
+)
+
+_PAGES_OF_APPENDED_BLOCK: Final = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePlan:
+    """One file to write."""
+
+    rows: RowNumbers
+    order: RowNumbers
+    weights: I32Array
+    blocks: tuple[Block, ...]
+    page_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class IndexPlan:
+    """Where every row of a write goes; files are cut out of it one by one."""
+
+    revision: Revision
+    weights: I32Array
+    cubes: Cubes
+    thresholds: I32Array
+    packed: PackedFiles
+    row_cube: CubeNumbers
+    rows_by_file: RowNumbers
+
+    @property
+    def file_count(self) -> int:
+        """Files to write; 0 for no rows."""
+        return len(self.packed.file_starts) - 1
+
+    def file(self, number: int) -> FilePlan:
+        """Return the plan of one file, 0 <= `number` < `file_count`."""
+        packed = self.packed
+        rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
+        weights = self.weights[rows]
+        order = order_in_file(self.row_cube[rows], weights)
+        weights = weights[order]
+        first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
+        starts = packed.block_starts[first : last + 1]
+        cubes = packed.block_cube[first:last]
+        lowest = weights[starts[:-1] - starts[0]].tolist()
+        blocks = tuple(
+            Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
+            for cube, low, high, count in zip(
+                cubes.tolist(),
+                lowest,
+                self.thresholds[cubes].tolist(),
+                (starts[1:] - starts[:-1]).tolist(),
+                strict=True,
+            )
+        )
+        page_rows = page_rows_for(len(rows), cube_size=self.revision.desired_cube_size)
+        return FilePlan(rows, order, weights, blocks, page_rows)
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return encode_cubes(self.cubes)
+
+
+def plan_index(
+    frame: pl.DataFrame,
+    revision: Revision,
+    weights: I32Array,
+    *,
+    existing: ExistingTree | None,
+    file_rows: int,
+) -> IndexPlan:
+    """Plan where the rows of `frame` go."""
+    assignment = assign_rows(
+        grid_columns(frame, revision),
+        weights,
+        cube_size=revision.desired_cube_size,
+        existing=existing,
+        smallest_block_rows=smallest_block_rows(frame.height, cube_size=revision.desired_cube_size),
+    )
+    packed = pack_files(assignment.counts, file_rows=file_rows)
+    few = len(assignment.counts) <= 1 << 16
+    return IndexPlan(
+        revision=revision,
+        weights=weights,
+        cubes=assignment.cubes,
+        thresholds=assignment.thresholds,
+        packed=packed,
+        row_cube=assignment.row_cube.astype(np.uint16) if few else assignment.row_cube,
+        rows_by_file=rows_by_file(assignment, packed, weights),
+    )
+
+
+def smallest_block_rows(rows: int, *, cube_size: int) -> int:
+    """Return the rows a block of an append of `rows` rows should have at least.
+
+    Blocks of less than some pages cost a sample a page each and save a filter nothing.
+    """
+    return min(_PAGES_OF_APPENDED_BLOCK * page_rows_for(rows, cube_size=cube_size), cube_size)

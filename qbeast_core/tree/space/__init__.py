@@ -1,0 +1,1 @@
+"""The indexed space: summaries of columns, and the transformations fitted to them."""

@@ -1,0 +1,143 @@
+"""Polars columns as the NumPy carriers that the kernels of `qbeast_core.space` work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.space.arrays import BoolArray, I32Array
+from qbeast_core.space.columns import IndexColumn, NumberColumn, NumberKind, StringColumn
+from qbeast_core.space.hashes.spark_hash import spark_hash
+from qbeast_core.spec.data_type import DataType
+from qbeast_core.tree.layout.parallel import map_chunks
+
+_KINDS: Final[dict[pl.DataType, NumberKind]] = {
+    pl.Int8(): "int8",
+    pl.Int16(): "int16",
+    pl.Int32(): "int32",
+    pl.Int64(): "int64",
+    pl.Float32(): "float32",
+    pl.Float64(): "float64",
+    pl.Date(): "date",
+}
+_DATA_TYPES: Final[dict[NumberKind, DataType]] = {
+    "int8": "IntegerDataType",
+    "int16": "IntegerDataType",
+    "int32": "IntegerDataType",
+    "int64": "LongDataType",
+    "float32": "FloatDataType",
+    "float64": "DoubleDataType",
+    "date": "DateDataType",
+    "timestamp": "TimestampDataType",
+    "decimal": "DecimalDataType",
+}
+_INDEXABLE: Final = (
+    "byte, short, int, long, float, double, decimal, date, timestamp, timestamp_ntz and string"
+)
+_LONG_DECIMAL_DIGITS: Final = 18
+
+
+def data_type_of(name: str, dtype: pl.DataType) -> DataType:
+    """Return the format's data type for a Polars column type (format 3).
+
+    >>> data_type_of("price", pl.Float64())
+    'DoubleDataType'
+    """
+    if dtype == pl.String:
+        return "StringDataType"
+    kind = _kind_of(dtype)
+    if kind is None:
+        msg = (
+            f"column {name!r} has type {dtype} and cannot be indexed; nothing was written. "
+            f"Columns of these types can: {_INDEXABLE}."
+        )
+        raise InvalidColumnsError(msg, columns=[name])
+    return _DATA_TYPES[kind]
+
+
+def to_index_column(series: pl.Series) -> IndexColumn:
+    """Return a Polars column as the carrier of the kernels.
+
+    >>> to_index_column(pl.Series("x", [1, None], dtype=pl.Int32)).nulls
+    array([False,  True])
+    """
+    data_type_of(series.name, series.dtype)
+    nulls: BoolArray | None = series.is_null().to_numpy() if series.null_count() else None
+    if series.dtype == pl.String:
+        return _string_column(series, nulls)
+    kind = _kind_of(series.dtype) or "int64"
+    if isinstance(series.dtype, pl.Decimal):
+        return _decimal_column(series, nulls)
+    whole = series.cast(pl.Datetime("us")) if kind == "timestamp" else series
+    physical = whole.cast(pl.Int32 if kind == "date" else pl.Int64) if whole.dtype.is_temporal() else whole
+    values = (physical.fill_null(0) if nulls is not None else physical).to_numpy()
+    return NumberColumn(kind, values, nulls)
+
+
+def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
+    """Return every row's weight: Spark's hash of the indexed columns, in order (format 6).
+
+    >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
+    array([42], dtype=int32)
+    """
+    picked = frame[list(names)]  # a query costs more than hashing some rows
+    weights = np.empty(frame.height, np.int32)
+
+    def chunk(start: int, stop: int) -> None:
+        rows = picked.slice(start, stop - start)  # bounds the copies that strings and nulls need
+        weights[start:stop] = spark_hash([to_index_column(one) for one in rows], rows=stop - start)
+
+    map_chunks(chunk, frame.height)
+    return weights
+
+
+def text_column(series: pl.Series) -> StringColumn:
+    """Return a column of texts as the carrier of the kernels.
+
+    >>> len(text_column(pl.Series(["", "wg"])))
+    2
+    """
+    return _string_column(series, series.is_null().to_numpy() if series.null_count() else None)
+
+
+def _kind_of(dtype: pl.DataType) -> NumberKind | None:
+    if isinstance(dtype, pl.Datetime):
+        return "timestamp"
+    if isinstance(dtype, pl.Decimal):
+        return "decimal"
+    return _KINDS.get(dtype)
+
+
+def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
+    dtype = series.dtype
+    if not isinstance(dtype, pl.Decimal):
+        msg = f"{series.name!r} is not a decimal column"
+        raise TypeError(msg)
+    precision = dtype.precision or 38
+    array = _one_chunk(series)
+    buffer = array.buffers()[1]
+    if buffer is None:  # no rows
+        buffer = b""
+    words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    values = np.ascontiguousarray(words[:, 0]) if precision <= _LONG_DECIMAL_DIGITS else words
+    return NumberColumn("decimal", values, nulls, scale=dtype.scale)
+
+
+def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
+    array = _one_chunk(series)
+    _, offsets, data = array.buffers()
+    start, stop = array.offset, array.offset + len(array) + 1
+    bounds = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, dtype=np.int64)[start:stop]
+    octets = np.empty(0, np.uint8)
+    if data is not None and data.size:
+        octets = np.frombuffer(data, dtype=np.uint8)
+    return StringColumn(octets, bounds if len(bounds) else np.zeros(1, np.int64), nulls)
+
+
+def _one_chunk(series: pl.Series) -> Any:
+    array: Any = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return array.combine_chunks() if hasattr(array, "combine_chunks") else array

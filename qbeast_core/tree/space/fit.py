@@ -1,0 +1,483 @@
+"""From the data of a column to its transformation: what a new space looks like (format 4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.columns import NumberColumn
+from qbeast_core.space.numbers import number_values
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.column_spec import ColumnKind
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
+from qbeast_core.spec.transformation import (
+    CDFNumericQuantilesTransformation,
+    CDFStringQuantilesTransformation,
+    HashTransformation,
+    LinearTransformation,
+    NullToZeroTransformation,
+    OneValueTransformation,
+    QuantilesTransformation,
+    Transformation,
+    identity_transformation,
+    linear_transformation,
+    typed_number,
+)
+from qbeast_core.spec.transformer import Transformer, transformer_for
+from qbeast_core.tree.space.columns import to_index_column
+from qbeast_core.tree.space.summary import ColumnSummary
+
+Fitted = tuple[Transformer, Transformation]
+
+# Lowest and highest value, in the format's unit.
+ValueRange: TypeAlias = tuple[float | str, float | str]
+
+_NULL_HASH: Final = -1
+
+_LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
+    "IntegerDataType": (-(2**31), 2**31 - 1),
+    "LongDataType": (-(2**63), 2**63 - 1),
+    # The last millisecond, 9_223_372_036_854_775, is none of the values of float64, in which values are counted.
+    "TimestampDataType": (-9_223_372_036_854_776, 9_223_372_036_854_776),
+    "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
+    "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
+}
+
+_DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
+
+# Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for.
+_MAX_KNOTS: Final = 1024
+
+_MIN_KNOTS: Final = 96
+
+_KNOTS_PER_CUBE: Final = 16
+
+# Characters kept of a text quantile: a prefix divides the order just as well.
+KNOT_CHARACTERS: Final = 64
+
+_OUTSIDE_SHARE: Final = 0.4
+
+_UNIFORM_DISTANCE: Final = 0.1
+
+_KS_95: Final = 1.36
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What the caller says about a column: bounds in the format's unit, or quantiles.
+
+    Bounds are merged with the data's own and never narrow them; quantiles replace those of the data.
+    """
+
+    lowest: float | str | None = None
+    highest: float | str | None = None
+    quantiles: tuple[float, ...] | tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the newest revision fares.
+
+    Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
+    batch of a growing column would always be a large share.
+    """
+
+    rows: int = 0
+    # Those outside the newest quantiles, per column that has some.
+    outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
+    # What the table is known to hold, per such column.
+    ranges: Mapping[str, ValueRange] = field(default_factory=dict[str, ValueRange])
+    cubes: int = 0
+
+
+def quantile_count(rows: int, *, cube_size: int) -> int:
+    """Return how many quantiles a column of a table is worth: as many as its cubes tell apart, with room to grow.
+
+    Even with a single column a cube has sixteen of them; with several, cubes are wider still. The log repeats
+    the quantiles with every revision.
+
+    >>> quantile_count(2_000, cube_size=4096), quantile_count(240_000, cube_size=15_000)
+    (96, 256)
+    >>> quantile_count(6_000_000, cube_size=16_384)
+    1024
+    """
+    return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _MIN_KNOTS), _MAX_KNOTS)
+
+
+def fit_column(
+    kind: ColumnKind,
+    summary: ColumnSummary,
+    sample: pl.Series,
+    *,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+    knots: int = _MAX_KNOTS,
+    only_nulls: bool = False,
+) -> Fitted:
+    """Choose a column's transformer and transformation from its data."""
+    lowest, highest = _fit_range(summary, bounds)
+    chosen = kind
+    if chosen == "auto":
+        quantiles = bounds.quantiles is not None
+        chosen = "quantiles" if quantiles else _choose(summary.data_type, sample, lowest, highest, dialect)
+    transformer = transformer_for(summary.name, kind=chosen, data_type=summary.data_type)
+    if transformer.kind == "hashing":
+        return transformer, HashTransformation(null_value=_NULL_HASH)
+    if transformer.kind == "quantiles" or summary.data_type == "StringDataType":
+        return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds, knots)
+    numeric: OrderedDataType = summary.data_type
+    if lowest is None or highest is None or lowest == highest:
+        return transformer, identity_or_unit(numeric, lowest, dialect, only_nulls=only_nulls)
+    return transformer, linear_space(numeric, _number(lowest), _number(highest))
+
+
+def refit_column(
+    known: Fitted,
+    column: ColumnSummary,
+    sample: pl.Series,
+    *,
+    rows: int,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+    growth: Growth,
+    knots: int = _MAX_KNOTS,
+) -> Transformation:
+    """Return the transformation of a column that more rows came to: the one in force, or what supersedes it.
+
+    A linear range that the data leaves is widened by its own length on that side, so that steady growth
+    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the table's
+    rows, the new ones included, lie outside.
+    """
+    now = known[1]
+    if isinstance(now, LinearTransformation):
+        return _widened(now, column, bounds)
+    if isinstance(now, OneValueTransformation):
+        return _beyond_one_value(known, column, sample, bounds, dialect, knots=knots)
+    if not isinstance(now, QuantilesTransformation):
+        return now  # hash and histogram are never superseded by data
+    if bounds.quantiles is None:
+        return _requantiled(now, column, sample, rows - column.nulls, growth, most=knots)
+    given = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
+    return now if given == now else given
+
+
+def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
+    """Return the column's range, widened to the caller's bounds where these reach further.
+
+    >>> _fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
+    (3, 9)
+    """
+    lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None], summary.data_type)
+    highs = _ordered([v for v in (summary.highest, bounds.highest) if v is not None], summary.data_type)
+    return (lows[0] if lows else None), (highs[-1] if highs else None)
+
+
+def identity_or_unit(
+    data_type: OrderedDataType,
+    value: float | str | None,
+    dialect: BlocksDialect,
+    *,
+    only_nulls: bool = False,
+) -> Transformation:
+    """Return the space of a column with one value, or with none.
+
+    Released JVMs fail on the identity transformation: in their dialect the column becomes linear over
+    ``[v, v + 1]``, or ``[0, 1]`` without values. Where v + 1 is no value of the column's type, the range
+    ends at the next float, or, at the end of the type, begins below v. Where all rows are null, the JVM has a
+    transformation of its own, and beside any other its appends of such rows fail.
+
+    >>> identity_or_unit("LongDataType", 7, "qbeast-spark").max_number
+    8
+    """
+    number = None if value is None else _number(value)
+    if dialect != "qbeast-spark":
+        return identity_transformation(data_type, value=number)
+    if number is None and only_nulls:
+        return NullToZeroTransformation()
+    return linear_space(data_type, *_unit(0 if number is None else number, data_type))
+
+
+def linear_space(data_type: OrderedDataType, low: float, high: float) -> LinearTransformation:
+    """Return a linear space from `low` to `high`, further where these are one float64.
+
+    The JVM reads bounds as float64 and cannot load a table where they are equal. So from 2**53 on the upper
+    bound becomes the next float64, or, where the column's type ends there, the lower one that before.
+
+    >>> linear_space("LongDataType", 2**53, 2**53 + 1).max_number - 2**53
+    2
+    """
+    if float(low) == float(high):
+        least, most = value_limits(data_type)
+        number = int if data_type in INTEGER_DATA_TYPES else float
+        above, below = math.nextafter(low, math.inf), math.nextafter(low, -math.inf)
+        high = number(above) if above <= most else high
+        low = low if above <= most else max(number(below), least)
+    return linear_transformation(data_type, min_number=low, max_number=high, null_value=low)
+
+
+def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
+    """Return the least and the greatest number that a column of this type holds, in the format's unit.
+
+    >>> value_limits("IntegerDataType")
+    (-2147483648, 2147483647)
+    """
+    return _LIMITS.get(data_type, _DOUBLE_LIMITS)
+
+
+def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
+    lowest, highest = _fit_range(column, bounds)
+    first, last = now.limits
+    low = first if lowest is None else min(_number(lowest), first)
+    high = last if highest is None else max(_number(highest), last)
+    if low == first and high == last:
+        return now
+    least, most = value_limits(now.ordered_data_type)
+    whole = now.ordered_data_type in INTEGER_DATA_TYPES
+    span = int(high) - int(low) if whole else float(high) - float(low)
+    span = span if math.isfinite(span) else 0.0
+    low = max(low - span, least) if low < first else low
+    high = min(high + span, most) if high > last else high
+    return linear_space(now.ordered_data_type, low, high)
+
+
+def _beyond_one_value(
+    known: Fitted,
+    column: ColumnSummary,
+    sample: pl.Series,
+    bounds: ColumnBounds,
+    dialect: BlocksDialect,
+    *,
+    knots: int,
+) -> Transformation:
+    transformer, now = known
+    value = now.limits[0] if now.limits else None
+    if value is not None and not isinstance(value, str):
+        value = typed_number(value, column.data_type)
+    low, high = _fit_range(column, ColumnBounds(value, value))
+    both = replace(column, lowest=low, highest=high)
+    lowest, highest = _fit_range(both, bounds)
+    if lowest is None or (lowest == highest == value and bounds.quantiles is None):
+        return now
+    kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
+    return fit_column(kind, both, sample, bounds=bounds, dialect=dialect, knots=knots)[1]
+
+
+def _requantiled(
+    now: QuantilesTransformation,
+    column: ColumnSummary,
+    sample: pl.Series,
+    rows: int,
+    growth: Growth,
+    *,
+    most: int,
+) -> Transformation:
+    if column.lowest is None or column.highest is None:
+        return now
+    texts = isinstance(now, CDFStringQuantilesTransformation)
+    values = sample.drop_nulls() if texts else _sampled_numbers(sample)
+    first, last = now.quantiles[0], now.quantiles[-1]
+    one_text = len(now.quantiles) == 2 and isinstance(first, str) and last == first + "\0"
+    cut = values.str.head(KNOT_CHARACTERS) if texts else values  # what only the quantiles lost is not outside
+    share = ((cut < first) | (cut > last)).mean()
+    outside = share if isinstance(share, float) else 0.0
+    if one_text and outside == 0.0 and column.lowest == first:
+        return now
+    if not one_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+        return now
+    ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
+    old = now.quantiles if not one_text else now.quantiles[:1] if growth.rows else ()
+    beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
+    # The new rows stand for those of the table that lie outside, too.
+    knots = _merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows, most=most)
+    if len(knots) < 2:
+        return now
+    return now.model_copy(update={"quantiles": tuple(knots)})
+
+
+def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
+    outside = growth.outside_rows.get(name, 0.0) + new_outside
+    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
+
+
+def _unit(value: float, data_type: OrderedDataType) -> tuple[float, float]:
+    """Return a range from `value` up that the column's type tells from a point."""
+    most = value_limits(data_type)[1]
+    if value >= most:
+        return (
+            (value - 1, value) if data_type in INTEGER_DATA_TYPES else (_next(value, -most, data_type), value)
+        )
+    above = typed_number(value + 1, data_type)
+    return value, above if value < above else _next(value, most, data_type)
+
+
+def _next(value: float, towards: float, data_type: OrderedDataType) -> float:
+    """Return the neighbour of a float among the values of its type."""
+    if data_type == "FloatDataType":
+        return float(np.nextafter(np.float32(value), np.float32(towards)))
+    return float(np.nextafter(value, towards))
+
+
+def _number(value: float | str) -> float:
+    """Return a number as it is; the range of a numeric column holds no text."""
+    if isinstance(value, str):
+        msg = f"a numeric column needs numeric bounds, got the text {value!r}"
+        raise InvalidInputError(msg, argument="column_stats")
+    return value
+
+
+def _ordered(values: list[float | str], data_type: DataType) -> list[float] | list[str]:
+    texts = [v for v in values if isinstance(v, str)]
+    numbers = [typed_number(v, data_type) for v in values if not isinstance(v, str)]
+    if texts and numbers:
+        msg = f"column bounds and data disagree in type: {values}; give bounds of the column's own type"
+        raise InvalidInputError(msg, argument="column_stats")
+    return sorted(texts) or sorted(numbers)
+
+
+def _choose(
+    data_type: DataType,
+    sample: pl.Series,
+    lowest: float | str | None,
+    highest: float | str | None,
+    dialect: BlocksDialect,
+) -> Literal["linear", "hashing", "quantiles"]:
+    if data_type == "StringDataType":
+        return "hashing" if dialect == "qbeast-spark" else "quantiles"
+    if dialect == "qbeast-spark" or isinstance(lowest, str) or isinstance(highest, str):
+        return "linear"
+    if lowest is None or highest is None or lowest == highest:
+        return "linear"
+    values = _sampled_numbers(sample).to_numpy()
+    near = _is_near_uniform(values, lowest=float(lowest), highest=float(highest))
+    return "linear" if near else "quantiles"
+
+
+def _sampled_numbers(values: pl.Series) -> pl.Series:
+    """Return the finite, non-null values of a numeric column as sorted float64 in the format's unit.
+
+    >>> _sampled_numbers(pl.Series([2.0, None, float("nan"), 1.0])).to_list()
+    [1.0, 2.0]
+    """
+    column = to_index_column(values.drop_nulls())
+    if not isinstance(column, NumberColumn):
+        msg = f"{values.name!r} is not a numeric column"
+        raise TypeError(msg)
+    numbers = pl.Series(values.name, number_values(column), dtype=pl.Float64)
+    return numbers.filter(numbers.is_finite()).sort()
+
+
+def _quantiles(
+    data_type: DataType,
+    sample: pl.Series,
+    ends: tuple[float | str | None, float | str | None],
+    bounds: ColumnBounds,
+    most: int,
+) -> Transformation:
+    """Return the ranks among a sample's quantiles; those of fewer than two values divide nothing."""
+    lowest, highest = ends
+    knots: list[Any] = []
+    if data_type == "StringDataType":
+        if bounds.quantiles is not None:
+            knots = sorted({str(q) for q in bounds.quantiles})
+        elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
+            knots = _sample_quantiles(sample.drop_nulls().sort(), lowest=lowest, highest=highest, most=most)
+        if len(knots) < 2:
+            only = str(knots[0]) if knots else lowest if isinstance(lowest, str) else ""
+            knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
+        return CDFStringQuantilesTransformation(quantiles=tuple(knots))
+    if bounds.quantiles is not None:
+        knots = sorted({float(_number(q)) for q in bounds.quantiles})
+    elif lowest is not None and highest is not None and lowest != highest:
+        low, high = float(_number(lowest)), float(_number(highest))
+        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high, most=most)
+    if len(knots) < 2:
+        return identity_transformation(data_type, value=None if lowest is None else _number(lowest))
+    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
+
+
+def _sample_quantiles(
+    values: pl.Series, *, lowest: float | str, highest: float | str, most: int
+) -> list[Any]:
+    """Return strictly increasing quantiles of a sample, with the column's true ends.
+
+    Values are finite float64 or texts, sorted, without nulls; there may be none. A heavy one stands once, so the others
+    share the space it leaves. Texts are in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides
+    the order just as well.
+
+    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, most=1024)
+    [0.0, 1.0, 2.0, 4.0]
+    """
+    picked = values.gather(_positions(len(values), most))
+    return _knots(picked.append(pl.Series([lowest, highest], dtype=values.dtype)))
+
+
+def _merged_quantiles(
+    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float, *, most: int
+) -> list[Any]:
+    """Return quantiles of old and new rows together.
+
+    Each quantile in force stands for an equal share of `old_rows`; the new values, finite float64 or texts, are a
+    sample of `new_rows`, with their true ends.
+
+    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2, most=1024)
+    ['a', 'b', 'c', 'd']
+    """
+    mass = np.repeat([old_rows / max(len(old), 1), new_rows / max(len(new), 1)], [len(old), len(new)])
+    values = pl.concat([pl.Series(new.name, old, dtype=new.dtype), new])
+    order = values.arg_sort().to_numpy()
+    return _knots(values.gather(order[_weighted_positions(mass[order], most)]))
+
+
+def _knots(values: pl.Series) -> list[Any]:
+    """Return values as they are stored, each once, ascending; zero without a sign."""
+    texts = values.dtype == pl.String
+    found: list[Any] = (values.str.head(KNOT_CHARACTERS) if texts else values + 0.0).unique().sort().to_list()
+    return found
+
+
+def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
+    """Tell whether a column is spread evenly enough for linear scaling.
+
+    Compares the sample with the uniform distribution over the column's range by the greatest distance
+    of their distribution functions; what is near enough needs no quantiles, because the tree splits
+    crowded regions deeper by itself.
+
+    An empty sample, or range, is.
+
+    >>> _is_near_uniform(np.linspace(0, 9, 1000), lowest=0.0, highest=9.0)
+    True
+    >>> _is_near_uniform(np.exp(np.linspace(0, 9, 1000)), lowest=1.0, highest=8104.0)
+    False
+    """
+    count = len(values)
+    span = highest / 2 - lowest / 2  # halved: the range of extreme doubles does not overflow
+    if not count or not span > 0:
+        return True
+    expected = np.clip((values / 2 - lowest / 2) / span, 0.0, 1.0)
+    above = np.arange(1, count + 1) / count - expected
+    below = expected - np.arange(count) / count
+    distance = max(float(above.max()), float(below.max()))
+    return distance <= _UNIFORM_DISTANCE + _KS_95 / math.sqrt(count)
+
+
+def _positions(count: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if count <= most:
+        return np.arange(count)
+    return np.linspace(0, count - 1, most).round().astype(np.int64)
+
+
+def _weighted_positions(mass: F64Array, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """First and last position, and between them those at equal steps of the summed mass."""
+    if len(mass) <= most:
+        return np.arange(len(mass))
+    total = np.cumsum(mass)
+    steps = np.linspace(0.0, total[-1], most)
+    inner = np.searchsorted(total, steps[1:-1])
+    return np.unique(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))

@@ -1,0 +1,98 @@
+"""A version that our own append made is known without a look at the log, and is the one that stands there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.query.index.tags import decode_tags
+from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.snapshot.delta import DeltaSource
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, read_live_files
+from tests.helpers.strategies import Case, cases
+from tests.helpers.tables import folder, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+ROWS = pl.DataFrame({"id": range(50), "name": [f"n{i}" for i in range(50)]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
+    return tmp_path / "t"
+
+
+def placed(snapshot: Snapshot) -> pl.DataFrame:
+    """What is known of each block, by the path of its file instead of its number."""
+    named = snapshot.files.select("path").with_row_index("file").cast({"file": pl.Int64})
+    return IndexState(snapshot).table.binding.join(named, on="file").drop("file").sort("path", "cube")
+
+
+def assert_as_loaded(known: Snapshot) -> None:
+    loaded = load_snapshot(known.uri)
+    assert known is not loaded
+    for name in ("version", "timestamp_ms", "metadata", "protocol", "schema_json", "fingerprint"):
+        assert getattr(known, name) == getattr(loaded, name), name
+    assert_frame_equal(known.files.sort("path"), loaded.files.sort("path"), check_exact=True)
+    assert_frame_equal(placed(known), placed(loaded))
+    assert counts_of(known).design_effect == pytest.approx(counts_of(loaded).design_effect)
+
+
+@settings(max_examples=15)
+@given(case=cases(most_rows=20, most_columns=8))
+def test_it_is_the_version_that_a_reader_of_the_log_finds(case: Case) -> None:
+    with folder() as path:
+        write(path, case)
+        for rows in case.frames:  # of values that the revision knows
+            qbeast.write_table(rows, path, mode="append")
+        assert_as_loaded(newest_snapshot(str(path)))
+
+
+def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> None:
+    qbeast.write_table(ROWS, table, mode="append")
+    with (
+        mock.patch.object(DeltaSource, "newer_than") as asked,
+        mock.patch("qbeast_core.query.index.build.decode_tags", wraps=decode_tags) as decoded,
+    ):
+        for _ in range(3):
+            qbeast.write_table(ROWS, table, mode="append")
+    assert not asked.called
+    assert [len(call.args[0]) for call in decoded.call_args_list] == [1, 1, 1]  # the new files alone
+    assert_as_loaded(newest_snapshot(str(table)))
+
+
+def test_what_an_application_committed_is_known_at_the_next_write(table: Path) -> None:
+    for number in range(3):
+        assert qbeast.write_table(ROWS, table, mode="append", txn=("loader", number)).committed
+        assert not qbeast.write_table(ROWS, table, mode="append", txn=("loader", number)).committed
+    assert newest_snapshot(str(table)).transaction_version("loader") == 2
+
+
+def test_deletes_and_checkpoints_build_on_it(table: Path) -> None:
+    for _ in range(22):  # two checkpoints
+        qbeast.write_table(ROWS.head(3), table, mode="append")
+    qbeast.open_table(table).delete(pl.col("id") == 1)
+    assert_as_loaded(newest_snapshot(str(table)))
+    assert qbeast.read_table(table).height == 50 + 22 * 3 - 23
+    assert pl.read_delta(str(table)).height == 50 + 22 * 3 - 23
+    assert qbeast.open_table(table).check().ok
+
+
+def test_a_file_whose_tags_are_mended_is_not_taken_for_another_one(table: Path) -> None:
+    qbeast.write_table(ROWS, table, mode="append")
+    known = newest_snapshot(str(table))
+    spoilt = [add.model_copy(update={"tags": None}) for add in read_live_files(known).listed]
+    outcome = commit(known.source.store, known, WriteIntent(mode="append", adds=tuple(spoilt)))
+    assert outcome.snapshot is not None
+    assert outcome.snapshot.files.height == 2
+    assert_as_loaded(outcome.snapshot)

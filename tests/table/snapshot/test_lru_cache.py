@@ -1,0 +1,62 @@
+"""What stays in memory between calls is bounded by its bytes, however large the tables are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import polars as pl
+import pytest
+
+import qbeast
+from qbeast_core.io.stores.machine import memory_of_machine
+from qbeast_core.table.snapshot import snapshot
+from qbeast_core.table.snapshot.lru_cache import CACHE_SHARE, LruCache
+
+
+def test_things_that_grow_push_others_out_when_they_are_asked_for() -> None:
+    cache = LruCache[str, list[int]](max_items=3, size_of=len, max_bytes=10)
+    things = {name: [0] * 3 for name in "abc"}
+    for name, thing in things.items():
+        cache.put(name, thing)
+    assert cache.size_bytes == 9
+    things["c"] += [0] * 3
+    assert cache.get("c") is things["c"]
+    assert [cache.get(name) is not None for name in "abc"] == [False, True, True]
+    things["b"] += [0] * 9
+    assert cache.get("b") is things["b"]  # once more, and then never
+    assert cache.get("b") is None
+    assert cache.size_bytes == 6
+
+
+def test_what_was_put_in_meanwhile_stays() -> None:
+    meanwhile: list[str] = []
+
+    def size_of(thing: str) -> int:
+        while meanwhile:
+            cache.put("a", meanwhile.pop())
+        return len(thing)
+
+    cache = LruCache[str, str](max_items=2, size_of=size_of)
+    cache.put("a", "old")
+    meanwhile.append("new")
+    assert cache.get("a") == "old"
+    assert cache.get("a") == "new"
+
+
+def test_the_bound_is_a_share_of_the_memory_there_is() -> None:
+    cache = LruCache[str, str](max_items=2, size_of=len)
+    assert cache.max_bytes == int(memory_of_machine() * CACHE_SHARE)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_a_table_of_more_bytes_than_may_be_cache_is_written_and_read_all_the_same(tmp_path: Path) -> None:
+    rows, path = pl.DataFrame({"id": range(100)}), tmp_path / "t"
+    with (
+        mock.patch("qbeast_core.table.snapshot.lru_cache.memory_of_machine", return_value=320),
+        mock.patch.object(snapshot, "load_snapshot", wraps=snapshot.load_snapshot) as loaded,
+    ):
+        for _ in range(3):
+            qbeast.write_table(rows, path, columns=["id"], mode="append")
+        assert qbeast.read_table(path).height == 300
+    assert loaded.call_count >= 2
