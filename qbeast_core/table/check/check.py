@@ -69,9 +69,8 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
 def _rows(snapshot: Snapshot, index: IndexTable) -> int:
     """Count rows by the statistics in the log, or else by blocks."""
     counts: pl.Series = snapshot.files["num_records"]
-    uncounted = index.binding.filter(
-        pl.col("file").is_in(counts.is_null().arg_true().cast(pl.Int64).implode())
-    )
+    silent = counts.is_null().arg_true().cast(pl.Int64)
+    uncounted = index.binding.filter(pl.col("file").is_in(silent.implode()))
     return int(counts.sum()) + int(uncounted["rows"].sum())
 
 

@@ -109,9 +109,7 @@ def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
 def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFrame]:
     """Compare blocks with the statistics of their files (format 8.5)."""
     copies = pl.col("replicated")
-    sums = blocks.group_by("file").agg(
-        pl.col("rows").sum(), copies.any().alias("some"), copies.all().alias("all")
-    )
+    sums = blocks.group_by("file").agg(pl.col("rows").sum(), some=copies.any(), all=copies.all())
     wrong, mixed, silent = _parts(
         files.join(sums, on="file", how="inner", maintain_order="left"),
         pl.col("rows") != pl.col("num_records"),
@@ -193,9 +191,7 @@ def _branch_faults(
 
 def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
     threshold = pl.col("max_weight")
-    cubes = blocks.group_by("cube").agg(
-        pl.col("depth").first(), threshold.min().alias("least"), threshold.max().alias("most")
-    )
+    cubes = blocks.group_by("cube").agg(pl.col("depth").first(), least=threshold.min(), most=threshold.max())
     above, inner = _thresholds_above(cubes, width)
     branches = blocks.join(above, on="cube", how="left")
     named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))

@@ -72,7 +72,7 @@ def condition_of(
     dtype = _checked(source, expr, schema, use)
     if dtype not in (pl.Boolean(), pl.Null()):
         use.refuse(
-            f"{_shown(source)} is of type {dtype}, neither true nor false for a row; compare it with something"
+            f"{_shown(source)} is {dtype}, neither true nor false for a row; compare it with something"
         )
     constant = None
     if not expr.meta.root_names():

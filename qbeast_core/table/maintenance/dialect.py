@@ -79,11 +79,10 @@ def switch_dialect(
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
-        kinds = [
-            f"{transformer.column_name}:{transformer.kind}" for transformer in latest.column_transformers
-        ]
+        names, transformers = latest.columns, latest.column_transformers
+        kinds = [f"{name}:{made.kind}" for name, made in zip(names, transformers, strict=True)]
         if latest.revision_id == 0:
-            kinds = list(snapshot.config.column_specs or latest.columns)
+            kinds = list(snapshot.config.column_specs or names)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
     plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))

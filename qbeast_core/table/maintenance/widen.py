@@ -58,14 +58,10 @@ def _attempt(
     refuse_copies(reader.index_state)
     replacement = Replacement(files=np.arange(snapshot.files.height))
     replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
-    note = CommitNote(
-        operation=_OPERATION,
-        parameters=parameters,
-        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
-    )
-    outcome = publish_replaced(
-        reader.at(wide), replaced, note, base=snapshot, conflict_with=partial(_conflict, snapshot)
-    )
+    metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
+    note = CommitNote(operation=_OPERATION, parameters=parameters, metrics=metrics)
+    conflict = partial(_conflict, snapshot)
+    outcome = publish_replaced(reader.at(wide), replaced, note, base=snapshot, conflict_with=conflict)
     return result_of(outcome, changed, rewritten_files=len(replaced.adds))
 
 

@@ -48,9 +48,8 @@ class Profile:
             types = dict(rows.schema)
             msg = f"no column can be indexed: {types}. Numbers, dates, timestamps and strings can."
             raise InvalidColumnsError(msg, columns=rows.columns)
-        order = rows.select(
-            ((pl.col(name).rank("average").fill_null(0.5) - 0.5) / rows.height).alias(name) for name in names
-        ).to_numpy()
+        ranks = pl.col(names).rank("average").fill_null(0.5)
+        order = rows.select((ranks - 0.5) / rows.height).to_numpy()
         bins = (order * _BINS).astype(np.int64)
         shares = [np.bincount(column, minlength=_BINS) / rows.height for column in bins.T]
         entropies = np.array([-(share[share > 0] * np.log2(share[share > 0])).sum() for share in shares])

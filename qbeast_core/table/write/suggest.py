@@ -215,9 +215,7 @@ class _Suggestion:
     def _best(self) -> ColumnSet:
         names = self.compared[:_MAX_TRIED]
         options = list(map(ColumnSpec, names))
-        hashes = [
-            option for option in map(self._hash_of, names) if self.filtered and option.kind == "hashing"
-        ]
+        hashes = [spec for spec in map(self._hash_of, names) if self.filtered and spec.kind == "hashing"]
         self.candidates.search([*options, *hashes], most=self.most, together=self._together)
         # Rows may show no difference, as the first ones of a file do of later days.
         if not self.candidates.decides:

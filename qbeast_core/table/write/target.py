@@ -27,10 +27,8 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         _refuse_what_is_there(uri, storage_options, error)
         return None
     if mode == "error":
-        msg = (
-            f'a table is at {uri!r} already; nothing was written. Use mode="append", "overwrite" or "ignore", or '
-            "choose another path."
-        )
+        cure = 'Use mode="append", "overwrite" or "ignore", or choose another path.'
+        msg = f"a table is at {uri!r} already; nothing was written. {cure}"
         raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":
         return snapshot
