@@ -93,13 +93,11 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    meanings = (_MEANINGS.get(feature.removesuffix("-preview"), "") for feature in features)
-    listed = [
-        f"{name} ({meaning})" if meaning else name for name, meaning in zip(features, meanings, strict=True)
-    ]
+    meanings = {feature: _MEANINGS.get(feature.removesuffix("-preview")) for feature in features}
+    used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings.items())
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    before = f"{path} {cannot}: it uses {', '.join(listed)}. Nothing was changed. {works}"
+    before = f"{path} {cannot}: it uses {used}. Nothing was changed. {works}"
     return before + _cure(features, protocol, path, start="Or " if works else "")
 
 
@@ -123,12 +121,12 @@ def _works(features: set[str], metadata: Metadata) -> str:
     if features <= RULES:
         keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
         constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
-        dropped = (
+        drop = (
             f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
         )
         return (
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
-            f"that keeps them ({keeper}), and optimize then{dropped}. "
+            f"that keeps them ({keeper}), and optimize then{drop}. "
         )
     if features <= RULES | _CONVERTIBLE:
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
@@ -144,11 +142,8 @@ def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str)
         if special is not None:
             cure = special.format(path=path)
             return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
-    partitions = next(
-        (name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)), None
-    )
-    if partitions is None:
+    partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]
+    if not partitions:
         return f"{start}{first} it into a table without: {copy_of(protocol, path)}."
-    names = [name.strip() for name in partitions.split(", ")]
-    copy = copy_of(protocol, path, columns=names)
+    copy = copy_of(protocol, path, columns=[name.strip() for name in partitions[0].split(", ")])
     return f"{start}{first} it into a new table, where an index on these columns does their work: {copy}."

@@ -39,15 +39,27 @@ def schema_to_delta(schema: pl.Schema) -> str:
     >>> schema_to_delta(pl.Schema({"x": pl.Int64}))
     '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
     """
-    unknown: list[str] = []
+    unknown: list[tuple[str, Any]] = []
     struct = _struct(schema, "", unknown)
     if unknown:
+        listed = ", ".join(f"{path} ({dtype})" for path, dtype in unknown)
         message = (
-            f"Delta has no type for {', '.join(unknown)}. Nothing was written; cast to one it has: signed "
+            f"Delta has no type for {listed}. Nothing was written; cast to one it has: signed "
             'integers, floats, decimals, strings, binary, booleans, dates, Datetime("us") in UTC or no zone.'
         )
         raise InvalidInputError(message, argument="df")
     return orjson.dumps(struct).decode()
+
+
+def unknown_types(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the columns, or fields inside of them, that Delta has no type for, with their types.
+
+    >>> unknown_types({"x": pl.Struct({"y": pl.Time}), "z": pl.Int8()})
+    [('x.y', Time)]
+    """
+    unknown: list[tuple[str, Any]] = []
+    _struct(schema, "", unknown)
+    return unknown
 
 
 def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> str:
@@ -110,7 +122,7 @@ def schema_problems(files: str, table: str) -> list[str]:
     return problems
 
 
-def _struct(fields: Mapping[str, Any], above: str, unknown: list[str]) -> dict[str, Any]:
+def _struct(fields: Mapping[str, Any], above: str, unknown: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a struct of Delta; fields whose types Delta lacks are added to `unknown`."""
     listed = [
         {"name": name, "type": _to_delta(dtype, f"{above}{name}", unknown), "nullable": True, "metadata": {}}
@@ -119,7 +131,7 @@ def _struct(fields: Mapping[str, Any], above: str, unknown: list[str]) -> dict[s
     return {"type": "struct", "fields": listed}
 
 
-def _to_delta(dtype: Any, path: str, unknown: list[str]) -> _DeltaType:
+def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaType:
     if isinstance(dtype, pl.Struct) and dtype.fields:
         return _struct(dtype.to_schema(), f"{path}.", unknown)
     if isinstance(dtype, pl.List | pl.Array):
@@ -135,7 +147,7 @@ def _to_delta(dtype: Any, path: str, unknown: list[str]) -> _DeltaType:
     if isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS:
         return f"decimal({dtype.precision},{dtype.scale})"
     if dtype not in _NAMES:
-        unknown.append(f"{path} ({dtype})")
+        unknown.append((path, dtype))
     return _NAMES.get(dtype, "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,7 @@ from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
-from qbeast_core.table.check.log import check_log, read_layout
+from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import CheckFiles, FileCheck, check_file
 from qbeast_core.table.data.footers import stored_size
@@ -40,11 +41,8 @@ def check_table(
     index, frames, notes = check_log(reader.index_state)
     faults, rows = _presence(snapshot), _rows(snapshot, index)
     if data:
-        faults += [
-            *_contents(snapshot, index, rows, progress, engine),
-            *_copies(snapshot, index),
-            *_vectors(reader),
-        ]
+        faults += _contents(snapshot, index, rows, progress, engine)
+        faults += [*_copies(snapshot, index), *_vectors(reader)]
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
     return CheckReport(
@@ -60,7 +58,7 @@ def check_table(
 
 
 def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
-    """List faults as the files are listed; those of the table come first."""
+    """Sort faults by the order of the files; those of the table come first."""
     if faults.is_empty():
         return faults
     order = {path: number for number, path in enumerate(snapshot.data_paths)}
@@ -69,12 +67,11 @@ def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
 
 
 def _rows(snapshot: Snapshot, index: IndexTable) -> int:
-    """Count rows as the log tells them, by statistics or else by blocks."""
-    silent = snapshot.files.select(
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("file"), "num_records"
-    ).filter(pl.col("num_records").is_null())
-    blocks = index.binding.filter(pl.col("file").is_in(silent["file"].implode()))
-    return int(snapshot.files["num_records"].fill_null(0).sum()) + int(blocks["rows"].sum())
+    """Count rows by the statistics in the log, or else by blocks."""
+    counts: pl.Series = snapshot.files["num_records"]
+    silent = counts.is_null().arg_true().cast(pl.Int64)
+    uncounted = index.binding.filter(pl.col("file").is_in(silent.implode()))
+    return int(counts.sum()) + int(uncounted["rows"].sum())
 
 
 def _presence(snapshot: Snapshot) -> list[Fault]:
@@ -106,26 +103,19 @@ def _refusal(store: Store, path: str) -> str | None:
 
 
 def _contents(
-    snapshot: Snapshot,
-    index: IndexTable,
-    rows: int,
-    progress: ProgressCallback | None,
-    engine: Engine | None,
+    snapshot: Snapshot, index: IndexTable, rows: int, progress: ProgressCallback | None, engine: Engine | None
 ) -> list[Fault]:
     """Read every file, a few at a time."""
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     jobs, faults = _jobs(snapshot, index), list[Fault]()
-    if engine is not None:
-        call = CheckFiles(store.uri, options, store.allow_absolute_paths)
-        faults = [fault for some in engine.map(call, jobs, at_once=1) for fault in some]
-        if progress is not None:
-            progress(Progress("read", len(jobs), len(jobs), rows))
-        return faults
     with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
         # In the order of the files, whichever is done first; an error leaves the rest undone.
-        for done, of_file in enumerate(
-            pool.map(partial(check_file, store, storage_options=options), jobs), start=1
-        ):
+        of_files = (
+            pool.map(partial(check_file, store, storage_options=options), jobs)
+            if engine is None
+            else engine.map(CheckFiles(store.uri, options, store.allow_absolute_paths), jobs, at_once=1)
+        )
+        for done, of_file in enumerate(of_files, start=1):
             faults += of_file
             if progress is not None:
                 progress(Progress("read", done, len(jobs), rows))
@@ -140,44 +130,27 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
-        record = snapshot.files[number]
+        job = FileCheck(path, snapshot.files[number], indexed, reserved, snapshot.schema)
         mine = blocks.get((number,))
-        revision = record["revision"][0]
-        placement = None
-        if mine is not None and revision in revisions:
+        revision = None if job.revision is None else revisions.get(job.revision)
+        if mine is not None and revision is not None:
             # Thresholds of flat tags, and of files that an old compaction left without statistics, bind nothing.
-            bounded = not mine["legacy"].any() and record["num_records"][0] is not None
-            placement = Placement(revisions[revision], mine, bounded)
-        jobs.append(
-            FileCheck(
-                path=path,
-                revision=revision,
-                record=record,
-                ours=record["rules"][0] == "1",
-                indexed=indexed,
-                reserved=reserved,
-                placement=placement,
-                layout=read_layout(record["layout"][0]),
-                schema=snapshot.schema,
-            )
-        )
+            bounded = not mine["legacy"].any() and job.num_records is not None
+            job = replace(job, placement=Placement(revision, mine, bounded))
+        jobs.append(job)
     return jobs
 
 
 def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     if not revisions_with_copies(index.binding):
         return []
-    paths = pl.DataFrame({"path": pl.Series(snapshot.data_paths, dtype=pl.String)})
-    numbered = paths.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("file"))
-    blocks = index.binding.join(numbered, on="file", how="left", maintain_order="left")
+    paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     store, options = snapshot.source.store, dict(snapshot.storage_options)
-    refused = [path for path in snapshot.data_paths if _refusal(store, path) is not None]
+    refused = [path for path in paths if _refusal(store, path) is not None]
+    blocks = index.binding.with_columns(paths[index.binding["file"]])
     readable = blocks.filter(~pl.col("path").is_in(refused))
-    return [
-        fault
-        for revision in revisions_with_copies(readable)
-        for fault in copy_faults(readable, revision, store, snapshot.schema, options)
-    ]
+    faults_of = partial(copy_faults, readable, store=store, schema=snapshot.schema, options=options)
+    return [fault for revision in revisions_with_copies(readable) for fault in faults_of(revision)]
 
 
 def _vectors(reader: Reader) -> list[Fault]:

@@ -1,4 +1,4 @@
-"""Copies of rows in layouts before 0.6.0: each has its original, and no row stands twice (format 11)."""
+"""Copies of rows in layouts before 0.6.0: each has its original, and no row is there twice (format 11)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def copy_faults(
     for path in whole.filter("replicated")["path"]:
         alone = ~np.isin(_hashes(store, path, schema, options), originals)
         if alone.any():
-            message = (
-                f"{int(alone.sum()):,} row(s) marked as copies are in no other file: no read returns them"
-            )
+            count = int(alone.sum())
+            message = f"{count:,} row(s) marked as copies are in no other file: no read returns them"
             faults.append(Fault("copy-alone", message, int(np.argmax(alone)), path=path, revision=revision))
     return faults
 

@@ -2,67 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import polars as pl
 
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 
-# What is wrong; stable: codes may be added, never renamed.
-Code: TypeAlias = Literal[
-    "block-rows",
-    "blocks-count",
-    "copies-misplaced",
-    "copy-alone",
-    "cube-unreadable",
-    "deletion-vector",
-    "file-missing",
-    "file-outside",
-    "file-size",
-    "file-unreadable",
-    "hidden-weight",
-    "indexed-columns",
-    "last-revision",
-    "layout",
-    "layout-unreadable",
-    "leaf-threshold",
-    "min-weight",
-    "pages",
-    "reserved-column",
-    "revision-types",
-    "revision-unknown",
-    "row-cube",
-    "row-order",
-    "row-range",
-    "row-weight",
-    "rows-count",
-    "rows-doubled",
-    "settings-unreadable",
-    "stats-bounds",
-    "stats-missing",
-    "stats-nulls",
-    "tags-incomplete",
-    "tags-spelling",
-    "tags-unreadable",
-    "threshold-order",
-    "weight-order",
+# An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
+# `drop layout`: it is read by row groups. `set settings`: unreadable keys of the table are removed; it continues with
+# the newest readable revision. `spell blocks`: rewrite them in the table's dialect. `set size`: to the real bytes.
+# `set statistics`: to the number of rows alone.
+Action: TypeAlias = Literal[
+    "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
 ]
 
-# Reads are right but slower, or the cause is unclear; with all others some reader may return wrong rows or fail.
-_WARNINGS: Final[frozenset[Code]] = frozenset(
-    {
-        "layout-unreadable",
-        "leaf-threshold",
-        "revision-types",
-        "rows-doubled",
-        "stats-missing",
-        "tags-incomplete",
-    }
-)
+_OPTIMIZE: Final = "optimize(full=True) builds a new tree"
+
+
+class Kind(NamedTuple):
+    """Facts about all faults of one code."""
+
+    # The entry of the log that repairs it; None: the log alone cannot.
+    repair: Action | None = None
+    # What to do about it otherwise.
+    advice: str | None = None
+    # A warning: reads are right but slower, or the cause is unclear. Else some reader may return wrong rows or fail.
+    severity: Literal["error", "warning"] = "error"
+
+
+# Codes are stable: some may be added, none is renamed.
+KINDS: Final[Mapping[str, Kind]] = {
+    "block-rows": Kind("drop index"),
+    "blocks-count": Kind("drop index"),
+    "copies-misplaced": Kind("drop index", "restore the table, or the file: no reader can separate its rows"),
+    "copy-alone": Kind(None, "restore an older version: the originals of these rows were lost"),
+    "cube-unreadable": Kind("drop index"),
+    "deletion-vector": Kind(None, "restore the deletion vector's file, or an older version"),
+    "file-missing": Kind(
+        None, "put the file back, restore an older version, or delete its rows from the log"
+    ),
+    "file-outside": Kind(
+        None,
+        "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
+    ),
+    "file-size": Kind("set size"),
+    "file-unreadable": Kind(None, "put the file back, or restore an older version"),
+    "hidden-weight": Kind(
+        None, "run optimize(files=[...]): until then samples of other engines may lack rows"
+    ),
+    "indexed-columns": Kind(
+        None,
+        "write it again: write_table(read_table(path), path, columns=[...], mode='overwrite', "
+        "schema_mode='overwrite')",
+    ),
+    "last-revision": Kind(None, "append rows: a newer revision is made where they need one"),
+    "layout": Kind("drop layout"),
+    "layout-unreadable": Kind("drop layout", severity="warning"),
+    "leaf-threshold": Kind(None, _OPTIMIZE, "warning"),
+    "min-weight": Kind("drop index"),
+    "pages": Kind("drop layout"),
+    "reserved-column": Kind(None, "rename it, or drop it, with the program that added it"),
+    "revision-types": Kind("drop index", severity="warning"),
+    "revision-unknown": Kind("drop index"),
+    "row-cube": Kind("drop index"),
+    "row-order": Kind("drop layout"),
+    "row-range": Kind("drop index"),
+    "row-weight": Kind("drop index"),
+    "rows-count": Kind("set statistics"),
+    "rows-doubled": Kind(None, "compare the rows by a key of your own", "warning"),
+    "settings-unreadable": Kind(
+        None,
+        "the indexed columns are unknown: begin a new index, which moves no data, by convert_table(path, "
+        "columns=[...]), or restore an older version",
+    ),
+    "stats-bounds": Kind("set statistics"),
+    "stats-missing": Kind("set statistics", severity="warning"),
+    "stats-nulls": Kind("set statistics"),
+    "tags-incomplete": Kind("drop index", severity="warning"),
+    "tags-spelling": Kind("spell blocks"),
+    "tags-unreadable": Kind("drop index"),
+    "threshold-order": Kind(None, _OPTIMIZE),
+    "weight-order": Kind(None, f"{_OPTIMIZE}; our reads are right meanwhile"),
+}
 
 # One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file.
 FAULT_SCHEMA: Final = pl.Schema(
@@ -78,8 +103,8 @@ FAULT_SCHEMA: Final = pl.Schema(
     }
 )
 
-# What nearly every check of a table finds: made once, for a frame of no rows costs as much as a query.
-_NO_FAULTS: Final = pl.DataFrame(schema=FAULT_SCHEMA)
+# Nearly every check finds no fault: made once, for an empty frame costs as much as a query.
+NO_FAULTS: Final = pl.DataFrame(schema=FAULT_SCHEMA)
 
 _SHOWN: Final = 20
 
@@ -88,7 +113,8 @@ _SHOWN: Final = 20
 class Fault:
     """Something that breaks the format."""
 
-    code: Code
+    # One of `KINDS`.
+    code: str
     # The same in words, with the facts.
     message: str
     # The first row concerned, counted from 0 in the file.
@@ -103,7 +129,7 @@ class Fault:
     @property
     def severity(self) -> str:
         """``"warning"`` or ``"error"``."""
-        return _severity(self.code)
+        return KINDS[self.code].severity
 
 
 def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
@@ -114,23 +140,19 @@ def fault_frame(faults: Iterable[Fault]) -> pl.DataFrame:
     """
     listed = list(faults)
     if not listed:
-        return _NO_FAULTS
+        return NO_FAULTS
     columns = {name: [getattr(fault, name) for fault in listed] for name in FAULT_SCHEMA}
     return pl.DataFrame(columns, schema=FAULT_SCHEMA)
 
 
-def faults_at(code: Code, places: pl.DataFrame, message: pl.Expr | str) -> pl.DataFrame:
+def faults_at(code: str, places: pl.DataFrame, message: pl.Expr | str) -> pl.DataFrame:
     """Return a fault for every row of a frame."""
     if places.is_empty():
-        return _NO_FAULTS
+        return NO_FAULTS
     text = pl.lit(message) if isinstance(message, str) else message
-    given = {"code": pl.lit(code), "severity": pl.lit(_severity(code)), "message": text}
+    fixed = {"code": pl.lit(code), "severity": pl.lit(KINDS[code].severity), "message": text}
     columns = {name: pl.col(name) if name in places.columns else pl.lit(None) for name in FAULT_SCHEMA}
-    return places.select(**columns | given).cast(FAULT_SCHEMA)
-
-
-def _severity(code: Code) -> str:
-    return "warning" if code in _WARNINGS else "error"
+    return places.select(**columns | fixed).cast(FAULT_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -181,13 +203,10 @@ class CheckReport:
         return in_lines(lines)
 
     def _repr_html_(self) -> str:
-        facts = {
-            "checked": "log and data" if self.data else "log",
-            "files": f"{self.files:,}",
-            "blocks": f"{self.blocks:,}",
-            "rows": f"{self.rows:,}",
-            "verdict": escape(self._verdict().strip()),
-        }
+        counts = {"files": self.files, "blocks": self.blocks, "rows": self.rows}
+        facts = {"checked": "log and data" if self.data else "log"}
+        facts |= {name: f"{count:,}" for name, count in counts.items()}
+        facts["verdict"] = escape(self._verdict().strip())
         facts |= {f"note {number}": escape(note) for number, note in enumerate(self.notes, 1)}
         return html_of(f"Check of {self.uri}, version {self.version}", facts, self.faults)
 

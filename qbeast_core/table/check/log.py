@@ -17,19 +17,16 @@ from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX
-from qbeast_core.table.check.faults import FAULT_SCHEMA, Code, Fault, fault_frame, faults_at
+from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
-_UNUSABLE: Final[dict[str, tuple[Code, str]]] = {
+_UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
     "incomplete": ("tags-incomplete", "it names an index, but not both a revision and blocks"),
     "unknown revision": ("revision-unknown", "the table has no such revision"),
-    "other types": (
-        "revision-types",
-        "its revision has no space, or indexed columns of other types than the table has now",
-    ),
+    "other types": ("revision-types", "its revision has no space, or columns of other types than the table"),
     "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
@@ -69,7 +66,7 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
         _revision_faults(snapshot),
         *_tag_faults(files, index),
         *_count_faults(files, blocks),
-        _spelling_faults(snapshot, files),
+        _dialect_faults(snapshot, files),
         _layout_faults(files, index.binding),
     ]
     whole = blocks["file"].n_unique() == files.height
@@ -80,7 +77,11 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     config = snapshot.config
     newest = max(config.revisions, default=None)
-    faults = [_settings_fault(key, why) for key, why in config.faults.items()]
+    faults: list[Fault] = []
+    for key, why in config.faults.items():
+        number = key.removeprefix(REVISION_PREFIX)
+        revision = None if number == key else int(number)
+        faults.append(Fault("settings-unreadable", f"{key}: {why}", revision=revision))
     if newest is not None and config.newest_fault is None and config.last_revision_id != newest:
         message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
         faults.append(Fault(code="last-revision", message=message, revision=newest))
@@ -95,12 +96,6 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     return fault_frame(faults)
 
 
-def _settings_fault(key: str, why: str) -> Fault:
-    ending = key.removeprefix(REVISION_PREFIX)
-    revision = int(ending) if ending != key else None
-    return Fault(code="settings-unreadable", message=f"{key}: {why}", revision=revision)
-
-
 def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
     if index.unusable.is_empty():
         return []
@@ -113,11 +108,8 @@ def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
 
 def _count_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> list[pl.DataFrame]:
     """Compare blocks with the statistics of their files (format 8.5)."""
-    sums = blocks.group_by("file").agg(
-        pl.col("rows").sum(),
-        pl.col("replicated").any().alias("some"),
-        pl.col("replicated").all().alias("all"),
-    )
+    copies = pl.col("replicated")
+    sums = blocks.group_by("file").agg(pl.col("rows").sum(), some=copies.any(), all=copies.all())
     wrong, mixed, silent = _parts(
         files.join(sums, on="file", how="inner", maintain_order="left"),
         pl.col("rows") != pl.col("num_records"),
@@ -149,28 +141,24 @@ def _parts(frame: pl.DataFrame, *conditions: pl.Expr) -> list[pl.DataFrame]:
     return [frame.filter(met) if met.any() else frame.head(0) for met in frame.select(**named)]
 
 
-def _spelling_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
+def _dialect_faults(snapshot: Snapshot, files: pl.DataFrame) -> pl.DataFrame:
     """Find files of ours whose blocks have another dialect than the table; a JVM fails on other keys."""
     texts = files.filter(pl.col("ours") & pl.col("blocks").is_not_null())
-    dialects: set[BlocksDialect] = {one for one in map(blocks_dialect, texts["blocks"]) if one is not None}
-    dialect = snapshot.config.dialect
+    dialects: set[BlocksDialect] = {name for name in map(blocks_dialect, texts["blocks"]) if name is not None}
+    dialect: BlocksDialect = snapshot.config.dialect or "qbeast-spark"
     if len(dialects) == 1:
         dialect = dialects.pop()
-    elif dialect is None:
-        dialect = "qbeast-spark"
-    one = _OBJECTS[dialect]
-    fits = pl.col("blocks").str.contains(rf"^\[(?:{one}(?:,{one})*)?\]$")
+    block = _OBJECTS[dialect]
+    fits = pl.col("blocks").str.contains(rf"^\[(?:{block}(?:,{block})*)?\]$")
     wrong = texts.filter(~fits)
     return faults_at("tags-spelling", wrong, f"its blocks are not written in dialect {dialect!r}")
 
 
 def _staging_notes(files: pl.DataFrame, index: IndexTable) -> list[str]:
-    indexed = files["file"].is_in(index.binding["file"].unique().implode())
-    bare = files.filter(~indexed)
-    if not bare.height:
-        return []
-    rows = int(bare["num_records"].fill_null(0).sum())
-    return [f"{bare.height:,} file(s) with {rows:,} rows have no index that can be used: staging"]
+    staged = files.join(index.binding, on="file", how="anti")
+    rows = int(staged["num_records"].sum())
+    note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
+    return [note] if staged.height else []
 
 
 def _branch_faults(
@@ -178,11 +166,11 @@ def _branch_faults(
 ) -> tuple[pl.DataFrame, list[str]]:
     """Find blocks that reach below a threshold above them, and thresholds that fall on the way down.
 
-    These are faults in revisions that we alone wrote to; elsewhere a note tells how many there are, and revisions with
+    These are faults in revisions that we alone wrote to; elsewhere a note counts them, and revisions with
     copies of rows are not looked at. Unless the `whole` table has blocks, a cube may be a leaf only because what lay
-    below it is staged now, which is no fault.
+    below it is staged now, which is not a fault.
     """
-    frames, notes = [pl.DataFrame(schema=FAULT_SCHEMA)], list[str]()
+    frames, notes = [NO_FAULTS], list[str]()
     for number in blocks["revision"].unique().sort():
         mine = blocks.filter(pl.col("revision") == number)
         if mine["replicated"].any():
@@ -202,11 +190,8 @@ def _branch_faults(
 
 
 def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
-    cubes = blocks.group_by("cube").agg(
-        pl.col("depth").first(),
-        pl.col("max_weight").min().alias("least"),
-        pl.col("max_weight").max().alias("most"),
-    )
+    threshold = pl.col("max_weight")
+    cubes = blocks.group_by("cube").agg(pl.col("depth").first(), least=threshold.min(), most=threshold.max())
     above, inner = _thresholds_above(cubes, width)
     branches = blocks.join(above, on="cube", how="left")
     named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
@@ -216,7 +201,7 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
         pl.col("least") < pl.col("nearest"),
         ~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT),
     )
-    falling, leaves = (one.unique("cube", keep="first", maintain_order=True) for one in of_cubes)
+    falling, leaves = (rows.unique("cube", keep="first", maintain_order=True) for rows in of_cubes)
     not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
     below = "the cube's threshold {} is below that of {} over it, {}"
     no_leaf = "no cube lies below it, and yet its threshold is {}"
@@ -231,11 +216,8 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
 
 def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl.Series]:
     """Give the highest and the nearest threshold over each cube; and the cubes that lie over others."""
-    with_above = cubes.with_columns(
-        highest=pl.lit(None, pl.Int64),
-        nearest=pl.lit(None, pl.Int64),
-        nearest_cube=pl.lit(None, pl.String),
-    )
+    no_number, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
+    with_above = cubes.with_columns(highest=no_number, nearest=no_number, nearest_cube=no_text)
     inner = [pl.Series("cube", [], pl.String)]
     thresholds = cubes.select(pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
     deepest = cubes["depth"].max()
@@ -246,20 +228,11 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
         with_above = with_above.with_columns(
             pl.max_horizontal("highest", "threshold").alias("highest"),
             pl.coalesce("threshold", "nearest").alias("nearest"),
-            pl.when(pl.col("threshold").is_not_null())
-            .then("above")
-            .otherwise("nearest_cube")
-            .alias("nearest_cube"),
+            pl.coalesce(pl.when(pl.col("threshold").is_not_null()).then("above"), "nearest_cube").alias(
+                "nearest_cube"
+            ),
         ).drop("above", "threshold")
     return with_above, pl.concat(inner)
-
-
-def read_layout(text: str | None) -> PageLayout | None:
-    """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
-    try:
-        return None if text is None else parse_layout(text)
-    except InvalidMetadataError:
-        return None
 
 
 def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
@@ -293,11 +266,9 @@ def _disagreement(
 ) -> tuple[str, int | None] | None:
     """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
     needed = -(-rows // layout.page_rows)
-    if len(layout.weights) != needed:
-        message = (
-            f"its layout has {len(layout.weights)} pages; {rows} rows make {needed} of {layout.page_rows}"
-        )
-        return message, None
+    pages = len(layout.weights)
+    if pages != needed:
+        return f"its layout has {pages} pages; {rows} rows make {needed} of {layout.page_rows}", None
     if layout.tail_bytes >= size:
         return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
     first = np.arange(needed, dtype=np.int64) * layout.page_rows

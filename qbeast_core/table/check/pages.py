@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
 from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
-from qbeast_core.spec.layout import PageLayout
+from qbeast_core.spec.layout import PageLayout, parse_layout
 from qbeast_core.table.check.faults import Fault
+
+
+def read_layout(text: str | None) -> PageLayout | None:
+    """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
+    try:
+        return None if text is None else parse_layout(text)
+    except InvalidMetadataError:
+        return None
 
 
 def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Fault]:
@@ -37,9 +46,8 @@ def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Itera
 
 def _unlike_page_index(store: Store, path: str, tail: FileTail) -> str | None:
     """Return a leaf column whose OffsetIndex has other pages than the directory."""
-    places = [chunk.offset_index for chunk in tail.footer.chunks]
-    texts = iter(store.get_ranges(path, sorted(place for place in places if place is not None)))
-    by_place = {place: bytes(next(texts)) for place in sorted(p for p in places if p is not None)}
+    places = sorted(chunk.offset_index for chunk in tail.footer.chunks if chunk.offset_index is not None)
+    by_place = dict(zip(places, map(bytes, store.get_ranges(path, places)), strict=True))
     first_rows = np.arange(tail.pages, dtype=np.int64) * tail.page_rows
     for chunk, starts in zip(tail.footer.chunks, tail.page_starts, strict=True):
         if chunk.offset_index is None:

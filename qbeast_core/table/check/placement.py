@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.spec.revision import Revision
-from qbeast_core.table.check.faults import Code, Fault
+from qbeast_core.table.check.faults import Fault
 from qbeast_core.tree.space.columns import text_column
 from qbeast_core.tree.space.outside import rows_outside
 
@@ -45,25 +45,12 @@ class Placement:
         return (point_bounds(space, frame.get_column(name), foreign=foreign) for name, space in spaces)
 
 
-class RowCheck(Protocol):
-    """A check of all rows of a file, some at a time."""
-
-    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
-        """Look at rows from number `start` of the file on."""
-        ...
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield the faults, after the last rows."""
-        ...
-
-
 class _Tally:
     """Counts wrong rows, and keeps the first one."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: str, message: str) -> None:
         self.count, self.first = 0, 0
-        self._code: Code = code
-        self._message = message
+        self._code, self._message = code, message
 
     def add(self, wrong: BoolArray, start: int) -> None:
         """Count the rows of a chunk that starts at row `start` of the file."""
@@ -78,36 +65,37 @@ class _Tally:
             yield Fault(self._code, f"{self.count:,} row(s) {self._message}", self.first)
 
 
-class RowRange:
-    """Values lie in the range of their revision."""
+class EachRow:
+    """A rule that each row meets or breaks by itself."""
 
-    def __init__(self, revision: Revision, *, foreign: bool) -> None:
-        self._revision, self._slack = revision, clock_slack if foreign else None
-        self._beyond = _Tally(
-            "row-range",
-            "have values outside the range of their revision: a reader that relies on the range misses them",
-        )
-        self.faults = self._beyond.faults
-
-    def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:  # noqa: ARG002 - a `RowCheck`
-        """Look at some more rows."""
-        self._beyond.add(rows_outside(frame, self._revision, slack=self._slack), start)
-
-
-class HiddenWeights:
-    """The hidden column holds the high half of each weight."""
-
-    def __init__(self) -> None:
-        self._wrong = _Tally(
-            "hidden-weight", f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
-        )
-        self.faults = self._wrong.faults
+    def __init__(
+        self, code: str, message: str, broken: Callable[[pl.DataFrame, I32Array], BoolArray]
+    ) -> None:
+        self._tally, self._broken = _Tally(code, message), broken
+        self.faults = self._tally.faults
 
     def add(self, start: int, frame: pl.DataFrame, weights: I32Array) -> None:
-        """Look at some more rows."""
+        """Look at some more rows, from number `start` of the file on."""
+        self._tally.add(self._broken(frame, weights), start)
+
+
+def row_range(revision: Revision, *, foreign: bool) -> EachRow:
+    """Return the check that values lie in the range of their revision."""
+    message = "have values outside the range of their revision: a reader that relies on the range misses them"
+    slack = clock_slack if foreign else None
+    return EachRow("row-range", message, lambda frame, _: rows_outside(frame, revision, slack=slack))
+
+
+def hidden_weights() -> EachRow:
+    """Return the check that the hidden column holds the high half of each weight."""
+
+    def broken(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
         # A null becomes a number that no high half of an int32 equals.
         stored = frame.get_column(WEIGHT_COLUMN).cast(pl.Int64).fill_null(1 << _LOW_BITS).to_numpy()
-        self._wrong.add(stored != weights >> _LOW_BITS, start)
+        return np.asarray(stored != weights >> _LOW_BITS, np.bool_)
+
+    message = f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
+    return EachRow("hidden-weight", message, broken)
 
 
 class OurRows:
@@ -244,3 +232,7 @@ class ForeignRows:
 
 def _smallest(weight: int, logged: int) -> str:
     return f"the smallest weight of the block is {weight}, its tag says {logged}"
+
+
+# A check of all rows of a file, some at a time.
+RowCheck: TypeAlias = EachRow | OurRows | ForeignRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import orjson
 import polars as pl
@@ -24,7 +24,7 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.check.check import check_table
-from qbeast_core.table.check.faults import FAULT_SCHEMA, Code
+from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -34,82 +34,29 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
 
-_SETTINGS: Final[Code] = "settings-unreadable"
+_SETTINGS: Final = "settings-unreadable"
 
 _TEXTS: Final = pl.List(pl.String())
 
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-# `drop index`: the file is staged, and optimize indexes it again. `drop layout`: it is read by row groups.
-# `set settings`: unreadable keys of the table are removed; it continues with the newest readable revision.
-# `spell blocks`: rewrite them in the table's dialect. `set size`: to the real bytes. `set statistics`: to the
-# number of rows alone.
-_Action: TypeAlias = Literal[
-    "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
-]
-
-_INDEX: Final[frozenset[Code]] = frozenset(
-    {
-        "block-rows",
-        "blocks-count",
-        "copies-misplaced",
-        "cube-unreadable",
-        "min-weight",
-        "revision-types",
-        "revision-unknown",
-        "row-cube",
-        "row-range",
-        "row-weight",
-        "tags-incomplete",
-        "tags-unreadable",
-    }
-)
-
-_LAYOUT: Final[frozenset[Code]] = frozenset({"layout", "layout-unreadable", "pages", "row-order"})
-
-_STATISTICS: Final[frozenset[Code]] = frozenset(
-    {"rows-count", "stats-bounds", "stats-missing", "stats-nulls"}
+_INDEX, _LAYOUT, _STATISTICS = (
+    frozenset(code for code, kind in KINDS.items() if kind.repair == action)
+    for action in ("drop index", "drop layout", "set statistics")
 )
 
 # The faults that each action repairs.
-_REPAIRS: Final[Mapping[_Action, frozenset[Code]]] = {
-    "drop index": _INDEX | _LAYOUT | frozenset[Code]({"tags-spelling"}),
+_REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
+    "drop index": _INDEX | _LAYOUT | {"tags-spelling"},
     "drop layout": _LAYOUT,
     "spell blocks": frozenset({"tags-spelling"}),
     "set size": frozenset({"file-size"}),
-    "set statistics": _STATISTICS | frozenset[Code]({"blocks-count"}),
+    "set statistics": _STATISTICS | {"blocks-count"},
 }
 
-_LOST: Final[frozenset[Code]] = frozenset({"file-missing", "file-outside", "file-unreadable"})
+_LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
 
-# Advice for the faults that the log alone cannot repair.
-_ADVICE: Final[Mapping[Code, str]] = {
-    "copies-misplaced": "no reader can tell its rows apart: restore the table, or the file from where it came",
-    "copy-alone": "restore an older version: the originals of these rows were lost",
-    "deletion-vector": "restore the deletion vector's file, or an older version",
-    "file-missing": "put the file back, restore an older version, or delete its rows from the log",
-    "file-outside": "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
-    "file-unreadable": "put the file back, or restore an older version",
-    "hidden-weight": "optimize(files=[...]) writes it anew; until then samples of other engines may lack rows",
-    "indexed-columns": (
-        "write the table anew: write_table(read_table(path), path, columns=[...], mode='overwrite', "
-        "schema_mode='overwrite')"
-    ),
-    "last-revision": "append rows: a newer revision is made where they need one",
-    "leaf-threshold": "optimize(full=True) draws the tree anew",
-    "settings-unreadable": (
-        "no revision tells the indexed columns: convert_table(path, columns=[...]) begins a new index and moves no "
-        "data; or restore an older version"
-    ),
-    "reserved-column": "rename it, or drop it, with the program that added it",
-    "rows-doubled": "the tags cannot tell which: compare the rows by a key of your own",
-    "threshold-order": "optimize(full=True) draws the tree anew",
-    "weight-order": "optimize(full=True) draws the tree anew; our reads are right meanwhile",
-}
-
-_COPIES: Final = (
-    "it holds copies of rows, which reads must not return: upgrade the table with replicated='drop'"
-)
+_COPIES: Final = "it holds copies of rows, which reads must skip: upgrade the table with replicated='drop'"
 
 _UNREAD: Final = "the file cannot be read, so it is left as it is"
 
@@ -135,16 +82,14 @@ class RepairResult(Result):
 
     def __repr__(self) -> str:
         would = "would be " if self.dry_run else ""
-        lines = [
-            f"Repair, version {self.version}: {self.repaired_files['path'].count():,} file(s) {would}repaired"
-        ]
+        count = self.repaired_files["path"].count()
+        lines = [f"Repair, version {self.version}: {count:,} file(s) {would}repaired"]
         for path, actions, codes in self.repaired_files.head(20).iter_rows():
             lines.append(f"  {path or 'the table'}: {', '.join(actions)} ({', '.join(codes)})")
         if self.remaining.height:
             lines.append(f"  {self.remaining.height:,} fault(s) remain")
-        for code, path, message, advice in (
-            self.remaining.select("code", "path", "message", "advice").head(20).iter_rows()
-        ):
+        faults = self.remaining.select("code", "path", "message", "advice").head(20)
+        for code, path, message, advice in faults.iter_rows():
             lines.append(f"  {code}: {path or 'the table'}: {message}; {advice}")
         return in_lines(lines)
 
@@ -155,9 +100,8 @@ def repair_table(
     """Check and repair a table; also return the new version if it could be loaded. See `Table.repair`."""
     snapshot = reader.snapshot
     if not dry_run:
-        check_writable(
-            snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files"
-        )
+        protocol, metadata = snapshot.protocol, snapshot.metadata
+        check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
     repairs, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
     remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, repairs)])
     settings = _repaired_settings(snapshot)
@@ -202,8 +146,8 @@ def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.Da
 
 
 def _usual_advice() -> pl.Expr:
-    advice = pl.col("code").replace_strict(dict(_ADVICE), default=None, return_dtype=pl.String)
-    return advice.alias("advice")
+    advice = {code: kind.advice for code, kind in KINDS.items()}
+    return pl.col("code").replace_strict(advice, return_dtype=pl.String).alias("advice")
 
 
 def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
@@ -263,7 +207,7 @@ class FileRepair:
     """The repair of one file."""
 
     path: str
-    actions: frozenset[_Action]
+    actions: frozenset[Action]
     codes: list[str]
     # Blocks, layout and size in the log; a file that has others by now was changed and is left alone.
     logged: tuple[str | None, str | None, int]
@@ -276,9 +220,8 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, Fi
     repairs: dict[str, FileRepair] = {}
     repaired: list[tuple[str, str]] = []
     advice: dict[str, str] = {}
-    for record in files.select("path", "blocks", "layout", "size_bytes", "state", "rules").iter_rows(
-        named=True
-    ):
+    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
+    for record in records.iter_rows(named=True):
         path = FilePath.of_log(record["path"]).text
         of_file = codes.get(path, frozenset())
         if of_file & _LOST:
@@ -305,19 +248,15 @@ def _spoils_index(codes: frozenset[str]) -> bool:
     return bool(codes & _INDEX)
 
 
-def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[_Action]:
-    actions: set[_Action] = set()
-    spoiled = _spoils_index(codes)
-    if spoiled and not holds_copies:
-        actions.add("drop index")
-    elif codes & _LAYOUT:
-        actions.add("drop layout")
-    if "tags-spelling" in codes and not spoiled:
-        actions.add("spell blocks")
-    if codes & _STATISTICS:
-        actions.add("set statistics")
-    if "file-size" in codes:
-        actions.add("set size")
+def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
+    kinds = [KINDS[code] for code in codes]
+    actions: set[Action] = {kind.repair for kind in kinds if kind.repair is not None}
+    actions.discard("drop index")
+    if _spoils_index(codes):
+        actions.discard("spell blocks")
+        if not holds_copies:
+            actions.discard("drop layout")
+            actions.add("drop index")
     return frozenset(actions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -13,14 +13,14 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
 from qbeast_core.table.check.faults import Fault
-from qbeast_core.table.check.pages import check_pages
+from qbeast_core.table.check.pages import check_pages, read_layout
 from qbeast_core.table.check.placement import (
     ForeignRows,
-    HiddenWeights,
     OurRows,
     Placement,
     RowCheck,
-    RowRange,
+    hidden_weights,
+    row_range,
 )
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -31,35 +31,48 @@ from qbeast_core.tree.space.columns import frame_weights
 _CHUNK_ROWS: Final = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FileCheck:
     """A live file with its metadata in the log."""
 
     path: str
-    revision: int | None
     # Its row of the snapshot's files.
     record: pl.DataFrame
-    ours: bool
     # The table's indexed columns; empty if rows have no weights any more.
     indexed: tuple[str, ...]
     # Whether another writer added a column with the name of the hidden one: files of others may hold its values.
-    reserved: bool = False
+    reserved: bool
+    schema: pl.Schema = field(repr=False)
     # Its blocks; None if they cannot be used or the file is staged.
     placement: Placement | None = None
-    # Its pages; None if it has no layout tag that can be read.
-    layout: PageLayout | None = None
-    schema: pl.Schema = field(repr=False)
+
+    @property
+    def revision(self) -> int | None:
+        """The revision it is indexed with."""
+        revision: int | None = self.record["revision"][0]
+        return revision
 
     @property
     def num_records(self) -> int | None:
         """Rows by its statistics."""
-        count: Any = self.record["num_records"][0]
-        return None if count is None else int(count)
+        count: int | None = self.record["num_records"][0]
+        return count
+
+    @property
+    def ours(self) -> bool:
+        """Whether this library wrote it."""
+        return bool(self.record["rules"][0] == "1")
+
+    @property
+    def layout(self) -> PageLayout | None:
+        """Its pages; None if it has no layout tag that can be read."""
+        return read_layout(self.record["layout"][0])
 
     @property
     def wants_hidden(self) -> bool:
         """Whether the file has to have the hidden column; files for JVMs do not have it."""
-        return self.layout is not None and self.layout.has_hidden_weights
+        layout = self.layout
+        return layout is not None and layout.has_hidden_weights
 
 
 def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
@@ -71,14 +84,14 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         footer = read_footer(store, job.path, size)
         groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
         names = footer.schema.to_arrow_schema().names
-        faults = [
-            *_statistics_of(store, job, sum(groups), storage_options),
-            *_places_of(store, job, sum(groups), storage_options, names),
-        ]
+        rows = sum(groups)
+        faults = [*_statistics_of(store, job, rows, storage_options)]
+        faults += _places_of(store, job, rows, storage_options, names)
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
-        if job.ours and job.layout is not None:
-            faults += check_pages(store, job.path, size, job.layout)
+        layout = job.layout
+        if job.ours and layout is not None:
+            faults += check_pages(store, job.path, size, layout)
     except StorageError:
         raise
     except (Unreadable, *SCAN_ERRORS, OSError) as error:
@@ -130,10 +143,10 @@ def _places_of(
     hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.indexed)
     if placement is not None and in_blocks == rows:
         checks.append(OurRows(placement, job.layout) if job.ours else ForeignRows(placement))
-        checks.append(RowRange(placement.revision, foreign=not job.ours))
+        checks.append(row_range(placement.revision, foreign=not job.ours))
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:
-        checks.append(HiddenWeights())
+        checks.append(hidden_weights())
     if not checks:
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})

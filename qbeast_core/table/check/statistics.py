@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -43,15 +43,9 @@ def compare_statistics(
     null_counts, lows, highs = (_fields(file.get_column(side)) for side in ("null_count", "min", "max"))
     for i, (leaf, _) in enumerate(leaves_of(schema)):
         shown = ".".join(leaf)
-        nulls = null_counts.get(leaf)
-        if (
-            nulls is not None
-            and nulls[0] is not None
-            and not hidden_rows
-            and nulls[0] != values[f"{i}.nulls"][0]
-        ):
-            message = f"{shown!r} has {values[f'{i}.nulls'][0]:,} nulls, its statistics count {nulls[0]:,}"
-            yield Fault("stats-nulls", message)
+        logged, nulls = null_counts.get(leaf), values[f"{i}.nulls"][0]
+        if not hidden_rows and logged is not None and logged[0] not in (None, nulls):
+            yield Fault("stats-nulls", f"{shown!r} has {nulls:,} nulls, its statistics count {logged[0]:,}")
         if f"{i}.min" not in names:
             continue
         low, high = lows.get(leaf), highs.get(leaf)
@@ -83,19 +77,16 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
     """Return whether a bound encloses a value; an unknown bound encloses every value."""
     # Most bounds are of these types, and a query takes longer than to compare two values.
     if bound.dtype == value.dtype and (value.dtype.is_integer() or (ours and value.dtype == pl.Date)):
-        logged_value, stored_value = bound[0], value[0]
-        if logged_value is None or stored_value is None:
-            return True
-        return bool(logged_value <= stored_value if side == "min" else logged_value >= stored_value)
+        least, most = (bound[0], value[0]) if side == "min" else (value[0], bound[0])
+        return least is None or most is None or bool(least <= most)
     frame = pl.DataFrame({"bound": bound, "value": value})
     logged, stored = pl.col("bound"), pl.col("value")
     dtype = value.dtype
     if isinstance(dtype, pl.Decimal):
-        return (
-            _encloses_roughly(frame, side)
-            if (dtype.precision or 38) > _EXACT_DIGITS
-            else _in_order(frame, side)
-        )
+        if (dtype.precision or 38) > _EXACT_DIGITS:  # went through float64
+            slack = stored.abs() * (_SLACK if side == "min" else -_SLACK)
+            frame = frame.cast(pl.Float64).with_columns(stored + slack)
+        return _in_order(frame, side)
     if isinstance(dtype, (pl.Date, pl.Datetime)) and type(bound.dtype) is type(dtype):
         wide = calendar_slack(bound.dtype, logged, logged, foreign=pl.lit(not ours))
         frame = frame.with_columns(wide[side == "max"].alias("bound"))
@@ -112,20 +103,9 @@ def _encloses(bound: pl.Series, value: pl.Series, side: str, *, ours: bool) -> b
     return _in_order(frame, side)
 
 
-def _encloses_roughly(frame: pl.DataFrame, side: str) -> bool:
-    """Compare decimals that went through float64."""
-    slack = pl.col("value").abs() * _SLACK
-    shifted = pl.col("value") + slack if side == "min" else pl.col("value") - slack
-    return _in_order(frame.cast(pl.Float64).with_columns(shifted.alias("value")), side)
-
-
 def _in_order(frame: pl.DataFrame, side: str) -> bool:
-    if type(frame.schema["bound"]) is not type(frame.schema["value"]) and not _numbers(frame):
+    types = frame.dtypes
+    if type(types[0]) is not type(types[1]) and not all(dtype.is_numeric() for dtype in types):
         return True  # of another kind: no bound of these values
     rule = pl.col("bound") <= pl.col("value") if side == "min" else pl.col("bound") >= pl.col("value")
-    answer: Any = frame.select(rule.fill_null(value=True)).item()
-    return bool(answer)
-
-
-def _numbers(frame: pl.DataFrame) -> bool:
-    return all(dtype.is_numeric() for dtype in frame.schema.values())
+    return bool(frame.select(rule.fill_null(value=True)).item())

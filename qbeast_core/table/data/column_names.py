@@ -1,4 +1,4 @@
-"""What columns may be called: one rule for every way into a table."""
+"""Names that columns may have: one rule for everything that adds columns to a table."""
 
 from __future__ import annotations
 
@@ -12,27 +12,24 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 
 def name_problems(fields: Mapping[str, Any]) -> list[str]:
-    """Return what keeps columns from being called so in a Delta table; empty: nothing.
+    """Return why columns of a Delta table cannot have these names; empty if they can.
 
     >>> name_problems(pl.Schema({"a": pl.Int64, "A": pl.Int64, "b": pl.Int64}))
     ["'a' and 'A' differ in case alone, which Delta cannot tell apart"]
     """
-    return [
-        problem
-        for name in fields
-        for problem in (
-            "one has no name" if not name else None,
-            f"{name!r} is the name of a column of qbeast's own" if name.lower() == WEIGHT_COLUMN else None,
-            f"{name!r} is a pattern to Polars"
-            if name == "*" or (name.startswith("^") and name.endswith("$"))
-            else None,
-        )
-        if problem is not None
-    ] + [*_inner_problems(fields)]
+    problems: list[str] = []
+    for name in fields:
+        if not name:
+            problems.append("one has no name")
+        if name.lower() == WEIGHT_COLUMN:
+            problems.append(f"{name!r} is the name of a column of qbeast's own")
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            problems.append(f"{name!r} is a pattern to Polars")
+    return [*problems, *_inner_problems(fields)]
 
 
 def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
-    """Raise where a column cannot be called as it is."""
+    """Raise if a column cannot have its name."""
     problems = name_problems(fields)
     if problems:
         msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."
@@ -40,7 +37,7 @@ def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
 
 
 def _inner_problems(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what holds for fields of structs as well: no Delta reader would open the table."""
+    """Yield the problems of columns and of fields inside of them: no Delta reader would open the table."""
     seen: dict[str, str] = {}
     for name, dtype in fields.items():
         other = seen.setdefault(name.lower(), name)

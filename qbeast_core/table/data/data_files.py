@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -16,7 +17,7 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.parquet.few_values import place_values, used_values
-from qbeast_core.io.parquet.parquet_write import EncodedFile, encode_data_file
+from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
@@ -32,7 +33,9 @@ from qbeast_core.tree.layout.pack import RowNumbers
 from qbeast_core.tree.layout.parallel import workers
 
 if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
-    from qbeast_core.tree.layout.plan import FilePlan, IndexPlan
+    from qbeast_core.tree.layout.plan import IndexPlan
+
+SentT = TypeVar("SentT")
 
 _RULES: Final = "1"
 
@@ -67,10 +70,10 @@ class FileSettings:
         dialect: BlocksDialect,
         size_bytes: int | None = None,
     ) -> FileSettings:
-        """Derive the settings from the rows, some of which are encoded to see where they are many, and the table."""
+        """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
-        if STATS_COLUMNS not in configuration:  # whoever names the columns may hide the values of others
+        if STATS_COLUMNS not in configuration:  # a table that names them may hide the values of others
             listed += [(name,) for name in indexed if (name,) not in listed]
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
@@ -78,9 +81,8 @@ class FileSettings:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(numbers, return_inverse=True)
-            uncompressed = choose_uncompressed(
-                RowSource(frame).take(rows, order), page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary
-            )
+            sample = RowSource(frame).take(rows, order)
+            uncompressed = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
         return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
 
 
@@ -89,34 +91,16 @@ def store_file(
     weights: I32Array,
     page_rows: int,
     *,
-    store: Store,
+    put: Callable[[str, bytes], SentT],
     path: str,
     settings: FileSettings,
     starts: I64Array | None = None,
-) -> AddFile:
-    """Encode and store rows in the order given, but for those of heavy keys, which are shuffled within a block."""
-    add, encoded = _encoded(
-        rows,
-        weights,
-        page_rows,
-        path=path,
-        settings=settings,
-        starts=starts,
-    )
-    store.put(path, encoded.data)
-    return add
-
-
-def _encoded(
-    rows: pl.DataFrame,
-    weights: I32Array,
-    page_rows: int,
-    *,
-    path: str,
-    settings: FileSettings,
-    starts: I64Array | None,
     values: Mapping[str, pl.Series] | None = None,
-) -> tuple[AddFile, EncodedFile]:
+) -> tuple[AddFile, SentT]:
+    """Encode rows in their order, but for those of heavy keys, which are shuffled within a block, and `put` the file.
+
+    Also return what `put` returns.
+    """
     heavy = HeavyKeys.of(weights, starts)
     order = heavy.shuffled(rows.height)
     if order is not None:
@@ -149,7 +133,7 @@ def _encoded(
         tags=tags,
         has_hidden_weights=settings.hidden_weights,
     )
-    return add, encoded
+    return add, put(path, encoded.data)
 
 
 def write_data_files(
@@ -161,10 +145,10 @@ def write_data_files(
     writers: int = 1,
     progress: ProgressCallback | None = None,
 ) -> list[AddFile]:
-    """Write every file of the plan and return what a commit has to say about them.
+    """Write every file of the plan and return the adds for a commit.
 
     Files are encoded by `writers` at a time, while as many others are on their way to the store, so memory beyond the
-    source is that of some files. If one fails, those written are deleted again as far as the store lets us.
+    source is that of some files. If one fails, the written ones are deleted as far as the store allows.
     """
     paths = [f"{new_id()}.parquet" for _ in range(plan.file_count)]
     done = 0
@@ -173,18 +157,8 @@ def write_data_files(
         workers(writers, rows=source.height, calls=plan.file_count) as pool,
     ):
         send = _Sender(store, senders, most=writers)
-        jobs = [
-            pool.submit(
-                _write_one,
-                source,
-                plan.file,
-                file_index,
-                send=send,
-                path=path,
-                settings=settings,
-            )
-            for file_index, path in enumerate(paths)
-        ]
+        write = partial(_write_one, source, plan, put=send, settings=settings)
+        jobs = [pool.submit(write, number, path) for number, path in enumerate(paths)]
         try:
             for job in as_completed(jobs):
                 job.result()[1].result()
@@ -202,12 +176,12 @@ def write_data_files(
 
 
 def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
-    """Delete files that no commit names, as far as the store lets us."""
+    """Delete files that no commit names, as far as the store allows."""
     delete_files(store, [add.path for add in adds])
 
 
 class _Sender:
-    """Stores files while others are encoded: who encodes does not wait for the store until too many are under way."""
+    """Stores files while others are encoded: encoding waits for the store only when too many are on their way."""
 
     def __init__(self, store: Store, senders: Executor, *, most: int) -> None:
         self._store, self._senders = store, senders
@@ -221,30 +195,26 @@ class _Sender:
 
 
 def _write_one(
-    source: CodedRows,
-    plan_of: Callable[[int], FilePlan],
-    file_index: int,
-    *,
-    send: _Sender,
-    path: str,
-    settings: FileSettings,
+    source: CodedRows, plan: IndexPlan, number: int, path: str, *, put: _Sender, settings: FileSettings
 ) -> tuple[AddFile, Future[None]]:
-    file = plan_of(file_index)
+    file = plan.file(number)
     rows, values = source.take(file.rows, file.order)
-    add, encoded = _encoded(
+    starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
+    add, sent = store_file(
         rows,
         file.weights,
         file.page_rows,
+        put=put,
         path=path,
         settings=settings,
         values=values,
-        starts=np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64),
+        starts=starts,
     )
-    return add.model_copy(update={"blocks": file.blocks}), send(path, encoded.data)
+    return add.model_copy(update={"blocks": file.blocks}), sent
 
 
 def delete_files(store: Store, paths: Iterable[str]) -> None:
-    """Delete files that nothing names, as far as the store lets us."""
+    """Delete files that nothing names, as far as the store allows."""
     for path in paths:
         with suppress(StorageError):  # what cannot be deleted stays an orphan that vacuum removes
             store.delete(path)

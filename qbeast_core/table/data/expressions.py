@@ -1,10 +1,10 @@
-"""Conditions and values that a change of rows is asked for: Polars expressions or SQL text, understood or refused."""
+"""Conditions and values of reads and changes: Polars expressions or SQL text, checked before anything is read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -20,7 +20,7 @@ from qbeast_core.support.suggestions import did_you_mean, nearest
 # A boolean Polars expression, or the text of an SQL condition.
 Predicate: TypeAlias = pl.Expr | str
 
-# A Polars expression, SQL text, or a plain Python value that is no text.
+# A Polars expression, SQL text, or a plain Python value other than text.
 Value: TypeAlias = Any
 
 # The clock of `now()` and `current_date` in SQL texts.
@@ -30,21 +30,20 @@ _UNCHANGED: Final = "nothing was changed"
 _UNREAD: Final = "nothing was read"
 _PROBE_ROWS: Final = 3
 _LONGEST_SHOWN: Final = 300
-_INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """Which rows are meant; a row for which it is null is not."""
+    """Which rows to change or read; a row for which it is null does not match."""
 
     # True, false or null for each row by itself.
     expr: pl.Expr
     text: str
-    # What it is for every row alike; None: it depends on the row.
+    # Its value if that is the same for every row; None: it depends on the row.
     constant: bool | None = None
 
     def mask(self, rows: pl.DataFrame) -> pl.Series:
-        """Tell of each row whether it is meant, true or false; raises as `evaluating` does."""
+        """Return true or false for each row; raises as `evaluating` does."""
         with evaluating(self.text):
             met = rows.select(self.expr.fill_null(value=False).alias("met")).to_series()
         return met if len(met) == rows.height else met.new_from_index(0, rows.height)  # a constant
@@ -56,13 +55,9 @@ class Condition:
 
 
 def condition_of(
-    given: Predicate | None,
-    schema: pl.Schema,
-    *,
-    argument: str = "where",
-    outcome: str = _UNCHANGED,
+    source: Predicate | None, schema: pl.Schema, *, argument: str = "where", outcome: str = _UNCHANGED
 ) -> Condition:
-    """Understand a condition, or refuse it before anything is read.
+    """Check and parse a condition before anything is read.
 
     >>> schema = pl.Schema({"a": pl.Int64, "user": pl.String})
     >>> condition_of("a > 1 OR user IS NULL", schema).columns
@@ -70,169 +65,161 @@ def condition_of(
     >>> condition_of(None, schema).constant
     True
     """
-    if given is None:
+    if source is None:
         return Condition(pl.lit(value=True), "true", constant=True)
-    asked = _Asked(argument, outcome)
-    expr = _expression(given, schema, asked)
-    dtype = _checked(given, expr, schema, asked)
+    use = _Use(argument, outcome)
+    expr = _expression(source, schema, use)
+    dtype = _checked(source, expr, schema, use)
     if dtype not in (pl.Boolean(), pl.Null()):
-        asked.refuse(
-            f"{_shown(given)} is of type {dtype}, neither true nor false for a row; compare it with something"
+        use.refuse(
+            f"{_shown(source)} is {dtype}, neither true nor false for a row; compare it with something"
         )
     constant = None
     if not expr.meta.root_names():
-        with asked.understanding(given):
+        with use.evaluating(source):
             constant = pl.select(expr).to_series().to_list() == [True]
-    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(given), constant)
+    return Condition(expr.cast(pl.Boolean) if dtype == pl.Null() else expr, str(source), constant)
 
 
-def filter_of(given: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
-    """Understand the filter of a read: text as `condition_of` does, expressions as Polars does.
+def filter_of(source: Predicate | None, schema: pl.Schema, *, argument: str = "where") -> pl.Expr | None:
+    """Check the filter of a read: text as `condition_of` does, expressions as Polars does.
 
     >>> str(filter_of("a < 10", pl.Schema({"a": pl.Int64})))
     '[(col("a")) < (dyn int: 10)]'
     """
-    if given is None:
+    if source is None:
         return None
-    if not isinstance(given, pl.Expr):
-        return condition_of(given, schema, argument=argument, outcome=_UNREAD).expr
-    asked = _Asked(argument, _UNREAD)
-    _refuse_unknown(given, given, schema, asked)
-    with asked.understanding(given):
-        _no_rows(schema).lazy().filter(given).collect()
-    return given
+    if not isinstance(source, pl.Expr):
+        return condition_of(source, schema, argument=argument, outcome=_UNREAD).expr
+    use = _Use(argument, _UNREAD)
+    _refuse_unknown(source, source, schema, use)
+    with use.evaluating(source):
+        _no_rows(schema).lazy().filter(source).collect()
+    return source
 
 
 def type_by_row(expr: pl.Expr, schema: pl.Schema, *, argument: str, outcome: str = _UNREAD) -> pl.DataType:
-    """Return the type of an expression, or refuse it where it does not say one thing of each row by itself.
+    """Return the type of an expression; refuse one that does not give a value for each row by itself.
 
     >>> type_by_row(pl.col("a") * 2, pl.Schema({"a": pl.Int64}), argument="aggregates")
     Int64
     """
-    asked = _Asked(argument, outcome)
+    use = _Use(argument, outcome)
     if not expr.meta.root_names():
-        asked.refuse(f"{_shown(expr)} names no column: it is the same for every row")
-    return _checked(expr, expr, schema, asked)
+        use.refuse(f"{_shown(expr)} names no column: it is the same for every row")
+    return _checked(expr, expr, schema, use)
 
 
 @contextmanager
-def evaluating(
-    given: Predicate | None, argument: str = "where", outcome: str = _UNCHANGED
-) -> Generator[None]:
-    """Say of a condition that it cannot be evaluated for some row, where Polars says so inside."""
-    if given is None:
+def evaluating(source: object, argument: str = "where", outcome: str = _UNCHANGED) -> Generator[None]:
+    """Translate what Polars raises while it evaluates a condition; nothing if there is none."""
+    try:
         yield
-        return
-    with _Asked(argument, outcome).understanding(given):
-        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        if source is None:
+            raise
+        problem = "cannot be evaluated"
+        if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and not an `Exception`
+            problem = "makes Polars panic"
+        _Use(argument, outcome).refuse(f"{_shown(source)} {problem}: {_text_of(error)}", error)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Who asks, for messages."""
+class _Use:
+    """What an expression is used for, in messages."""
 
     argument: str
     outcome: str = _UNCHANGED
 
     def refuse(
         self,
-        what: str,
+        problem: str,
         cause: BaseException | None = None,
         *,
         cure: str = "",
-        given: object = None,
+        value: object = None,
         known: Iterable[object] = (),
     ) -> NoReturn:
-        message = f"`{self.argument}` {what}; {self.outcome}{'.' if cure else ''}{cure}"
-        raise InvalidInputError(message, argument=self.argument, value=given, known=known) from cause
+        message = f"`{self.argument}` {problem}; {self.outcome}{'.' if cure else ''}{cure}"
+        raise InvalidInputError(message, argument=self.argument, value=value, known=known) from cause
 
-    @contextmanager
-    def understanding(self, given: object) -> Generator[None]:
-        """Translate what Polars raises about an expression."""
-        try:
-            yield
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            if isinstance(error, pl.exceptions.PanicException):  # a fault of Polars, and no `Exception`
-                self.refuse(f"{_shown(given)} makes Polars panic: {_cause(error)}", error)
-            self.refuse(f"{_shown(given)} cannot be evaluated: {_said(error)}", error)
+    def evaluating(self, expression: object) -> AbstractContextManager[None]:
+        return evaluating(expression, self.argument, self.outcome)
 
 
 def value_of(
-    given: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "set"
+    source: Value, schema: pl.Schema, dtype: pl.DataType, *, column: str, argument: str = "set"
 ) -> pl.Expr:
-    """Understand a value for a column, in the column's own type, or refuse it before anything is read."""
-    asked = _Asked(argument)
-    is_text = isinstance(given, str | pl.Expr)
-    expr = _expression(given, schema, asked, dtype) if is_text else _literal(given, asked)
-    found = _checked(given, expr, schema, asked)
-    if not _storable(found, dtype):
-        problem = f"column {column!r} is {dtype} and {_shown(given)} is {found}"
+    """Check a value for a column before anything is read; return it in the column's own type."""
+    use = _Use(argument)
+    if isinstance(source, str | pl.Expr):
+        expr = _expression(source, schema, use, dtype)
+    else:
+        try:
+            expr = pl.lit(source)
+        except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            use.refuse(f"cannot hold a {type(source).__name__}: {_cause(error)}", error)
+    value_type = _checked(source, expr, schema, use)
+    if not _storable(value_type, dtype):
+        problem = f"column {column!r} is {dtype} and {_shown(source)} is {value_type}"
         msg = f"{problem}; nothing was changed. Cast it to {dtype} yourself."
         raise SchemaMismatchError(msg, problems=[problem])
-    return (expr if found == dtype else expr.cast(dtype)).alias(column)
+    return (expr if value_type == dtype else expr.cast(dtype)).alias(column)
 
 
-def _literal(given: object, asked: _Asked) -> pl.Expr:
-    try:
-        return pl.lit(given)
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
-        asked.refuse(f"cannot hold a {type(given).__name__}: {_cause(error)}", error)
-
-
-def _expression(given: object, schema: pl.Schema, asked: _Asked, dtype: pl.DataType | None = None) -> pl.Expr:
-    if isinstance(given, pl.Expr):
-        return given
-    if not isinstance(given, str):
-        several = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)." * isinstance(
-            given, list | tuple
-        )
-        asked.refuse(f"must be a Polars expression or SQL text, not {type(given).__name__}", cure=several)
+def _expression(source: object, schema: pl.Schema, use: _Use, dtype: pl.DataType | None = None) -> pl.Expr:
+    if isinstance(source, pl.Expr):
+        return source
+    if not isinstance(source, str):
+        joined = " Join conditions by &: (pl.col('a') > 1) & (pl.col('b') < 2)."
+        cure = joined if isinstance(source, list | tuple) else ""
+        use.refuse(f"must be a Polars expression or SQL text, not {type(source).__name__}", cure=cure)
     # Workers of Spark evaluate what was parsed before, and do without sqlglot.
     from qbeast_core.query.sql.lower import UnknownColumnError, sql_expression  # noqa: PLC0415 -- see above
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
-        return sql_expression(given, schema, dtype=dtype, clock=UTC_NOW)
+        return sql_expression(source, schema, dtype=dtype, clock=UTC_NOW)
     except InvalidSqlError as error:
-        asked.refuse(f"{_shown(given)} cannot be read as SQL: {error}", error)
+        use.refuse(f"{_shown(source)} cannot be read as SQL: {error}", error)
     except UnknownColumnError as error:
-        _refuse_names(given, [error.name], schema, asked)
+        _refuse_names(source, [error.name], schema, use)
 
 
-def _refuse_unknown(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> None:
+def _refuse_unknown(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> None:
     unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
     if unknown:
-        _refuse_names(given, unknown, schema, asked)
+        _refuse_names(source, unknown, schema, use)
 
 
-def _refuse_names(given: object, unknown: list[str], schema: pl.Schema, asked: _Asked) -> NoReturn:
-    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(given, str) else ""
-    asked.refuse(
+def _refuse_names(source: object, unknown: list[str], schema: pl.Schema, use: _Use) -> NoReturn:
+    quoted = f" If that is a text, quote it singly: '{unknown[0]}'." if isinstance(source, str) else ""
+    use.refuse(
         f"names no such column(s): {unknown}; there are {list(schema)}",
         cure=did_you_mean(unknown, schema) + quoted,
-        given=given,
+        value=source,
         known=nearest(unknown[0], schema),
     )
 
 
-def _checked(given: object, expr: pl.Expr, schema: pl.Schema, asked: _Asked) -> pl.DataType:
+def _checked(source: object, expr: pl.Expr, schema: pl.Schema, use: _Use) -> pl.DataType:
     """Return the type of an expression that gives one value per row, from that row alone."""
-    _refuse_unknown(given, expr, schema, asked)
-    with asked.understanding(given):
-        found = _no_rows(schema).lazy().select(expr).collect_schema()
+    _refuse_unknown(source, expr, schema, use)
+    with use.evaluating(source):
+        types = _no_rows(schema).lazy().select(expr).collect_schema()
         # Texts hold functions of one row alone: aggregates are refused when SQL is parsed. The probe would refuse some
         # of them, since Polars rewrites comparisons that are the same for every row to a repeated constant.
-        by_row = len(found) == 1 and (isinstance(given, str) or _is_by_row(expr, schema))
+        by_row = len(types) == 1 and (isinstance(source, str) or _is_by_row(expr, schema))
     if not by_row:
-        asked.refuse(
-            f"must say one thing of each row from that row alone; {_shown(given)} looks at several columns or rows at "
+        use.refuse(
+            f"must say one thing of each row from that row alone; {_shown(source)} looks at several columns or rows at "
             "once. Compute what it needs first, and put it in as a value"
         )
-    return found.dtypes()[0]
+    return types.dtypes()[0]
 
 
 def _no_rows(schema: pl.Schema) -> pl.DataFrame:
-    """Return a frame of a table's columns, which is asked once for every expression."""
+    """Return an empty frame of a table's columns, which every expression of a call is tried on."""
     return _empty_frame(tuple(schema.items()))
 
 
@@ -242,20 +229,20 @@ def _empty_frame(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
 
 
 def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
-    """Ask the engine: it moves a limit below an expression just where every row stands for itself."""
+    """Return whether each value depends on one row: only then does Polars move a limit below the expression."""
     if expr.meta.is_column():
         return True
     if not expr.meta.root_names():
         return bool(pl.select(expr).height == 1 and expr.meta.is_row_separable() and _is_value(expr))
     limits: list[int | None] = []
 
-    def source(
+    def frames(
         columns: list[str] | None, _filter: pl.Expr | None, rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         limits.append(rows)
         yield _no_rows(schema) if columns is None else _no_rows(schema).select(columns)
 
-    lazy = register_io_source(source, schema=schema, is_pure=True)
+    lazy = register_io_source(frames, schema=schema, is_pure=True)
     # Nothing is simplified: what turns out to be constant would not read the columns at all.
     limits_alone = pl.QueryOptFlags.none().update(slice_pushdown=True)
     lazy.select(expr.alias("value")).head(_PROBE_ROWS).collect(optimizations=limits_alone)
@@ -263,34 +250,34 @@ def _is_by_row(expr: pl.Expr, schema: pl.Schema) -> bool:
 
 
 def _is_value(expr: pl.Expr) -> bool:
-    """Tell whether an expression without columns is the same for two rows and for one: no count of rows."""
+    """Return whether an expression without columns is the same for two rows and for one: it counts no rows."""
     both = pl.DataFrame({"": [0, 1]}).select(expr.alias("value"))
     return both.height == 1 and both.equals(pl.DataFrame({"": [0]}).select(expr.alias("value")))
 
 
-def _storable(found: pl.DataType, wanted: pl.DataType) -> bool:
-    """Tell whether values of a type are stored in a column of another as they are, or refused one by one."""
-    if found in (wanted, pl.Null()):
+def _storable(dtype: pl.DataType, wanted: pl.DataType) -> bool:
+    """Return whether values of a type are stored in a column of another as they are, or refused one by one."""
+    if dtype in (wanted, pl.Null()):
         return True
-    if isinstance(wanted, _INTEGERS):
-        return found.is_integer()
+    if wanted.is_integer():
+        return dtype.is_integer()
     if wanted.is_float() or isinstance(wanted, pl.Decimal):
-        return found.is_numeric()
-    if isinstance(wanted, pl.Datetime) and isinstance(found, pl.Datetime):
-        return wanted.time_zone == found.time_zone
-    return isinstance(wanted, pl.String) and isinstance(found, pl.Categorical | pl.Enum)
+        return dtype.is_numeric()
+    if isinstance(wanted, pl.Datetime) and isinstance(dtype, pl.Datetime):
+        return wanted.time_zone == dtype.time_zone
+    return isinstance(wanted, pl.String) and isinstance(dtype, pl.Categorical | pl.Enum)
 
 
-def _said(error: pl.exceptions.PolarsError) -> str:
-    """Return what Polars says, with the cure where a time is compared with text."""
+def _text_of(error: BaseException) -> str:
+    """Return the message of Polars, with the cure where a time is compared with text."""
     text, _, _ = _cause(error).partition(" (create native python")
     if re.search(r"\b(date|datetime)\b", text, re.IGNORECASE):
         return f"{text}; in SQL write DATE '2026-01-31', TIMESTAMP '2026-01-31 12:00:00', or TIMESTAMPTZ '...' in UTC"
     return text
 
 
-def _shown(given: object) -> str:
-    text = repr(given) if isinstance(given, str) else str(given)
+def _shown(source: object) -> str:
+    text = repr(source) if isinstance(source, str) else str(source)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 

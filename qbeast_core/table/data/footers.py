@@ -9,6 +9,9 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.io.parquet.footer import MAGIC
 from qbeast_core.io.stores.store import Store
 
+_END: Final = 8
+_GUESS: Final = 1 << 16
+
 
 def stored_size(store: Store, path: str) -> int | None:
     """Return the bytes of a data file; None if it does not exist or must not be opened."""
@@ -32,10 +35,7 @@ def read_footer(store: Store, path: str, size: int) -> Any:
 
 
 def read_footer_bytes(store: Store, path: str, size: int) -> bytes:
-    """Return what a reader of metadata looks at: the end of a file, behind the bytes that each begins with.
-
-    Parameters and errors are those of `read_footer`.
-    """
+    """Return the end of a file that readers of metadata need, after the bytes that every Parquet file begins with."""
     tail = store.get_range(path, max(0, size - _GUESS), min(size, _GUESS))
     if len(tail) < _END or tail[-4:] != MAGIC:
         message = f"it does not end as a Parquet file does; it has {size:,} bytes"
@@ -50,10 +50,4 @@ def read_footer_bytes(store: Store, path: str, size: int) -> bytes:
 
 
 class Unreadable(Exception):  # noqa: N818 - it says what the file is; the check goes on
-    """A data file is no Parquet file."""
-
-
-_END: Final = 8
-
-
-_GUESS: Final = 1 << 16
+    """A data file is not a Parquet file."""

@@ -19,16 +19,16 @@ def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
     >>> lost_columns(["a", "b", "c"], pl.Schema({"a": pl.Int64, "b": pl.Boolean}))
     {'b': 'has type Boolean, which cannot be indexed', 'c': 'is gone'}
     """
-    found: dict[str, str] = {}
+    lost: dict[str, str] = {}
     for name in indexed:
         if name not in schema:
-            found[name] = "is gone"
+            lost[name] = "is gone"
             continue
         try:
             data_type_of(name, schema[name])
         except InvalidColumnsError:
-            found[name] = f"has type {schema[name]}, which cannot be indexed"
-    return found
+            lost[name] = f"has type {schema[name]}, which cannot be indexed"
+    return lost
 
 
 def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done: str) -> None:
@@ -51,8 +51,7 @@ def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done
 def visible_columns(schema: pl.Schema) -> pl.Schema:
     """Return the columns that reads show: not one that took the name of the column hidden in our files.
 
-    Our files would give weights for its values, to readers that do not tell upper from lower case whatever its
-    case is.
+    Our files would give weights for its values. Some readers ignore case, so a name in any case counts.
 
     >>> list(visible_columns(pl.Schema({"a": pl.Int64, "_Qbeast_Weight": pl.String})))
     ['a']

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.log.schema import unknown_types
 from qbeast_core.support.suggestions import SCANS
 from qbeast_core.table.data.column_names import refuse_names
+
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
+    from typing_extensions import TypeIs
 
 _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt8(): pl.Int16(),
@@ -20,24 +25,6 @@ _WIDER: Final[dict[pl.DataType, pl.DataType]] = {
     pl.UInt64(): pl.Int64(),
     pl.Float16(): pl.Float32(),
 }
-
-_STORED: Final = frozenset(
-    {
-        pl.Boolean,
-        pl.Int8,
-        pl.Int16,
-        pl.Int32,
-        pl.Int64,
-        pl.Float32,
-        pl.Float64,
-        pl.Decimal,
-        pl.String,
-        pl.Binary,
-        pl.Date,
-        pl.Datetime,
-        pl.Null,  # a column of nulls takes the type that the table has; a new table refuses it
-    }
-)
 
 _INDEX: Final = "__index_level_"
 
@@ -70,14 +57,17 @@ def to_frame(data: FrameLike) -> pl.DataFrame:
         msg = "the rows have no column; nothing was written. Give at least one column."
         raise InvalidInputError(msg, argument="df")
     refuse_names(schema, argument="df")
-    problems = [f"column {name!r} has type {dtype}" for name, dtype in schema.items() if not _fits(dtype)]
+    wanted = {name: replaced_types(dtype, _stored) for name, dtype in schema.items()}
+    # A column of nulls takes the type that the table has; a new table refuses it.
+    problems = [
+        f"column {name!r} has type {schema[name]}"
+        for name, dtype in wanted.items()
+        if any(inner != pl.Null for _, inner in unknown_types({name: dtype}))
+    ]
     if problems:
-        msg = (
-            f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}. "
-            "Nothing was written. Cast or drop them."
-        )
+        what = f"{len(problems)} column(s) cannot be stored in a Delta table: {'; '.join(problems)}"
+        msg = f"{what}. Nothing was written. Cast or drop them."
         raise SchemaMismatchError(msg, problems=problems)
-    wanted = {name: _stored(dtype) for name, dtype in schema.items()}
     changed = {name: dtype for name, dtype in wanted.items() if schema[name] != dtype}
     return _cast(frame, changed) if changed else frame
 
@@ -115,11 +105,11 @@ def _made_rows(data: object) -> str:
 def _from_stream(data: ArrowStream) -> pl.DataFrame:
     try:
         frame = pl.DataFrame(data)
-    # Whatever Polars raises, which depends on the type that it cannot take.
+    # The errors of Polars depend on the type that it cannot read.
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
         msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
         raise InvalidInputError(msg, argument="df") from error
-    # pandas hands its index over as one more column; whoever wants it resets it first.
+    # pandas passes its index as one more column; to keep it, users reset it first.
     return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and _is_index(name, data)])
 
 
@@ -131,57 +121,44 @@ def _is_index(name: str, data: ArrowStream) -> bool:
     return name.encode() in noted.get(b"pandas", b"")
 
 
-def _fits(dtype: pl.DataType) -> bool:
-    if isinstance(dtype, pl.List | pl.Array):
-        return _fits_inner(dtype.inner)
-    if isinstance(dtype, pl.Map):
-        return _fits_inner(dtype.key) and _fits_inner(dtype.value)
-    if isinstance(dtype, pl.Struct):
-        return bool(dtype.fields) and all(_fits_inner(field.dtype) for field in dtype.fields)
-    return dtype.base_type() in _STORED or dtype in _WIDER or isinstance(dtype, pl.Categorical | pl.Enum)
+def replaced_types(dtype: PolarsDataType, replacement: Callable[[pl.DataType], pl.DataType]) -> pl.DataType:
+    """Return a type in which each inner type that is not nested is replaced; arrays become lists.
 
-
-def _fits_inner(dtype: Any) -> bool:
-    return _fits(dtype if isinstance(dtype, pl.DataType) else dtype())
-
-
-def _stored(dtype: Any) -> pl.DataType:
-    whole: pl.DataType = dtype if isinstance(dtype, pl.DataType) else dtype()
-    match whole:
+    >>> replaced_types(pl.Array(pl.UInt8, 3), lambda _: pl.Int16())
+    List(Int16)
+    """
+    match dtype:
         case pl.List() | pl.Array():
-            stored: pl.DataType = pl.List(_stored(whole.inner))
+            return pl.List(replaced_types(dtype.inner, replacement))
         case pl.Map():
-            stored = pl.Map(_stored(whole.key), _stored(whole.value))
+            return pl.Map(replaced_types(dtype.key, replacement), replaced_types(dtype.value, replacement))
         case pl.Struct():
-            stored = pl.Struct([pl.Field(field.name, _stored(field.dtype)) for field in whole.fields])
-        case pl.Categorical() | pl.Enum():
-            stored = pl.String()
-        case pl.Datetime():
-            stored = pl.Datetime("us", "UTC" if whole.time_zone else None)
-        case pl.Decimal():
-            stored = pl.Decimal(whole.precision or 38, whole.scale)
+            return pl.Struct({field.name: replaced_types(field.dtype, replacement) for field in dtype.fields})
         case _:
-            stored = _WIDER.get(whole, whole)
-    return stored
+            return replacement(dtype if isinstance(dtype, pl.DataType) else dtype())
+
+
+def _stored(dtype: pl.DataType) -> pl.DataType:
+    match dtype:
+        case pl.Categorical() | pl.Enum():
+            return pl.String()
+        case pl.Datetime():
+            return pl.Datetime("us", "UTC" if dtype.time_zone else None)
+        case pl.Decimal():
+            return pl.Decimal(dtype.precision or 38, dtype.scale)
+        case _:
+            return _WIDER.get(dtype, dtype)
 
 
 def _cast(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    cast: list[pl.Series] = []
-    problems: list[str] = []
-    for name, dtype in wanted.items():
-        column = frame.get_column(name)
-        stored = _stored_column(column, dtype)
-        if stored is None:
-            problems.append(f"column {name!r} has {column.dtype} that {dtype} cannot hold")
-        else:
-            cast.append(stored)
+    columns = {name: _stored_column(frame.get_column(name), dtype) for name, dtype in wanted.items()}
+    lost = [name for name, column in columns.items() if column is None]
+    problems = [f"column {name!r} has {frame[name].dtype} that {wanted[name]} cannot hold" for name in lost]
     if problems:
-        msg = (
-            f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}. "
-            "Nothing was written. Drop or change them."
-        )
+        what = f"values do not fit the types that Delta has for their columns: {'; '.join(problems)}"
+        msg = f"{what}. Nothing was written. Drop or change them."
         raise SchemaMismatchError(msg, problems=problems)
-    return frame.with_columns(cast)
+    return frame.with_columns(column for column in columns.values() if column is not None)
 
 
 def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
@@ -194,15 +171,9 @@ def _stored_column(column: pl.Series, wanted: pl.DataType) -> pl.Series | None:
         return cast if cast.null_count() == column.null_count() else None
     try:
         return column.cast(wanted)
-    except (
-        pl.exceptions.InvalidOperationError,
-        pl.exceptions.PanicException,
-    ):  # it panics while it prints values
+    # It panics while it prints values.
+    except (pl.exceptions.InvalidOperationError, pl.exceptions.PanicException):
         return None
-
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
 
 
 class SparkFrame(Protocol):
@@ -220,12 +191,10 @@ class SparkFrame(Protocol):
 
 
 def is_spark_frame(data: object) -> TypeIs[SparkFrame]:
-    """Tell whether `data` is a PySpark DataFrame.
+    """Return whether `data` is a PySpark DataFrame.
 
     >>> is_spark_frame([1, 2])
     False
     """
-    return any(
-        kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.")
-        for kind in type(data).__mro__
-    )
+    names = [(kind.__module__, kind.__name__) for kind in type(data).__mro__]
+    return any(module.startswith("pyspark.sql.") and name == "DataFrame" for module, name in names)

@@ -36,11 +36,11 @@ def scan_files(
     schema: pl.Schema,
     *,
     storage_options: dict[str, str] | None = None,
-    row_index: str | None = None,
     use_bounds: bool = True,
     sizes: Mapping[str, int] | None = None,
+    dropped: I64Array | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the table's types; missing columns are null."""
+    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null."""
     wanted = {name: schema[name] for name in columns}
     alike: dict[_Stored, list[str]] = {}
     for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
@@ -55,39 +55,17 @@ def scan_files(
             storage_options=_as_polars_takes_them(storage_options or {}),
             glob=False,
             hive_partitioning=False,
-            row_index_name=row_index,
+            row_index_name=None if dropped is None else _ROW,
             use_statistics=use_bounds,
         ).select(
             *(stored.column(name, dtype) for name, dtype in wanted.items()),
-            *([row_index] if row_index else []),
+            *([] if dropped is None else [_ROW]),
         )
         for stored, located in alike.items()
     ]
-    return scans[0] if len(scans) == 1 else pl.concat(scans)
-
-
-def scan_without_rows(
-    store: Store,
-    path: str,
-    dropped: I64Array,
-    columns: Sequence[str],
-    schema: pl.Schema,
-    *,
-    storage_options: dict[str, str] | None = None,
-    use_bounds: bool = True,
-    sizes: Mapping[str, int] | None = None,
-) -> pl.LazyFrame:
-    """Return a scan of one whole file without some of its rows."""
-    lazy = scan_files(
-        store,
-        [path],
-        columns,
-        schema,
-        storage_options=storage_options,
-        row_index=_ROW,
-        use_bounds=use_bounds,
-        sizes=sizes,
-    )
+    lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
+    if dropped is None:
+        return lazy
     gone = pl.Series(dropped, dtype=pl.get_index_type())
     return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
 

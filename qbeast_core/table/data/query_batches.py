@@ -1,4 +1,4 @@
-"""Run a query batch by batch, in little memory: whoever takes the batches holds the query back."""
+"""Run a query batch by batch, in little memory: it waits until a batch is taken."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
 def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFrame]:
     """Yield the rows of a query in order, all of them or an error.
 
-    `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises what it panicked with.
+    `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises the panic.
 
     >>> [batch.height for batch in query_batches(pl.LazyFrame({"a": range(5)}), batch_rows=2)]
     [2, 2, 1]
@@ -56,10 +56,10 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFr
     def run() -> None:
         try:
             lazy.sink_batches(put, chunk_size=batch_rows, maintain_order=True)
-        except BaseException as error:  # noqa: BLE001 -- a panic is no `Exception`; raised by whoever takes the batches
+        except BaseException as error:  # noqa: BLE001 -- a panic is not an `Exception`; raised below
             failures.append(error)
         finally:
-            put(None)  # the end, which nobody has to look for
+            put(None)  # the end
 
     thread = Thread(target=run, daemon=True)
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import orjson
@@ -12,8 +13,18 @@ from qbeast_core.log.schema import schema_to_delta
 
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]
 
-_WIDTH: Final[dict[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 3, pl.Int64(): 4}
-_FLOATS: Final[dict[pl.DataType, int]] = {pl.Float32(): 1, pl.Float64(): 2}
+# From narrow to wide.
+_INTEGERS: Final[tuple[pl.DataType, ...]] = (pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64())
+_FLOATS: Final[tuple[pl.DataType, ...]] = (pl.Float32(), pl.Float64())
+
+
+def is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
+    """Return whether a type of integers, or of floats, holds all values of another one, and more.
+
+    >>> is_wider(pl.Int64(), pl.Int8()), is_wider(pl.Float64(), pl.Int8())
+    (True, False)
+    """
+    return any(wanted in types[types.index(now) + 1 :] for types in (_INTEGERS, _FLOATS) if now in types)
 
 
 def fit_frame(
@@ -26,41 +37,39 @@ def fit_frame(
     replace all others have to have the types.
     """
     required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
-    given = frame.schema  # once: Polars makes it anew each time
-    if given == schema and not required:
+    columns_now = frame.schema  # once: Polars makes it anew each time
+    if columns_now == schema and not required:
         return frame
-    new = [name for name in given if name not in schema]
-    problems = (
-        case_problems(new, schema) if merge else [f"column {name!r} is not in the table" for name in new]
-    )
+    new = [name for name in columns_now if name not in schema]
+    problems = [f"column {name!r} is not in the table" for name in new]
+    if merge:
+        problems = case_problems(new, schema)
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
-        problem, column = _column(frame, given, name, dtype, merge=merge, by_value=not replaces)
+        problem, column = _column(frame, columns_now, name, dtype, merge=merge, by_value=not replaces)
         problems += [problem] if problem else []
-        if not problem and name in required and (name not in given or frame[name].null_count()):
+        if not problem and name in required and (name not in columns_now or frame[name].null_count()):
             problems.append(f"column {name!r} may hold no nulls")
         columns.append(column)
     if problems:
-        named = not merge and any(name not in given for name in schema) | bool(new)
-        option, cure = "df", "Cast or fill them."
+        named = not merge and any(name not in columns_now for name in schema) | bool(new)
+        cure = "Cast or fill them."
         if replaces:
-            option, cure = (
-                "schema_mode",
-                'With schema_mode="overwrite" the columns of the table are replaced too.',
-            )
+            cure = 'With schema_mode="overwrite" the columns of the table are replaced too.'
         elif named:
-            option, cure = "schema_mode", 'With schema_mode="merge" columns may be new or missing.'
+            cure = 'With schema_mode="merge" columns may be new or missing.'
         msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written. {cure}"
-        raise SchemaMismatchError(msg, problems=problems, argument=option)
+        argument = "schema_mode" if replaces or named else "df"
+        raise SchemaMismatchError(msg, problems=problems, argument=argument)
     return frame.select(*columns, *new)
 
 
-def merged_schema(schema_json: str, schema: pl.Schema, frame: pl.DataFrame) -> str:
-    """Return the table's Delta schema with the frame's new columns, nullable, at the end.
+def merged_schema(schema_json: str, schema: pl.Schema, columns: Mapping[str, pl.DataType]) -> str:
+    """Return the table's Delta schema with the new ones of some columns, nullable, at the end.
 
     The text of a schema that gains nothing is returned as it is.
     """
-    new = pl.Schema({name: dtype for name, dtype in frame.schema.items() if name not in schema})
+    new = pl.Schema({name: dtype for name, dtype in columns.items() if name not in schema})
     if not new:
         return schema_json
     whole = orjson.loads(schema_json)
@@ -69,26 +78,26 @@ def merged_schema(schema_json: str, schema: pl.Schema, frame: pl.DataFrame) -> s
 
 
 def case_problems(new: list[str], schema: pl.Schema) -> list[str]:
-    """Tell of new columns whose names differ from those of the table in case alone."""
-    known = {name.lower(): name for name in schema}
+    """Return the problems of new columns whose names differ from columns of the table in case alone."""
+    names = {name.lower(): name for name in schema}
     return [
-        f"column {name!r} differs in case alone from {known[name.lower()]!r}, which Delta cannot tell apart"
+        f"column {name!r} differs in case alone from {names[name.lower()]!r}, which Delta cannot tell apart"
         for name in new
-        if name.lower() in known
+        if name.lower() in names
     ]
 
 
 def _column(
-    frame: pl.DataFrame, given: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool, by_value: bool
+    frame: pl.DataFrame, schema: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool, by_value: bool
 ) -> tuple[str | None, pl.Expr]:
-    if name not in given:
+    if name not in schema:
         missing = None if merge else f"column {name!r} is missing"
         return missing, pl.lit(None, dtype=dtype).alias(name)
-    now = given[name]
+    now = schema[name]
     if now == dtype or _fits_losslessly(now, dtype):
         return None, pl.col(name) if now == dtype else pl.col(name).cast(dtype)
     problem = f"column {name!r} is {now} and the table has {dtype}"
-    if not by_value or dtype not in _WIDTH or now not in (*_FLOATS, *_WIDTH):
+    if not by_value or dtype not in _INTEGERS or now not in (*_FLOATS, *_INTEGERS):
         return problem, pl.col(name)
     whole = frame[name].cast(dtype, strict=False)
     if whole.cast(now).eq_missing(frame[name]).all():
@@ -97,11 +106,8 @@ def _column(
 
 
 def _fits_losslessly(now: pl.DataType, wanted: pl.DataType) -> bool:
-    if now == pl.Null:
+    if now == pl.Null or is_wider(wanted, now):
         return True
-    for widths in (_WIDTH, _FLOATS):
-        if now in widths and wanted in widths:
-            return widths[now] < widths[wanted]
     if isinstance(now, pl.Decimal) and isinstance(wanted, pl.Decimal):
         digits = (wanted.precision or 38) - wanted.scale
         return now.scale <= wanted.scale and (now.precision or 38) - now.scale <= digits

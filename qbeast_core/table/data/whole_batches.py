@@ -1,4 +1,4 @@
-"""Run scans of whole files to their end: every row comes, or an error names the file that is to blame."""
+"""Run scans of whole files to their end: every row comes, or an error names the damaged file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.errors import StorageError
 from qbeast_core.spec.own_column import own_column
 
-# What a damaged file makes Polars raise; a panic is no `Exception`.
+# What a damaged file makes Polars raise; a panic is not an `Exception`.
 SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 _CUT: Final = "reading stopped before the last row"
@@ -34,24 +34,24 @@ def whole_batches(
     >>> sum(batch.height for batch in batches)
     2
     """
-    given = 0
+    rows = 0
     try:
         for batch in _to_the_end(lazy):
-            given += batch.height
+            rows += batch.height
             yield batch
     except SCAN_ERRORS as error:
         for path in paths:
             _refuse_damaged(path, scan(path))
         if again is None:
             if not _IS_OF_A_FILE.search(str(error)):
-                raise  # what was asked of the rows is at fault
+                raise  # the condition is at fault, not a file
             message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
             raise StorageError(message, path=paths[0]) from error
     else:
         return
     for batch in again():
-        yield batch.slice(given)
-        given = max(given - batch.height, 0)
+        yield batch.slice(rows)
+        rows = max(rows - batch.height, 0)
 
 
 def _to_the_end(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:

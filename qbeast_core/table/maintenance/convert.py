@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
-from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
@@ -35,7 +36,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.column_texts import column_texts
 from qbeast_core.table.index.revision import check_columns, resolve_specs
-from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, ParquetFolder, find_parquet
+from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
@@ -81,75 +82,50 @@ def convert(uri: str, options: WriteOptions, *, engine: Engine = MEMORY) -> Conv
     """Convert a table; see `qbeast.convert_table` for the options and errors."""
     check_options(options)
     specs = resolve_specs(options.columns, None)
-    try:
+    # If another writer was first, perhaps with the same conversion, try once more.
+    with suppress(CommitConflictError, TableExistsError):
         return _convert(uri, specs, options, engine)
-    except (
-        CommitConflictError,
-        TableExistsError,
-    ):  # another writer was first, perhaps with the same conversion
-        return _convert(uri, specs, options, engine)
+    return _convert(uri, specs, options, engine)
 
 
 def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engine: Engine) -> ConvertResult:
     store = open_store(uri, options.storage_options)
     uri = store.uri
     refuse_unsafe_locking(uri, options.storage_options)
+    table: Snapshot | None = None
+    rows: int | None
     try:
         snapshot = load_snapshot(uri, storage_options=options.storage_options)
     except TableNotFoundError as error:
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
-        folder = find_parquet(store, error)
-        return _convert_parquet(store, folder, specs, options, engine=engine)
-    counts: pl.Series = snapshot.files["num_records"]
-    rows = None if counts.null_count() else int(counts.sum())
-    sizes = snapshot.files["size_bytes"].to_list()
-    if snapshot.config.latest is not None:
-        _refuse_other_index(snapshot, specs, options)
-        return _result(snapshot.metadata, snapshot.version, sizes, rows, dry_run=options.dry_run)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="settings")
-    metadata = _indexed(
-        snapshot.metadata, snapshot.schema, specs, options, uri=uri, rows=rows, now_ms=now_ms()
-    )
-    planned = _result(metadata, snapshot.version, sizes, rows, dry_run=options.dry_run)
-    intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
-    return _published(store, snapshot, intent, options, planned)
-
-
-def _convert_parquet(
-    store: Store,
-    folder: ParquetFolder,
-    specs: Sequence[ColumnSpec],
-    options: WriteOptions,
-    *,
-    engine: Engine,
-) -> ConvertResult:
-    now = now_ms()
-    plain = Metadata(id=new_id(), schema_string=schema_to_delta(folder.schema), created_time=now)
-    _refuse_columns(folder.schema, specs, options)  # before every file is read
-    look = AddParquet(open_files(store.uri, options.storage_options or {}), folder.schema, now)
-    adds = tuple(engine.map(look, folder.paths, at_once=AT_ONCE))
-    rows = sum(int(orjson.loads(file.stats or "{}")["numRecords"]) for file in adds)
-    metadata = _indexed(plain, folder.schema, specs, options, uri=store.uri, rows=rows, now_ms=now)
-    planned = _result(metadata, -1, [file.size for file in adds], rows, dry_run=options.dry_run)
-    intent = WriteIntent(mode="create", adds=adds, metadata=metadata)
-    return _published(store, None, intent, options, planned)
-
-
-def _published(
-    store: Store,
-    snapshot: Snapshot | None,
-    intent: WriteIntent,
-    options: WriteOptions,
-    planned: ConvertResult,
-) -> ConvertResult:
-    """Commit a conversion unless it is a dry run."""
+        paths, schema = find_parquet(store, error)
+        _refuse_columns(schema, specs, options)  # before every file is read
+        look = AddParquet(open_files(uri, options.storage_options or {}), schema, now_ms())
+        adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
+        plain = Metadata(id=new_id(), schema_string=schema_to_delta(schema), created_time=now_ms())
+        sizes = [add.size for add in adds]
+        rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
+        intent = WriteIntent(mode="create", adds=adds)
+    else:
+        table = snapshot
+        plain, schema, sizes = snapshot.metadata, snapshot.schema, snapshot.files["size_bytes"].to_list()
+        counts: pl.Series = snapshot.files["num_records"]
+        rows = None if counts.null_count() else int(counts.sum())
+        if snapshot.config.latest is not None:
+            _refuse_other_index(snapshot, specs, options)
+            return _result(plain, snapshot.version, sizes, rows, dry_run=options.dry_run)
+        check_writable(snapshot.protocol, plain, mode="metadata", path=uri, brings="settings")
+        intent = WriteIntent(mode="metadata", brings="settings")
+    metadata = _indexed(plain, schema, specs, options, uri=uri, rows=rows)
+    version = -1 if table is None else table.version
+    planned = _result(metadata, version, sizes, rows, dry_run=options.dry_run)
     if options.dry_run:
         return planned
     columns = {"columnsToIndex": ",".join(column_texts(options.columns or ()))}
     info = {**options.commit_metadata, "operationParameters": columns}
-    intent = replace(intent, operation="CONVERT", commit_info=info)
-    outcome = commit(store, snapshot, intent, storage_options=options.storage_options)
+    intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
+    outcome = commit(store, table, intent, storage_options=options.storage_options)
     return replace(planned, version=outcome.version, committed=True)
 
 
@@ -166,10 +142,8 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
         )
         raise InvalidColumnsError(msg, columns=requested)
     if options.dialect not in (None, config.dialect) and config.column_specs:
-        msg = (
-            f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}; nothing was changed. Use "
-            "Table.switch_dialect()."
-        )
+        what = f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}"
+        msg = f"{what}; nothing was changed. Use Table.switch_dialect()."
         raise InvalidInputError(msg, argument="dialect")
 
 
@@ -186,20 +160,18 @@ def _indexed(
     *,
     uri: str,
     rows: int | None,
-    now_ms: int,
 ) -> Metadata:
     """Return the metadata with revision 0, which owns the files without an index."""
     _refuse_columns(schema, specs, options)
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
-    staging = staging_revision(
-        [spec.name for spec in specs], timestamp_ms=now_ms, table_id=uri, cube_size=size
-    )
+    names = [spec.name for spec in specs]
+    staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
     listed = [str(spec) for spec in specs]
-    more: Mapping[str, str] = {BLOCKS_DIALECT: dialect}
+    entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
-        more = {**more, **qbeast_spark_entries(listed, cube_size=size)}
-    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(more)
+        entries |= qbeast_spark_entries(listed, cube_size=size)
+    config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
     config = config.with_revisions([staging]).with_column_specs(listed)
     return plain.model_copy(update={"configuration": config.to_configuration()})
 

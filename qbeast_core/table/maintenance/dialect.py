@@ -12,7 +12,6 @@ from qbeast_core.errors import (
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
-from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
@@ -24,9 +23,10 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
-from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
+from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_choice
@@ -79,20 +79,20 @@ def switch_dialect(
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
-        kinds = [f"{one.column_name}:{one.kind}" for one in latest.column_transformers]
+        names, transformers = latest.columns, latest.column_transformers
+        kinds = [f"{name}:{made.kind}" for name, made in zip(names, transformers, strict=True)]
         if latest.revision_id == 0:
-            kinds = list(snapshot.config.column_specs or latest.columns)
+            kinds = list(snapshot.config.column_specs or names)
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
     plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
-    intent = WriteIntent(
-        mode="metadata",
-        brings="files",
-        metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
+    outcome = publish_metadata(
+        snapshot,
+        snapshot.metadata.model_copy(update={"configuration": configuration}),
+        "files",
+        parameters={BLOCKS_DIALECT: dialect},
         files=plan,
-        commit_info={"operationParameters": {BLOCKS_DIALECT: dialect}},
     )
-    outcome = commit(snapshot.source.store, snapshot, intent)
     result = DialectResult(
         version=outcome.version,
         committed=not outcome.already_applied,
@@ -114,24 +114,18 @@ def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect)
 
 
 def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
-    tags = dict(add.tags or {})
+    tags = add.tags or {}
     text = tags.get("blocks")
-    return (
-        add
-        if text is None
-        else add.model_copy(update={"tags": tags | {"blocks": respell_blocks(text, dialect)}})
-    )
+    if text is None:
+        return add
+    return add.model_copy(update={"tags": {**tags, "blocks": respell_blocks(text, dialect)}})
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:
     """Raise if a revision has a transformation that the released JVM fails to load."""
     for revision in snapshot.config.revisions.values():
         pairs = zip(revision.column_transformers, revision.transformations, strict=False)
-        new = [
-            one.column_name
-            for one, space in pairs
-            if isinstance(one, _NEW_IN_0_8) or isinstance(space, _NEW_IN_0_8)
-        ]
+        new = [pair[0].column_name for pair in pairs if any(isinstance(part, _NEW_IN_0_8) for part in pair)]
         if new:
             msg = (
                 f"revision {revision.revision_id} indexes {', '.join(new)} by quantiles or as one value, and "

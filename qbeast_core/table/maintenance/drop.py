@@ -52,9 +52,8 @@ def drop(
 ) -> DropResult:
     """Delete a table; see `qbeast.drop_table`."""
     if cast("object", confirm) is not True:
-        invalid_argument(
-            "confirm", "must be True: dropping a table cannot be undone", "nothing was deleted", value=confirm
-        )
+        problem = "must be True: dropping a table cannot be undone"
+        invalid_argument("confirm", problem, "nothing was deleted", value=confirm)
     store = open_store(resolve_location(path), storage_options)
     version = _newest_version(store)
     if version is None:
@@ -65,12 +64,11 @@ def drop(
     own = list(_own(store.entries("")))
     with changed_before(lambda: None):
         for is_log in (False, True):  # without its log nobody would know what the other files are
-            map_files(store, store.delete, [one.path for one in own if _is_log(one.path) is is_log])
+            map_files(store, store.delete, [entry.path for entry in own if _is_log(entry.path) is is_log])
     if store.local_root is not None:
         _remove_empty_folders(store.local_root, own)
-    return DropResult(
-        version=version, files=tuple(one.path for one in own), bytes=sum(one.size for one in own)
-    )
+    size = sum(entry.size for entry in own)
+    return DropResult(version=version, files=tuple(entry.path for entry in own), bytes=size)
 
 
 def _newest_version(store: Store) -> int | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.table.check.log import read_layout
+from qbeast_core.table.check.pages import read_layout
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -21,20 +21,13 @@ _NAMED: Final = 3
 def hidden_column_files(snapshot: Snapshot) -> list[int]:
     """Return the numbers of the live files that hold the hidden column.
 
-    Files say so in their layout tag; of those without one, say files not yet indexed, the footers are read.
+    The layout tag of a file records it. Of files without one, such as those not yet indexed, the footers are read.
     """
-    files: list[int] = []
-    unknown: list[int] = []
-    for number, text in enumerate(snapshot.files["layout"].to_list()):
-        layout = read_layout(text)
-        if layout is None:
-            unknown.append(number)
-        elif layout.has_hidden_weights:
-            files.append(number)
-    paths = snapshot.data_paths
-    holds = map_files(snapshot.source.store, partial(_holds, snapshot), [paths[number] for number in unknown])
-    files += [number for number, yes in zip(unknown, holds, strict=True) if yes]
-    return sorted(files)
+    layouts = list(map(read_layout, snapshot.files["layout"]))
+    unknown = [path for path, layout in zip(snapshot.data_paths, layouts, strict=True) if layout is None]
+    holds = iter(map_files(snapshot.source.store, partial(_holds, snapshot), unknown))
+    marks = (next(holds) if layout is None else layout.has_hidden_weights for layout in layouts)
+    return [number for number, mark in enumerate(marks) if mark]
 
 
 def hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:

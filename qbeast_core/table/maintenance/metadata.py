@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
 from qbeast_core.log.protocol import Brings, check_writable
@@ -36,23 +37,16 @@ def set_properties(
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Set and unset properties; see `Table.set_properties` for which, and for what is raised."""
     if not isinstance(cast("object", properties), Mapping):
-        invalid_argument(
-            "properties", "must map names to texts, or to None to unset them", _OUTCOME, value=properties
-        )
+        problem = "must map names to texts, or to None to unset them"
+        invalid_argument("properties", problem, _OUTCOME, value=properties)
     for key, value in properties.items():
         _refuse_property(snapshot, key, value)
-    configuration = dict(snapshot.metadata.configuration)
-    for key, value in properties.items():
-        if value is None:
-            configuration.pop(key, None)
-        else:
-            configuration[key] = value
-    parameters = {key: "" if value is None else value for key, value in properties.items()}
+    merged = {**snapshot.metadata.configuration, **properties}
+    configuration = {key: value for key, value in merged.items() if value is not None}
+    parameters = {key: value or "" for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
-    outcome = publish_metadata(
-        snapshot, changed, brings="settings", operation="SET TBLPROPERTIES", parameters=parameters
-    )
-    before = snapshot.metadata.configuration
+    operation, before = "SET TBLPROPERTIES", snapshot.metadata.configuration
+    outcome = publish_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
     return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
 
 
@@ -60,26 +54,19 @@ def add_columns(
     snapshot: Snapshot, columns: Mapping[str, TypeLike] | pa.Schema
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Add columns; see `Table.add_columns` for which, and for what is raised."""
-    new = pl.DataFrame(schema=types_of(columns))
+    new = types_of(columns)
     names = {name.lower(): name for name in snapshot.schema}
-    problems = [
-        f"{name!r} is there as {names[name.lower()]!r}" for name in new.columns if name.lower() in names
-    ]
-    problems += name_problems(new.schema)
+    problems = [f"{name!r} is there as {names[name.lower()]!r}" for name in new if name.lower() in names]
+    problems += name_problems(new)
     if problems:
         msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
-    outcome = publish_metadata(
-        snapshot,
-        changed,
-        brings="columns",
-        operation="ADD COLUMNS",
-        parameters={"columns": ",".join(new.columns)},
-    )
-    warn_of_added_columns(snapshot, new.schema)
-    return result_of(outcome, new.columns)
+    parameters = {"columns": ",".join(new)}
+    outcome = publish_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
+    warn_of_added_columns(snapshot, new)
+    return result_of(outcome, list(new))
 
 
 def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
@@ -94,14 +81,21 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
 
 
 def publish_metadata(
-    snapshot: Snapshot, metadata: Metadata, *, brings: Brings, operation: str, parameters: Mapping[str, Any]
+    snapshot: Snapshot,
+    metadata: Metadata,
+    brings: Brings,
+    *,
+    operation: str = "",
+    parameters: Mapping[str, Any],
+    files: FileChangePlanner | None = None,
 ) -> CommitOutcome:
-    """Commit other metadata; no commit is made where it is what the table has."""
+    """Commit other metadata, and changes of the files in the log; no commit is made where nothing changes."""
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
     intent = WriteIntent(
         mode="metadata",
         brings=brings,
         metadata=metadata,
+        files=files,
         operation=operation,
         commit_info={"operationParameters": dict(parameters)},
     )

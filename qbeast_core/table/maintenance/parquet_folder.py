@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -21,40 +21,28 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.stats import Leaf, file_stats, stats_columns
+from qbeast_core.log.files.stats import file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
 from qbeast_core.table.data.found_instead import hive_copy
+from qbeast_core.table.data.frames import replaced_types
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.read.scan_task import TableFiles
 
-if TYPE_CHECKING:
-    from polars._typing import PolarsDataType
-
 _SHOWN: Final = 5
-# Files that one process looks at at the same time.
+# Files that one process reads at the same time.
 AT_ONCE: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class ParquetFolder:
-    """Parquet files that can become a table."""
-
-    # Relative to the folder, sorted.
-    paths: tuple[str, ...]
-    # Every column of theirs, in the types of a Delta table.
-    schema: pl.Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddParquet:
-    """Says of Parquet files what a log says: the columns that it has statistics of are read, nothing is written."""
+    """Makes adds of Parquet files: the columns with statistics are read, nothing is written."""
 
     files: TableFiles
     schema: pl.Schema
-    # How old they are where the store does not tell, milliseconds since 1970 UTC.
+    # Their age where the store does not know it, milliseconds since 1970 UTC.
     now_ms: int
 
     def __call__(self, path: str) -> AddFile:
@@ -63,21 +51,25 @@ class AddParquet:
         leaves = stats_columns(self.schema, {})
         names = list(dict.fromkeys(leaf[0] for leaf in leaves))
         lazy = scan_files(store, [path], names, self.schema, storage_options=options)
-        return AddFile(
-            path=FilePath(path).encoded,
-            size=store.size(path),
-            modification_time=self.now_ms if store.local_root is None else _changed(store.local_root / path),
-            stats=_stats(store, path, lazy, leaves),
-        )
+        try:
+            stats = file_stats(lazy, columns=leaves)
+        except pl.exceptions.PolarsError as error:
+            msg = f"{path!r} of {store.uri!r} cannot be read: {error}. Nothing was changed."
+            raise InvalidInputError(msg, argument="path") from error
+        root = store.local_root
+        changed_ms = self.now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
+        size = store.size(path)
+        return AddFile(path=FilePath(path).encoded, size=size, modification_time=changed_ms, stats=stats)
 
 
-def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
-    """Return the Parquet files at a place and their columns; only the ends of the files are read.
+def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], pl.Schema]:
+    """Return the Parquet files of a folder, sorted, and all their columns; only the ends of the files are read.
 
     Timestamps count in microseconds. Those with a time zone, and those of Parquet's old INT96 kind, which Spark
     and Hive write, become instants in UTC.
     """
-    paths = [path for path in store.list("") if path.endswith(".parquet") and not _is_hidden(path)]
+    hidden = re.compile(r"(^|/)[_.]")
+    paths = [path for path in store.list("") if path.endswith(".parquet") and not hidden.search(path)]
     if not paths:
         raise missing
     _refuse_folders(store, paths)
@@ -99,23 +91,7 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> ParquetFolder:
         )
         raise InvalidInputError(msg, argument="path")
     schema_to_delta(pl.Schema(schema))
-    return ParquetFolder(tuple(paths), pl.Schema(schema))
-
-
-def _stats(store: Store, path: str, lazy: pl.LazyFrame, leaves: Sequence[Leaf]) -> str:
-    try:
-        return file_stats(lazy, columns=leaves)
-    except pl.exceptions.PolarsError as error:
-        msg = f"{path!r} of {store.uri!r} cannot be read: {error}. Nothing was changed."
-        raise InvalidInputError(msg, argument="path") from error
-
-
-def _changed(path: Path) -> int:
-    return path.stat().st_mtime_ns // 1_000_000
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
+    return paths, pl.Schema(schema)
 
 
 def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
@@ -143,34 +119,23 @@ def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:
     try:
         footer = read_footer_bytes(store, path, store.size(path))
         schema = pl.read_parquet_schema(io.BytesIO(footer))
-        instants = set(_int96_columns(pq.read_metadata(io.BytesIO(footer))))
+        stored: Any = pq.read_metadata(io.BytesIO(footer)).schema
+        leaves = map(stored.column, range(len(stored)))
+        instants = {leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, Unreadable) as error:
         msg = f"{path!r} of {store.uri!r} is not a readable Parquet file: {error}. Nothing was changed."
         raise InvalidInputError(msg, argument="path") from error
-    return {name: _stored(dtype, instant=name in instants) for name, dtype in schema.items()}
+    stored_as = {name: partial(_stored, instant=name in instants) for name in schema}
+    return {name: replaced_types(dtype, stored_as[name]) for name, dtype in schema.items()}
 
 
-def _int96_columns(metadata: pq.FileMetaData) -> Iterator[str]:
-    for at in range(metadata.num_columns):
-        column = metadata.schema.column(at)
-        if column.physical_type == "INT96":
-            yield column.path.partition(".")[0]
-
-
-def _stored(dtype: PolarsDataType, *, instant: bool) -> pl.DataType:
-    """Return the type that a Delta table has for one of a file; `instant`: timestamps inside are of the INT96 kind."""
-    inner = partial(_stored, instant=instant)
+def _stored(dtype: pl.DataType, *, instant: bool) -> pl.DataType:
+    """Return the type that a Delta table has for one of a file; `instant`: timestamps are of the INT96 kind."""
     match dtype:
         case pl.Datetime():
             is_instant = dtype.time_zone is not None or (instant and dtype.time_unit == "ns")
             return pl.Datetime("us", "UTC" if is_instant else None)
         case pl.Categorical() | pl.Enum():
             return pl.String()
-        case pl.Struct():
-            return pl.Struct({field.name: inner(field.dtype) for field in dtype.fields})
-        case pl.List():
-            return pl.List(inner(dtype.inner))
-        case pl.Map():
-            return pl.Map(inner(dtype.key), inner(dtype.value))
         case _:
-            return dtype if isinstance(dtype, pl.DataType) else dtype()
+            return dtype

@@ -85,13 +85,10 @@ def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
     """Return the change from the live files to the wanted ones."""
     by_key = {_key(add): add.model_copy(update={"data_change": True}) for add in wanted}
     now = {_key(add): add.model_copy(update={"data_change": True}) for add in live.listed}
+    # The same file with other tags is not a change of rows.
+    changed = [(add, key not in now) for key, add in by_key.items() if now.get(key) != add]
     return FileChange(
-        adds=tuple(
-            # The same file with other tags is not a change of rows.
-            add.model_copy(update={"data_change": key not in now})
-            for key, add in by_key.items()
-            if now.get(key) != add
-        ),
+        adds=tuple(add.model_copy(update={"data_change": is_new}) for add, is_new in changed),
         removed=tuple(add for add in (*live.listed, *live.unlisted) if _key(add) not in by_key),
         data_change=True,
     )
@@ -103,9 +100,8 @@ def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
     highest = newest.config.highest_revision_id
     if highest > config.highest_revision_id:
         config = config.with_entries({HIGHEST_REVISION_ID: str(highest)})
-    return old.metadata.model_copy(
-        update={"id": newest.metadata.id, "configuration": config.to_configuration()}
-    )
+    update = {"id": newest.metadata.id, "configuration": config.to_configuration()}
+    return old.metadata.model_copy(update=update)
 
 
 def _key(add: AddFile) -> FileKey:

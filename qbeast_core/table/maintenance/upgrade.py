@@ -14,14 +14,13 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.live_files import FileChange, LiveFiles, retag
-from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
-from qbeast_core.spec.block import Block, BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
+from qbeast_core.spec.block import BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.suggestions import convert_call
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
 from qbeast_core.table.write.options import check_choice
 
@@ -57,48 +56,38 @@ class UpgradeResult(Result):
 
 
 def upgrade(
-    uri: str,
-    *,
-    replicated: Copies | None,
-    storage_options: Mapping[str, str] | None,
-    dry_run: bool = False,
+    uri: str, *, replicated: Copies | None, storage_options: Mapping[str, str] | None, dry_run: bool = False
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
     uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
     if not snapshot.config.is_indexed:
-        msg = (
-            f"{uri!r} is a Delta table without Qbeast index; nothing was changed. Convert it instead: "
-            f"{convert_call(uri)}."
-        )
+        cure = f"Convert it instead: {convert_call(uri)}."
+        msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. {cure}"
         raise NotQbeastTableError(msg, path=uri)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
-    plan = _Upgrade(drop=replicated == "drop")
+    plan, version, committed = _Upgrade(drop=replicated == "drop"), snapshot.version, False
     if dry_run:
         plan(read_live_files(snapshot), snapshot.config.dialect or "documented")
-        return _result(plan, snapshot.version, committed=False, dry_run=True)
-    intent = WriteIntent(
-        mode="metadata",
-        brings="files",
-        metadata=snapshot.metadata.model_copy(update={"configuration": configuration}),
-        files=plan,
-        operation="UPGRADE",
-        commit_info={"operationParameters": {"replicated": replicated or "keep"}},
-    )
-    outcome = commit(snapshot.source.store, snapshot, intent)
-    if plan.kept and replicated is None:
+    else:
+        outcome = publish_metadata(
+            snapshot,
+            snapshot.metadata.model_copy(update={"configuration": configuration}),
+            "files",
+            operation="UPGRADE",
+            parameters={"replicated": replicated or "keep"},
+            files=plan,
+        )
+        version, committed = outcome.version, not outcome.already_applied
+    if plan.kept and replicated is None and not dry_run:
         message = (
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast skips them; other "
             'readers of Delta tables return those rows twice. Use replicated="drop" to take the files out of the '
             'table, or "keep" to silence this warning.'
         )
         warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
-    return _result(plan, outcome.version, committed=not outcome.already_applied, dry_run=False)
-
-
-def _result(plan: _Upgrade, version: int, *, committed: bool, dry_run: bool) -> UpgradeResult:
     return UpgradeResult(
         version=version,
         committed=committed,
@@ -109,23 +98,23 @@ def _result(plan: _Upgrade, version: int, *, committed: bool, dry_run: bool) -> 
     )
 
 
-class _Upgrade:
+class _Upgrade(LastChange):
     """Plans the new tags of the files; counts of the newest plan."""
 
     def __init__(self, *, drop: bool) -> None:
-        self._drop = drop
-        self.change = FileChange()
-        self.kept = 0
+        super().__init__(self._retag)
+        self._drop, self.kept = drop, 0
 
-    def __call__(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
+    def _retag(self, live: LiveFiles, dialect: BlocksDialect) -> FileChange:
         self.kept = 0
-        self.change = retag(live, lambda add, listed: self._edit(add, dialect, listed=listed))
-        return self.change
+        return retag(live, lambda add, listed: self._edit(add, dialect, listed=listed))
 
     def _edit(self, add: AddFile, dialect: BlocksDialect, *, listed: bool) -> AddFile | None:
         tags = {key: text for key, text in (add.tags or {}).items() if text is not None}
         try:
-            blocks = _blocks(tags)
+            blocks = parse_blocks(tags["blocks"]) if "blocks" in tags else []
+            if not blocks and "cube" in tags:
+                blocks = [block_from_flat_tags(tags)]
         except InvalidMetadataError:
             return add  # no reader relies on such tags
         if any(block.replicated for block in blocks):
@@ -137,9 +126,3 @@ class _Upgrade:
         if len(kept) == len(tags):
             return add
         return add.model_copy(update={"tags": {"blocks": dump_blocks(blocks, dialect=dialect), **kept}})
-
-
-def _blocks(tags: Mapping[str, str]) -> list[Block]:
-    if "blocks" in tags:
-        return parse_blocks(tags["blocks"])
-    return [block_from_flat_tags(tags)] if "cube" in tags else []

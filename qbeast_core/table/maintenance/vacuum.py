@@ -114,14 +114,14 @@ def is_data_file(path: str) -> bool:
 
 
 def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool) -> float:
-    minimum = _of_table(snapshot)
+    hours = interval_hours(snapshot.metadata.configuration.get(_RETENTION, ""))
+    minimum = _WEEK if hours is None else hours
     if requested is None:
         return minimum
     value = cast("object", requested)  # callers without a type checker pass anything
     if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value < float("inf"):
-        invalid_argument(
-            "retention_hours", "must be a number of hours, at least 0", "nothing was deleted", value=value
-        )
+        problem = "must be a number of hours, at least 0"
+        invalid_argument("retention_hours", problem, "nothing was deleted", value=value)
     if requested < minimum and not allow_short:
         msg = (
             f"retention_hours={requested:g} is less than the {minimum:g} hours that {snapshot.uri!r} keeps files: "
@@ -130,8 +130,3 @@ def _retention(snapshot: Snapshot, requested: float | None, *, allow_short: bool
         )
         raise InvalidInputError(msg, argument="retention_hours")
     return requested
-
-
-def _of_table(snapshot: Snapshot) -> float:
-    hours = interval_hours(snapshot.metadata.configuration.get(_RETENTION, ""))
-    return _WEEK if hours is None else hours

@@ -12,8 +12,10 @@ import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
 from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
+from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
 from qbeast_core.table.read.reader import Reader
@@ -22,22 +24,11 @@ from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replac
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
 
-_BYTES: Final[Mapping[pl.DataType, int]] = {pl.Int8(): 1, pl.Int16(): 2, pl.Int32(): 4, pl.Int64(): 8}
-_FLOATS: Final[Mapping[pl.DataType, int]] = {pl.Float32(): 4, pl.Float64(): 8}
-_NAMES: Final[Mapping[pl.DataType, str]] = {
-    pl.Int16(): "short",
-    pl.Int32(): "integer",
-    pl.Int64(): "long",
-    pl.Float64(): "double",
-}
 _OPERATION: Final = "CHANGE COLUMNS"
 
 
 def widen_columns(
-    reader: Reader,
-    columns: Mapping[str, TypeLike],
-    *,
-    engine: Engine,
+    reader: Reader, columns: Mapping[str, TypeLike], *, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
     return with_attempts(reader, lambda newest: _attempt(newest, columns, engine))
@@ -60,22 +51,17 @@ def _attempt(
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not replaced_columns or not snapshot.files.height:
-        outcome = publish_metadata(
-            snapshot, wide.metadata, brings="columns", operation=_OPERATION, parameters=parameters
-        )
+        metadata = wide.metadata
+        outcome = publish_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, changed)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     refuse_copies(reader.index_state)
     replacement = Replacement(files=np.arange(snapshot.files.height))
     replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
-    note = CommitNote(
-        operation=_OPERATION,
-        parameters=parameters,
-        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
-    )
-    outcome = publish_replaced(
-        reader.at(wide), replaced, note, base=snapshot, conflict_with=partial(_conflict, snapshot)
-    )
+    metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
+    note = CommitNote(operation=_OPERATION, parameters=parameters, metrics=metrics)
+    conflict = partial(_conflict, snapshot)
+    outcome = publish_replaced(reader.at(wide), replaced, note, base=snapshot, conflict_with=conflict)
     return result_of(outcome, changed, rewritten_files=len(replaced.adds))
 
 
@@ -94,17 +80,16 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
     unknown = [name for name in wanted if name not in fields]
     if unknown:
         unknown_columns("columns", unknown, fields, "nothing was changed")
-    for name, dtype in wanted.items():
-        if dtype != snapshot.schema[name]:
-            _check_wider(snapshot, name, dtype)
-            fields[name]["type"] = _NAMES[dtype]
-    changed = any(snapshot.schema[name] != dtype for name, dtype in wanted.items())
+    changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
+    for name, dtype in changed.items():
+        _check_wider(snapshot, name, dtype)
+        fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
 
 
 def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
     now = snapshot.schema[name]
-    if any(now in widths and widths.get(dtype, 0) > widths[now] for widths in (_BYTES, _FLOATS)):
+    if is_wider(dtype, now):
         return
     msg = (
         f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
@@ -122,4 +107,4 @@ def _copy(snapshot: Snapshot) -> str:
 
 def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
     """Return whether files have to be written again for a type: Parquet stores bytes, shorts and integers alike."""
-    return now != wanted and (now.is_float() or _BYTES[wanted] > _BYTES[pl.Int32()])
+    return now != wanted and (now.is_float() or wanted == pl.Int64())

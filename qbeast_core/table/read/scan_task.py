@@ -17,7 +17,7 @@ from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
-from qbeast_core.table.data.parquet_scan import scan_files, scan_without_rows
+from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.space.columns import frame_weights
 
@@ -224,7 +224,7 @@ def _paths(parts: FileParts) -> Iterator[str]:
 def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
     options = dict(files.storage_options)
 
-    def scan(paths: list[str]) -> pl.LazyFrame:
+    def scan(paths: list[str], dropped: I64Array | None = None) -> pl.LazyFrame:
         return scan_files(
             files.store,
             paths,
@@ -233,6 +233,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             storage_options=options,
             use_bounds=keep.compares_values,
             sizes=parts.others,
+            dropped=dropped,
         )
 
     if parts.pages:
@@ -247,17 +248,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
     if parts.whole:
         yield from _collected(scan(list(parts.whole)), keep, limit, parts.whole, scan)
     for path, rows in parts.hiding:
-        lazy = scan_without_rows(
-            files.store,
-            path,
-            rows,
-            keep.needed,
-            keep.schema,
-            storage_options=options,
-            use_bounds=keep.compares_values,
-            sizes=parts.others,
-        )
-        yield from _collected(lazy, keep, limit, [path], scan)
+        yield from _collected(scan([path], rows), keep, limit, [path], scan)
     for one in parts.drawn:
         yield from _read_drawn(one, keep, files, scan)
 

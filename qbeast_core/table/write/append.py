@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import polars as pl
@@ -10,15 +11,13 @@ import polars as pl
 from qbeast_core.errors import CommitConflictError, TableNotFoundError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
-from qbeast_core.log.actions import AddFile
-from qbeast_core.spec.revision import Revision
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent
 from qbeast_core.table.write.target import find_target
@@ -27,7 +26,7 @@ from qbeast_core.table.write.target import find_target
 def begin_append(
     uri: str, empty: pl.DataFrame, storage_options: Mapping[str, str] | None = None
 ) -> AppendTask:
-    """Look at the table before tasks append to it."""
+    """Read the table, and plan what tasks need to append to it."""
     uri = resolve_location(uri)
     snapshot = find_target(uri, "append", storage_options)
     if snapshot is None:
@@ -59,52 +58,34 @@ def publish_parts(
 ) -> CommitOutcome | None:
     """Commit the parts of an append, all of them or none.
 
-    Files that do not go together with those of other tasks or of another writer (format 8.3) are published without
-    index: their rows count, and optimize indexes them later.
+    Files that do not fit those of other tasks or of another writer (format 8.3) are published without index: their
+    rows count, and optimize indexes them later.
     """
     adds = [add for part in parts for add in part.files]
     if not adds:
         return None
     target = task.target
     options = WriteOptions(mode="append", storage_options=target.storage_options, txn=txn)
+    rows = sum(part.rows for part in parts)
+    intent = rows_intent("append", adds, rows, options, operation=operation)
+    revisions = [part.revision for part in parts if part.indexed]
     with discarding(target.store, adds):
         # What the oldest part was planned on: later commits are checked against it.
         oldest = min(part.version for part in parts)
         base = load_snapshot(target.uri, version=oldest, storage_options=target.storage_options)
-        outcome = _publish(base, adds, parts, options, operation)
+        outcome = None
+        if revisions and revisions.count(revisions[0]) == len(revisions):
+            # Staged files conflict with nothing that concerns the index; any other conflict comes again.
+            with suppress(CommitConflictError):
+                indexed = replace(intent, revision=revisions[0])
+                outcome = commit(base.source.store, base, fit_blocks(indexed, base))
+        if outcome is None:
+            staged = tuple(add.without_index() for add in adds)
+            outcome = commit(base.source.store, base, replace(intent, adds=staged))
     if outcome.already_applied:
         delete_data_files(target.store, adds)
     elif outcome.snapshot is not None:
-        _warn(outcome.snapshot, adds)
+        files, latest = outcome.snapshot.files, outcome.snapshot.config.latest
+        before = files.filter(~pl.col("path").is_in([add.path for add in adds]))
+        warn_if_growing(before, files, () if latest is None else latest.columns)
     return outcome
-
-
-def _publish(
-    base: Snapshot,
-    adds: Sequence[AddFile],
-    parts: Sequence[AppendedPart],
-    options: WriteOptions,
-    operation: str,
-) -> CommitOutcome:
-    store, revision = base.source.store, _common_revision(parts)
-    rows = sum(part.rows for part in parts)
-    if revision is not None:
-        indexed = replace(rows_intent("append", adds, rows, options, operation=operation), revision=revision)
-        try:
-            return commit(store, base, fit_blocks(indexed, base))
-        except CommitConflictError:
-            pass  # the rows are right wherever they stand; what else was in the way is in the way again
-    staged = [add.without_index() for add in adds]
-    return commit(store, base, rows_intent("append", staged, rows, options, operation=operation))
-
-
-def _common_revision(parts: Sequence[AppendedPart]) -> Revision | None:
-    """Return the revision of all indexed files; None: there is none, or there are several."""
-    revisions = [part.revision for part in parts if part.indexed]
-    return revisions[0] if revisions and all(revision == revisions[0] for revision in revisions) else None
-
-
-def _warn(newest: Snapshot, adds: Sequence[AddFile]) -> None:
-    written = pl.col("path").is_in([add.path for add in adds])
-    indexed = () if newest.config.latest is None else newest.config.latest.columns
-    warn_if_growing(newest.files.filter(~written), newest.files, indexed)

@@ -1,4 +1,4 @@
-"""Sets of columns that a table could be indexed by, and the one of which its filters open least."""
+"""Sets of columns that a table could be indexed by, and the set with which its filters open least."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ class Candidates:
         self, options: Sequence[ColumnSpec], *, most: int, together: Callable[[ColumnSet], bool]
     ) -> None:
         """Try single columns, and add further ones to the best sets as long as they have fewer than `most`."""
-        level: list[ColumnSet] = [(one,) for one in options]
+        level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(most):
-            tried = {frozenset(one) for one in self._tried}
-            fresh = {frozenset(one): one for one in level if frozenset(one) not in tried and together(one)}
-            for one in fresh.values():
-                self.opened(one)
-            best = sorted(fresh.values(), key=self.cost)[:_EXTENDED]
-            level = [(*base, one) for base in best for one in options]
+            tried = set(map(frozenset[ColumnSpec], self._tried))
+            sets = {frozenset(columns): columns for columns in level if together(columns)}
+            fresh = [columns for key, columns in sets.items() if key not in tried]
+            for columns in fresh:
+                self.opened(columns)
+            best = sorted(fresh, key=self.cost)[:_EXTENDED]
+            level = [(*columns, option) for columns in best for option in options]
 
     def best(self, *, tie: float) -> ColumnSet:
         """Return the set of fewest columns among those that cost up to `tie` times the least."""
-        most = tie * min(map(self.cost, self._tried)) + _NOTICED
-        return min((one for one in self._tried if self.cost(one) <= most), key=self._rank)
+        limit = tie * min(map(self.cost, self._tried)) + _NOTICED
+        return min((columns for columns in self._tried if self.cost(columns) <= limit), key=self._rank)
 
     def cost(self, columns: ColumnSet) -> float:
-        """Return what the filters open in the mean, of those that open more of one set than of another."""
+        """Return the mean share that filters open, of the filters for which sets differ."""
         decide = self._differences > _NOTICED
         return float(self._tried[columns][decide] @ self._importance[decide])
 
     def opened(self, columns: ColumnSet) -> float:
-        """Return what all filters open in the mean of a set, tried now if it was not."""
+        """Return the mean share that all filters open; try the set if it was not tried before."""
         if columns not in self._tried:
             self._tried[columns] = self._trial.shares(columns)
         return float(self._tried[columns] @ self._importance)
@@ -67,4 +68,4 @@ class Candidates:
         return np.asarray(np.ptp(shares, axis=0), np.float64)
 
     def _rank(self, columns: ColumnSet) -> tuple[int, int, float]:
-        return len(columns), sum(one.kind == "hashing" for one in columns), self.cost(columns)
+        return len(columns), sum(column.kind == "hashing" for column in columns), self.cost(columns)

@@ -15,18 +15,13 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions
-from qbeast_core.table.write.target import Mode, find_target, is_ours
+from qbeast_core.table.write.target import find_target, is_ours
 
-# How often a write may find no table and come second: each time but the first the table vanished between.
+# How often a write may find no table and lose the race to create it: between two times, the table vanished.
 MAX_CREATIONS: Final = 5
 
 _QUIET_S: Final = 10.0
 _PAUSE_S: Final = 0.05
-
-
-def goes_on(target: Snapshot | None, mode: Mode) -> bool:
-    """Return whether a write starts again if another writer created the table first; mode ``"error"`` does not."""
-    return target is None and mode != "error"
 
 
 def target_once_created(options: WriteOptions, uri: str) -> Snapshot | None:
@@ -74,7 +69,6 @@ def _times(root: Path) -> Iterator[float]:
     """Yield when each thing in the folder and its log was changed, seconds since 1970 UTC."""
     for folder in (root, root / LOG_DIRECTORY):
         with suppress(FileNotFoundError, NotADirectoryError):
-            yield folder.stat().st_mtime
-            for path in folder.iterdir():
+            for path in (folder, *folder.iterdir()):
                 with suppress(FileNotFoundError):
                     yield path.stat().st_mtime

@@ -114,11 +114,11 @@ def check_choice(argument: str, value: object, choices: Sequence[str | None], ou
         invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
 
 
-def metadata_of(given: Mapping[str, str] | None) -> dict[str, str]:
-    """Return `commit_metadata` as a call was given it, checked."""
-    if given is not None and not isinstance(cast("object", given), Mapping):
-        invalid_argument("commit_metadata", "must map texts to texts", _OUTCOME, value=given)
-    metadata = dict(given or {})
+def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the checked argument `commit_metadata`."""
+    if commit_metadata is not None and not isinstance(cast("object", commit_metadata), Mapping):
+        invalid_argument("commit_metadata", "must map texts to texts", _OUTCOME, value=commit_metadata)
+    metadata = dict(commit_metadata or {})
     check_metadata(metadata)
     return metadata
 
@@ -141,15 +141,9 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
         raise InvalidInputError(msg, argument="commit_metadata")
 
 
-def _is_text(given: object) -> bool:
+def _is_text(value: object) -> bool:
     """Return whether this is text with a UTF-8 encoding: half a surrogate pair has none."""
-    if not isinstance(given, str):
-        return False
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()
 
 
 def parse_column_stats(
@@ -178,13 +172,13 @@ def check_txn(txn: object) -> None:
     match txn:
         case None:
             return
-        case (str(app), int(version)) if app and not isinstance(version, bool) and 0 <= version < 2**63:
-            if _is_text(app):
-                return
+        case (str(app), int(version)) if (
+            app and _is_text(app) and not isinstance(version, bool) and 0 <= version < 2**63
+        ):
+            return
         case _:
-            pass
-    what = "must be (application id, version), a text and a whole number below 2**63"
-    invalid_argument("txn", what, _OUTCOME, value=txn)
+            what = "must be (application id, version), a text and a whole number below 2**63"
+            invalid_argument("txn", what, _OUTCOME, value=txn)
 
 
 def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
@@ -197,10 +191,9 @@ def is_applied(target: Snapshot, txn: tuple[str, int] | None) -> bool:
 
 def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
     if not isinstance(stats, str):
-        if stats is not None and not isinstance(cast("object", stats), Mapping):
-            invalid_argument(
-                "column_stats", "must be a mapping or the text of a JSON object", _OUTCOME, value=stats
-            )
+        if not isinstance(cast("object", stats), Mapping | None):
+            problem = "must be a mapping or the text of a JSON object"
+            invalid_argument("column_stats", problem, _OUTCOME, value=stats)
         return stats or {}
     try:
         parsed = json.loads(stats)
@@ -208,14 +201,13 @@ def _as_mapping(stats: ColumnStats | None) -> Mapping[str, Any]:
         msg = f"column_stats is not valid JSON: {error}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
     if not isinstance(parsed, dict):
-        msg = "column_stats must be a JSON object; nothing was written"
-        raise InvalidInputError(msg, argument="column_stats")
+        invalid_argument("column_stats", "must be a JSON object", _OUTCOME, value=stats)
     return parsed
 
 
 def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBounds:
-    lowest = _one(name, dtype, given.get(f"{name}_min"))
-    highest = _one(name, dtype, given.get(f"{name}_max"))
+    ends = (given.get(f"{name}_min"), given.get(f"{name}_max"))
+    lowest, highest = (None if end is None else _in_format_unit(name, dtype, [end])[0] for end in ends)
     if lowest is not None and highest is not None and lowest > highest:  # type: ignore[operator] # one column, one type
         msg = f"column_stats: {name}_min {lowest!r} lies above {name}_max {highest!r}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats")
@@ -225,15 +217,9 @@ def _bounds(name: str, dtype: pl.DataType, given: Mapping[str, Any]) -> ColumnBo
     listed = [] if isinstance(quantiles, str) or not isinstance(quantiles, Iterable) else list(quantiles)
     values = _in_format_unit(name, dtype, listed) if listed else []
     if len(set(values)) < 2:
-        msg = (
-            f"column_stats: {name}_quantiles needs a list of at least two different values, got {quantiles!r}"
-        )
+        msg = f"column_stats: {name}_quantiles needs at least two different values, got {quantiles!r}"
         raise InvalidInputError(msg, argument="column_stats")
     return ColumnBounds(lowest, highest, tuple(values))  # type: ignore[arg-type] # one column, one type
-
-
-def _one(name: str, dtype: pl.DataType, value: object) -> float | str | None:
-    return None if value is None else _in_format_unit(name, dtype, [value])[0]
 
 
 def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[float | str]:
@@ -242,10 +228,8 @@ def _in_format_unit(name: str, dtype: pl.DataType, values: list[Any]) -> list[fl
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         msg = f"column_stats: {values!r} does not fit column {name!r} of type {dtype}; nothing was written"
         raise InvalidInputError(msg, argument="column_stats") from error
-    if dtype == pl.String:
-        return [str(v) for v in cast]
-    if dtype.is_integer():
-        return [int(v) for v in cast]
+    if dtype == pl.String or dtype.is_integer():
+        return cast.to_list()
     column = to_index_column(cast)
     if not isinstance(column, NumberColumn):
         return []

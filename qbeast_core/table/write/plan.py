@@ -76,7 +76,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         merge = options.schema_mode == "merge"
         replaces = options.mode == "overwrite"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
-        schema_json = merged_schema(target.schema_json, target.schema, frame)
+        schema_json = merged_schema(target.schema_json, target.schema, frame.schema)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
@@ -129,17 +129,14 @@ def _specs(
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
     if target is None:
         return options.dialect or "documented"
-    intent = WriteIntent(
-        mode="overwrite" if options.mode == "overwrite" else "append", dialect=options.dialect
-    )
-    found = found_dialect(intent, target.metadata, target.files)
-    if options.dialect not in (None, found):
-        msg = (
-            f"the table uses the dialect {found!r}, not {options.dialect!r}; nothing was written. Append without "
-            "`dialect`."
-        )
-        raise InvalidInputError(msg, argument="dialect", value=options.dialect, known=[found])
-    return found
+    requested, mode = options.dialect, options.mode
+    intent = WriteIntent(mode="overwrite" if mode == "overwrite" else "append", dialect=requested)
+    dialect = found_dialect(intent, target.metadata, target.files)
+    if requested not in (None, dialect):
+        cure = "Append without `dialect`."
+        msg = f"the table uses the dialect {dialect!r}, not {requested!r}; nothing was written. {cure}"
+        raise InvalidInputError(msg, argument="dialect", value=requested, known=[dialect])
+    return dialect
 
 
 def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:

@@ -1,4 +1,4 @@
-"""What the columns of rows look like: how even, how many values, and which follow one another."""
+"""Facts about the columns of rows: how even, how many values, and which have the same order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.space.arrays import F64Array, I64Array
-from qbeast_core.tree.space.columns import data_type_of
+from qbeast_core.table.data.foreign_schema import lost_columns
 
 _BINS: Final = 64
-# Of its order, what a column is taken to be asked for where no queries are given.
+# The range of a column's order that a query is assumed to ask for if no queries are given.
 _WINDOW: Final = 0.45, 0.55
 
-# Share of distinct values from which on a column tells rows apart, and is rarely asked by ranges.
+# Share of distinct values from which on a column identifies rows, and is rarely filtered by ranges.
 _LIKE_IDS: Final = 0.95
 
 # Rank correlation from which on one column's order serves the other.
@@ -26,7 +26,7 @@ _FOLLOWS: Final = 0.9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """What columns look like."""
+    """Facts about columns."""
 
     names: list[str]
     # Different values of each column, null counted, shape (columns,).
@@ -41,16 +41,15 @@ class Profile:
 
     @staticmethod
     def of(rows: pl.DataFrame) -> Profile:
-        """Look at rows."""
-        names = [name for name, dtype in rows.schema.items() if _can_be_indexed(name, dtype)]
+        """Compute the facts of rows."""
+        others = lost_columns(rows.columns, rows.schema)
+        names = [name for name in rows.columns if name not in others]
         if not names:
-            msg = (
-                f"no column can be indexed: {dict(rows.schema)}. Numbers, dates, timestamps and strings can."
-            )
+            types = dict(rows.schema)
+            msg = f"no column can be indexed: {types}. Numbers, dates, timestamps and strings can."
             raise InvalidColumnsError(msg, columns=rows.columns)
-        order = rows.select(
-            ((pl.col(name).rank("average").fill_null(0.5) - 0.5) / rows.height).alias(name) for name in names
-        ).to_numpy()
+        ranks = pl.col(names).rank("average").fill_null(0.5)
+        order = rows.select((ranks - 0.5) / rows.height).to_numpy()
         bins = (order * _BINS).astype(np.int64)
         shares = [np.bincount(column, minlength=_BINS) / rows.height for column in bins.T]
         entropies = np.array([-(share[share > 0] * np.log2(share[share > 0])).sum() for share in shares])
@@ -62,7 +61,7 @@ class Profile:
             null_share=np.array([rows[name].null_count() / rows.height for name in names]),
             spread=entropies / np.log2(_BINS),
             correlation=np.abs(centred.T @ centred) / rows.height,
-            others=[name for name in rows.columns if name not in names],
+            others=list(others),
             rows=rows.height,
         )
 
@@ -84,8 +83,8 @@ class Profile:
     def follows(self, name: str, leaders: Sequence[str]) -> str | None:
         """Return the first of some other columns that have nearly the same order: one of both divides as well."""
         own = self.correlation[self.names.index(name)]
-        near = [one for one in leaders if one != name and own[self.names.index(one)] >= _FOLLOWS]
-        return near[0] if near else None
+        near = (leader for leader in leaders if own[self.names.index(leader)] >= _FOLLOWS and leader != name)
+        return next(near, None)
 
 
 def window(values: pl.Series) -> pl.Expr:
@@ -95,11 +94,3 @@ def window(values: pl.Series) -> pl.Expr:
         return pl.col(values.name).is_null()
     first, last = (pl.lit(values[int(len(values) * at)], values.dtype) for at in _WINDOW)
     return pl.col(values.name).is_between(first, last)
-
-
-def _can_be_indexed(name: str, dtype: pl.DataType) -> bool:
-    try:
-        data_type_of(name, dtype)
-    except InvalidColumnsError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Which columns to index: a proposal, by what filters would open of tables that are drawn from some of the rows."""
+"""Propose columns to index, by what filters would open of tables that are estimated from some of the rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.space.columns import data_type_of, frame_weights
 from qbeast_core.tree.space.evolve import default_cube_size
 
-# Rows that columns are compared on, and those that shares of the result come from.
+# Rows for comparing columns, and rows for the shares of the result.
 _ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17
 
 # Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
@@ -83,21 +83,16 @@ class SuggestedColumns:
     frame: pl.DataFrame
 
     def __repr__(self) -> str:
-        return in_lines([self._title, *(f"  {one}: {why}" for one, why in self._reasons.items())])
+        reasons = self.frame.select("column", "reason").iter_rows()
+        return in_lines([self._title, *(f"  {column}: {reason}" for column, reason in reasons)])
 
     def _repr_html_(self) -> str:
         return html_of(self._title, {}, self.frame)
 
     @property
     def _title(self) -> str:
-        return (
-            f"columns={list(self.columns)}, would open {self.opened:.0%} of the table, "
-            f"design effect {self.design_effect:.2f}"
-        )
-
-    @property
-    def _reasons(self) -> dict[str, str]:
-        return dict(self.frame.select("column", "reason").iter_rows())
+        shares = f"would open {self.opened:.0%} of the table, design effect {self.design_effect:.2f}"
+        return f"columns={list(self.columns)}, {shares}"
 
 
 def suggest_columns(
@@ -109,21 +104,21 @@ def suggest_columns(
 ) -> SuggestedColumns:
     """Propose columns to index.
 
-    Tables indexed by one column and by several are drawn from some of the rows, with their cubes, files and pages, and
-    each query is planned on them: the columns of which the queries open least are proposed. Of columns that do equally
-    well those win that a query names, and the fewest. Without queries every column counts as asked by ranges of a
-    tenth of its rows, the more the evener its values are spread; columns that tell every row apart count little.
+    Tables indexed by one column and by several are estimated from some of the rows, with their cubes, files and pages,
+    and each query is planned on them. The proposal is the columns with which the queries open least. Among equally good
+    ones, columns that a query names win, and fewer columns. Without queries, each column counts as filtered by ranges
+    of a tenth of its rows. Columns with evenly spread values weigh more, columns that identify every row weigh little.
 
-    Where the key of a proposal repeats so much that samples are clustered, a column that tells rows apart is added, by
-    hash if its type has one: always without queries, with them if they open as little. Else the reason of that column
-    says what it would cost.
+    If the key of a proposal repeats so much that samples are clustered, a column that tells rows apart is added, by
+    hash if its type has one: always without queries, with them if they open as little. Otherwise the reason of that
+    column gives its cost.
 
     Parameters
     ----------
     df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame or anything with ``__arrow_c_stream__``
         Rows to be written, or a sample of them; held in memory.
     queries : sequence of polars.Expr or str, optional
-        Filters that will be asked, each as often as it stands there. A text is SQL, as in `Table.delete`.
+        Filters that will be used; repeat one to give it more weight. A text is SQL, as in `Table.delete`.
     most : int, default 4
         Columns to propose at most, besides one by hash; 1 to 8.
     table_rows : int, optional
@@ -156,7 +151,7 @@ def suggest_columns(
         invalid_argument("queries", "must be a list of conditions", "nothing was read", value=queries)
     rows = to_frame(df)
     if rows.is_empty():
-        msg = "there are no rows to look at; give some of those that are to be written"
+        msg = "there are no rows; give a sample of the rows to write"
         raise InvalidInputError(msg, argument="df")
     total = rows.height if table_rows is None else table_rows
     if not isinstance(cast("object", total), int) or total < rows.height:
@@ -167,7 +162,7 @@ def suggest_columns(
 
 
 class _Suggestion:
-    """How a proposal is made."""
+    """The facts that a proposal is made of."""
 
     def __init__(
         self,
@@ -182,16 +177,17 @@ class _Suggestion:
         looked_at = _some(rows, _ROWS_OF_CLAIMS)
         few = _some(looked_at, _ROWS)
         self.profile = Profile.of(few)
-        filters = [_understood(one, looked_at) for one in queries or ()]
-        named = tuple(dict.fromkeys(name for one in filters for name in one.meta.root_names()))
-        self.asked = [name for name in named if name in self.profile.names]
+        filters = [_condition(query, looked_at) for query in queries or ()]
+        named = tuple(dict.fromkeys(name for query in filters for name in query.meta.root_names()))
+        self.filtered = [name for name in named if name in self.profile.names]
         importance = np.full(len(filters), 1 / max(len(filters), 1))
-        if not self.asked:
+        if not self.filtered:
             named = tuple(self.profile.evenest[:_MAX_WINDOWS])
             filters = [window(looked_at[name]) for name in named]
             importance = self.profile.importance(named)
-        self.compared = self.asked or list(named)
-        nodes = tuple(_planned(one, rows.schema) for one in filters)
+        self.compared = self.filtered or list(named)
+        pushed = [pushed_down(rows.schema, query, None)[0] for query in filters]
+        nodes = tuple(Unknown() if some is None else parse_predicate(some, rows.schema) for some in pushed)
         usual = self._trial(few, nodes, named, least=least)
         asked_for = self._trial(looked_at, nodes, named)
         self.candidates, self.claims = Candidates(usual, importance), Candidates(asked_for, importance)
@@ -219,18 +215,18 @@ class _Suggestion:
     def _best(self) -> ColumnSet:
         names = self.compared[:_MAX_TRIED]
         options = list(map(ColumnSpec, names))
-        hashes = [one for one in map(self._hash_of, names) if self.asked and one.kind == "hashing"]
+        hashes = [spec for spec in map(self._hash_of, names) if self.filtered and spec.kind == "hashing"]
         self.candidates.search([*options, *hashes], most=self.most, together=self._together)
         # Rows may show no difference, as the first ones of a file do of later days.
         if not self.candidates.decides:
             return tuple(options[: self.most])
-        return self.candidates.best(tie=_TIE if self.asked else _TIE_OF_WINDOWS)
+        return self.candidates.best(tie=_TIE if self.filtered else _TIE_OF_WINDOWS)
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether columns may be proposed together: the last one beside those before it."""
-        *others, last = [one.name for one in columns]
+        *others, last = [column.name for column in columns]
         # Unless both are asked for, of columns that follow each other the second one divides nothing.
-        return last not in others and (bool(self.asked) or self.profile.follows(last, others) is None)
+        return last not in others and (bool(self.filtered) or self.profile.follows(last, others) is None)
 
     def _hash_of(self, name: str) -> ColumnSpec:
         """Return a column by hash; dates and times have none in the format."""
@@ -243,24 +239,25 @@ class _Suggestion:
     def _key_of(self, best: ColumnSet) -> tuple[ColumnSet, float]:
         """Return what to add so that samples are not clustered, and the design effect with it."""
         effect = self._effect(best)
-        if self.asked or effect <= CLUSTERED or self.key.name in [one.name for one in best]:
+        if self.filtered or effect <= CLUSTERED or self.key.name in [column.name for column in best]:
             return (), effect
         better = self._effect((*best, self.key))
         return ((self.key,), better) if better < effect / _WORTHWHILE else ((), effect)
 
     @cached_property
     def key(self) -> ColumnSpec:
-        """The column that tells rows apart best."""
+        """The column with the most values."""
         return self._hash_of(self.profile.names[int(np.argmax(self.profile.distinct))])
 
     def _effect(self, columns: ColumnSet) -> float:
-        weights = frame_weights(self.rows, [one.name for one in columns])
+        weights = frame_weights(self.rows, [column.name for column in columns])
         return design_effect(weights, share=self.rows.height / self.table_rows)
 
     def _frame(self, best: ColumnSet, key: ColumnSet) -> pl.DataFrame:
         """Return a row a column, those proposed first."""
-        profile, proposed = self.profile, {one.name: one for one in (*best, *key)}
-        alone = {name: self._alone(proposed.get(name, ColumnSpec(name))) for name in profile.names}
+        profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
+        alone: dict[str, float | None] = dict.fromkeys(profile.names)
+        alone |= {name: self.claims.opened((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
         others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {
@@ -269,26 +266,21 @@ class _Suggestion:
                 "distinct": int(profile.distinct[at]),
                 "null_share": float(profile.null_share[at]),
                 "spread": float(profile.spread[at]),
-                "follows": profile.follows(name, [one.name for one in best]),
+                "follows": profile.follows(name, [column.name for column in best]),
                 "alone": alone[name],
                 "reason": self._reason(name, alone[name], best, key),
             }
-            for name, at in ((one, profile.names.index(one)) for one in (*proposed, *others))
+            for name, at in ((name, profile.names.index(name)) for name in (*proposed, *others))
         ]
-        unfit = [
-            {"column": one, "proposed": False, "reason": "its type cannot be indexed"}
-            for one in profile.others
-        ]
-        return pl.DataFrame([*records, *unfit], schema=_FRAME, orient="row")
-
-    def _alone(self, column: ColumnSpec) -> float | None:
-        return self.claims.opened((column,)) if column.name in self.compared else None
+        unfit: dict[str, object] = {"proposed": False, "reason": "its type cannot be indexed"}
+        records += [{"column": name, **unfit} for name in profile.others]
+        return pl.DataFrame(records, schema=_FRAME, orient="row")
 
     def _reason(self, name: str, alone: float | None, best: ColumnSet, key: ColumnSet) -> str:
         only = "" if alone is None else f"alone it would open {alone:.0%} of the table"
-        names = [one.name for one in best]
+        names = [column.name for column in best]
         follows = self.profile.follows(name, names)
-        if name in [one.name for one in key]:
+        if name in [column.name for column in key]:
             return "proposed as well: it tells rows apart, so that samples are not clustered"
         if name in names:
             return f"proposed: {only}"
@@ -299,25 +291,19 @@ class _Suggestion:
                 f"{instead:.0%} of the table would be opened instead of {opened:.0%}"
             )
         if alone is None:
-            return "no query names it" if self.asked else "the values of others are spread more evenly"
-        if follows is not None and not self.asked:
+            return "no query names it" if self.filtered else "the values of others are spread more evenly"
+        if follows is not None and not self.filtered:
             return f"follows {follows}, whose order serves it as well"
         return f"adds too little: {only}"
 
 
-def _understood(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
-    """Return a query as an expression, or refuse it where it cannot be evaluated."""
+def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
+    """Return a query as an expression; refuse one that cannot be evaluated."""
     condition = filter_of(query, rows.schema, argument="queries")
     condition = pl.lit(value=True) if condition is None else condition
     with evaluating(query, "queries", "nothing was written"):
         rows.select(condition)
     return condition
-
-
-def _planned(condition: pl.Expr, schema: pl.Schema) -> Node:
-    """Return what a plan understands of a condition."""
-    given, _ = pushed_down(schema, condition, None)
-    return Unknown() if given is None else parse_predicate(given, schema)
 
 
 def _some(rows: pl.DataFrame, most: int) -> pl.DataFrame:

@@ -9,10 +9,11 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from qbeast_core.errors import NotQbeastTableError, TableExistsError, TableNotFoundError
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.support.suggestions import convert_call
-from qbeast_core.table.data.found_instead import log_instead
+from qbeast_core.table.data.found_instead import LOG_DIRECTORY, log_instead
 from qbeast_core.table.snapshot.snapshot import Snapshot, newest_snapshot
 
 Mode: TypeAlias = Literal["error", "append", "overwrite", "ignore"]
@@ -26,10 +27,8 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         _refuse_what_is_there(uri, storage_options, error)
         return None
     if mode == "error":
-        msg = (
-            f'a table is at {uri!r} already; nothing was written. Use mode="append", "overwrite" or "ignore", or '
-            "choose another path."
-        )
+        cure = 'Use mode="append", "overwrite" or "ignore", or choose another path.'
+        msg = f"a table is at {uri!r} already; nothing was written. {cure}"
         raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":
         return snapshot
@@ -49,27 +48,25 @@ def _refuse_what_is_there(
     """Raise if the place holds a file, or data without a Delta log."""
     if log_instead(uri) is not None:
         raise error
-    from qbeast_core.io.stores.store import open_store  # noqa: PLC0415 - used on this road alone
-
     root = open_store(uri, storage_options).local_root
     if root is None or not root.exists():
         return
+    files = list(root.glob("*.parquet"))
     if not root.is_dir():
         msg = f"{uri!r} is a file, not a folder; nothing was written. Choose another path."
-        raise TableExistsError(msg, path=uri) from error
-    files = list(root.glob("*.parquet"))
-    if files and all(is_ours(path) for path in files):
+    elif files and all(map(is_ours, files)):
         msg = (
             f"{uri!r} holds data files of a table, but no log that names them: an interrupted write left them, or the "
             "log was lost; nothing was written. Delete them if nobody needs them, or choose another path."
         )
-        raise TableExistsError(msg, path=uri) from error
-    if files or (root / "_delta_log").exists():
+    elif files or (root / LOG_DIRECTORY).exists():
         msg = (
             f"{uri!r} holds files but no readable Delta table; nothing was written. Convert it to a table first "
             f"({convert_call(uri)}), or choose an empty place."
         )
-        raise TableExistsError(msg, path=uri) from error
+    else:
+        return
+    raise TableExistsError(msg, path=uri) from error
 
 
 def is_ours(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What filters would open of a table that is not written: its tree, files and pages are drawn from some of its rows."""
+"""What filters would open of a table that is not written: its tree, files and pages are estimated from a sample."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from qbeast_core.tree.space.summary import summarise
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
 class Trial:
-    """Rows that stand for a table of more rows: cubes, files and pages are smaller by as much as they are fewer."""
+    """A sample of a table, indexed as the table: cubes, files and pages are smaller in proportion to the rows."""
 
     # A uniform sample of the table.
     rows: pl.DataFrame
     table_rows: int
     row_bytes: float
-    # What is asked of the table.
+    # What queries ask for, and the columns that they name.
     filters: tuple[Node, ...]
-    asked: tuple[str, ...]
+    filtered: tuple[str, ...]
     # All rows of the table, where they are at hand: the ends of its columns.
     whole: pl.DataFrame | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
@@ -49,17 +49,18 @@ class Trial:
         axes = [self._axis(spec) for spec in specs]
         weights = frame_weights(self.rows, [spec.name for spec in specs])
         placed = assign_rows([cells for _, cells in axes], weights, cube_size=self._cube_size)
-        packed = pack_files(
-            placed.counts, file_rows=max(round(rows_per_file(self.row_bytes) * self._scale), 1)
-        )
+        file_rows = max(round(rows_per_file(self.row_bytes) * self._scale), 1)
+        packed = pack_files(placed.counts, file_rows=file_rows)
+        rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
+        page_rows = page_rows_for(rows_of_file, cube_size=default_cube_size(self.table_rows))
         drawn = _Drawn(
-            spaces={one.columns[0]: one.transformations[0] for one, _ in axes},
+            spaces={space.columns[0]: space.transformations[0] for space, _ in axes},
             placed=placed,
             packed=packed,
             statistics=self._statistics(placed, packed, weights),
-            page_rows=self._page_rows(len(packed.file_starts) - 1),
+            page_rows=page_rows * self._scale,
         )
-        return np.array([drawn.share(one) for one in self.filters])
+        return np.array([drawn.share(node) for node in self.filters])
 
     @property
     def _scale(self) -> float:
@@ -68,12 +69,6 @@ class Trial:
     @property
     def _cube_size(self) -> int:
         return max(round(default_cube_size(self.table_rows) * self._scale), 1)
-
-    def _page_rows(self, files: int) -> float:
-        return (
-            page_rows_for(self.table_rows // files, cube_size=default_cube_size(self.table_rows))
-            * self._scale
-        )
 
     def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
         """Return the space of one column, as a revision of its own, and the cells of the rows in it."""
@@ -87,48 +82,41 @@ class Trial:
         sizes = np.diff(packed.file_starts)
         if len(sizes) == 1:
             return self._of_one_file
-        return self._of_files(self._asked[rows_by_file(placed, packed, weights)], sizes)
+        return self._of_files(self._filtered[rows_by_file(placed, packed, weights)], sizes)
 
     @cached_property
     def _of_one_file(self) -> Statistics:
-        return self._of_files(self._asked, np.array([self.rows.height]))
+        return self._of_files(self._filtered, np.array([self.rows.height]))
 
     @cached_property
-    def _asked(self) -> pl.DataFrame:
-        return self.rows[list(self.asked)]
+    def _filtered(self) -> pl.DataFrame:
+        return self.rows[list(self.filtered)]
 
     def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
         """Return the statistics that the log would hold; `rows` are in the order of their files."""
         names, by = rows.columns, own_column("file")
         number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
         grouped = rows.hstack([number]).group_by(by, maintain_order=True)
-        fields = {
-            "min": [self._or_end(pl.col(name).min(), *self._ends[name][0]) for name in names],
-            "max": [self._or_end(pl.col(name).max(), *self._ends[name][1]) for name in names],
-            "null_count": [pl.col(names).null_count()] if names else [],
-        }
+        fields = {**self._bounds, "null_count": [pl.col(names).null_count()] if names else []}
         structs = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
         nothing = pl.repeat(value=False, n=len(sizes), eager=True)
         files = pl.DataFrame({by: np.arange(len(sizes)), **structs})
         return Statistics(files, nothing.alias("foreign"), sizes, nothing)
 
-    @staticmethod
-    def _or_end(bound: pl.Expr, of_sample: pl.Expr, of_table: pl.Expr) -> pl.Expr:
-        """Return the bound of a file; at an end of the sample that of the table, which reaches further."""
-        return pl.when(bound != of_sample).then(bound).otherwise(of_table)
-
     @cached_property
-    def _ends(self) -> dict[str, list[tuple[pl.Expr, pl.Expr]]]:
-        """Ends of each column that is asked for, in the sample and in the table; null where they are not known."""
-        ends: dict[str, list[tuple[pl.Expr, pl.Expr]]] = {}
-        for name in self.asked:
-            dtype = self.rows.schema[name]
-            some = [pl.lit(end, dtype) for end in (self.rows[name].min(), self.rows[name].max())]
-            whole = self.rows[name].clear() if self.whole is None else self.whole[name]
-            ends[name] = list(
-                zip(some, [pl.lit(end, dtype) for end in (whole.min(), whole.max())], strict=True)
-            )
-        return ends
+    def _bounds(self) -> dict[str, list[pl.Expr]]:
+        """Bounds of the rows of a file; where the sample ends, the bound of the table, null if it is not known."""
+        bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
+        for name in self.filtered:
+            column, dtype = self.rows[name], self.rows.schema[name]
+            table = column.clear() if self.whole is None else self.whole[name]
+            for end, bound, of_sample, of_table in (
+                ("min", pl.col(name).min(), column.min(), table.min()),
+                ("max", pl.col(name).max(), column.max(), table.max()),
+            ):
+                inside = pl.when(bound != pl.lit(of_sample, dtype)).then(bound)
+                bounds[end].append(inside.otherwise(pl.lit(of_table, dtype)))
+        return bounds
 
 
 @dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
@@ -152,7 +140,7 @@ class _Drawn:
         return float(sizes[opened].sum() / self.packed.file_starts[-1])
 
     def _may_match(self, atom: Atom) -> BoolArray:
-        """Return which blocks may hold a row for which it is true: by their files, and by their cubes."""
+        """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
         of_files = self.statistics.may_match(atom)[self._file]
         space = self.spaces.get(column_of(atom))
         intervals = None if space is None else coordinate_intervals(atom, space, foreign=False)

@@ -33,17 +33,13 @@ from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
-from qbeast_core.table.write.creation import MAX_CREATIONS, goes_on, target_once_created
+from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
 from qbeast_core.table.write.plan import prepare, rows_intent
 
 
 def write_rows(
-    source: Source,
-    path: str | os.PathLike[str],
-    options: WriteOptions,
-    *,
-    engine: Engine = MEMORY,
+    source: Source, path: str | os.PathLike[str], options: WriteOptions, *, engine: Engine = MEMORY
 ) -> WriteResult:
     """Write the rows of a source; see `qbeast.write_table` for the options and errors."""
     check_options(options)
@@ -53,25 +49,19 @@ def write_rows(
         target = target_once_created(options, uri)
         if target is not None and (options.mode == "ignore" or is_applied(target, options.txn)):
             effect = counts_of(target).design_effect
-            return WriteResult.untouched(
-                target.version, target.config.latest, effect, dry_run=options.dry_run
-            )
+            latest = target.config.latest
+            return WriteResult.untouched(target.version, latest, effect, dry_run=options.dry_run)
         report_progress(options, Progress("read"))
         try:
             return _write(source, target, options, uri=uri, engine=engine)
         except TableExistsError:
-            if not (left and goes_on(target, options.mode)):
+            if not left or target is not None or options.mode == "error":
                 raise
     raise AssertionError  # the last round returns or raises
 
 
 def _write(
-    source: Source,
-    target: Snapshot | None,
-    options: WriteOptions,
-    *,
-    uri: str,
-    engine: Engine,
+    source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
     planned = prepare(source.empty, target, options)
@@ -111,11 +101,11 @@ def _write(
 
 
 def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:
-    """Write all files; where that fails, those written go again as far as the store lets us."""
+    """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
-        for some in plan.write():
-            adds += some
+        for part in plan.write():
+            adds += part
         report_progress(options, Progress("commit", len(adds), len(adds), rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)
@@ -212,11 +202,7 @@ class WriteResult(FilesResult):
 
     @staticmethod
     def untouched(
-        version: int,
-        revision: Revision | None,
-        design_effect: float | None = None,
-        *,
-        dry_run: bool = False,
+        version: int, revision: Revision | None, design_effect: float | None = None, *, dry_run: bool = False
     ) -> WriteResult:
         """Return the outcome of a write that had nothing to do."""
         return WriteResult(

@@ -67,7 +67,7 @@ def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> Non
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")
     assert not asked.called
-    assert [len(call.args[0]) for call in decoded.call_args_list] == [1, 1, 1]  # the new files alone
+    assert not decoded.called
     assert_as_loaded(newest_snapshot(str(table)))
 
 

@@ -28,6 +28,4 @@ def evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snaps
     if problems:
         msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
-    return with_schema(
-        snapshot, merged_schema(snapshot.schema_json, snapshot.schema, source.select(list(new)))
-    )
+    return with_schema(snapshot, merged_schema(snapshot.schema_json, snapshot.schema, new))

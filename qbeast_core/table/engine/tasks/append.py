@@ -102,11 +102,11 @@ class AppendTask:
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
             if not len(rows):
                 continue
-            add = store_file(
+            add, _ = store_file(
                 frame[pl.Series(rows)],
                 weights[rows],
                 page_rows_for(len(rows), cube_size=len(rows)),
-                store=self.target.store,
+                put=self.target.store.put,
                 path=f"{new_id()}.parquet",
                 settings=settings,
             )

@@ -25,12 +25,13 @@ def store_indexed(
     """Write rows in the order of their file, which have places in a revision; return the file without blocks."""
     if settings is None:
         settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
-    return store_file(
+    add, _ = store_file(
         rows,
         weights,
         page_rows_for(rows.height, cube_size=revision.desired_cube_size),
-        store=target.store,
+        put=target.store.put,
         path=path,
         settings=settings,
         starts=starts,
     )
+    return add
