@@ -23,18 +23,18 @@ _UNREAD: Final = "nothing was read"
 
 
 def share_of(
-    given: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
+    value: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
 ) -> float:
     """Parse a fraction from a number or a text.
 
     >>> share_of(0.05, "error"), share_of("0.7%", "error")
     (0.05, 0.007)
     """
-    share = _number(given)
+    share = _number(value)
     if share is None or not (0.0 < share < 1.0 or (zero and share == 0.0) or (one and share == 1.0)):
         ends = "" if zero else ", above 0" if one else ", without both"
         problem = f"must be a fraction between 0 and 1{ends}, or a text such as '5%'"
-        invalid_argument(name, problem, outcome, value=given, cure=_percent(name, [given]))
+        invalid_argument(name, problem, outcome, value=value, cure=_percent(name, [value]))
     return share
 
 

@@ -131,23 +131,23 @@ def _level(
     keys: I64Array,
     domains: F64Array,
     position: I64Array,
-    own: BoolArray,
+    is_level: BoolArray,
     bounds: tuple[I32Array, I32Array, I32Array, BoolArray],
 ) -> ExistingLevel:
     min_weights, max_weights, kept_weights, live = bounds
     size = len(keys)
     kept = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(kept, position[own], kept_weights[own])
-    own, below = own & live, ~own & live
+    np.minimum.at(kept, position[is_level], kept_weights[is_level])
+    is_level, below = is_level & live, ~is_level & live
     thresholds = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(thresholds, position[own], max_weights[own])
+    np.minimum.at(thresholds, position[is_level], max_weights[is_level])
     lowest_below = np.full(size, MAX_WEIGHT, np.int32)
     np.minimum.at(lowest_below, position[below], min_weights[below])
     return ExistingLevel(
         keys=keys,
         domains=domains,
         thresholds=thresholds,
-        has_blocks=np.bincount(position[own], minlength=size) > 0,
+        has_blocks=np.bincount(position[is_level], minlength=size) > 0,
         lowest_below=lowest_below,
         has_descendants=np.bincount(position[below], minlength=size) > 0,
         kept=kept,
