@@ -74,7 +74,9 @@ def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float 
         groups=pl.DataFrame({GROUP: [0]}),
         whole=np.zeros((1, 2)),
         sampled=values.sum(axis=0)[None, :],
-        every=lambda: Keys(np.zeros(len(rows), np.int64), values, rows if known else np.zeros(len(rows)), 1),
+        all_keys=lambda: Keys(
+            np.zeros(len(rows), np.int64), values, rows if known else np.zeros(len(rows)), 1
+        ),
         calibration=None if known is None else _calibration(rows, known),
         values=(),
     )

@@ -1,1 +1,1 @@
-"""Estimates of aggregates from a sample of keys, and how far they may be off: statistics on frames and arrays."""
+"""Estimate aggregates from a sample of keys, with intervals: statistics on frames and arrays."""

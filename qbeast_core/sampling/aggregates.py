@@ -1,4 +1,4 @@
-"""Polars aggregates, recognised by their structure: sums over rows, functions of such sums, and quantiles."""
+"""Recognise Polars aggregates by their structure: sums over rows, functions of such sums, and quantiles."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _REASONS: Final = (
     ),
 )
 _KINDS: Final = (
-    "len, count, sum, mean, var, std, median, quantile, null_count, and +, -, *, / and sqrt of these, with a "
-    "filter within if need be"
+    "len, count, sum, mean, var, std, median, quantile, null_count, and +, -, *, / and sqrt of these, also with an "
+    "inner filter"
 )
 
 
-class RefusedAggregate(Exception):  # noqa: N818 - it never leaves the library
+class RefusedAggregate(Exception):  # noqa: N818 - internal to the library
     """The reason why an aggregate has no bound; callers turn it into a public error."""
 
 
@@ -61,20 +61,20 @@ class Smooth:
     """A smooth function of totals over rows: counts, sums, means, ratios, variances."""
 
     name: str
-    # Numbers of the totals that it uses.
+    # Numbers of the totals that the function uses.
     totals: tuple[int, ...]
     formula: _Formula
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile:
-    """The value below which lies a share of the rows."""
+    """The value below which a fraction of the rows lies."""
 
     name: str
-    # Of a row, in Float64; null where a row does not count.
+    # Values of rows in Float64; null for rows that do not count.
     values: pl.Expr
     level: float
-    # As Polars calls it; used where all rows are known.
+    # The name in Polars; used if all rows are read.
     interpolation: Any
 
 
@@ -85,44 +85,44 @@ class Aggregates:
     answers: tuple[Smooth | Quantile, ...]
     # Summed over rows; the first counts rows. They use columns of the table and of `centres`.
     totals: tuple[pl.Expr, ...]
-    # Numbers near the means of squared values, so that squares lose no digits. The caller computes each once, over any
-    # rows, and passes it to `totals` as a column.
+    # Numbers near the means of squared values, so squares lose no digits. The caller computes each once, from any rows,
+    # and passes it to `totals` as a column.
     centres: dict[str, pl.Expr]
 
     @property
     def smooth(self) -> list[Smooth]:
         """The answers that are functions of totals."""
-        return [one for one in self.answers if isinstance(one, Smooth)]
+        return [answer for answer in self.answers if isinstance(answer, Smooth)]
 
     @property
     def quantiles(self) -> list[Quantile]:
         """The answers that are quantiles."""
-        return [one for one in self.answers if isinstance(one, Quantile)]
+        return [answer for answer in self.answers if isinstance(answer, Quantile)]
 
     @property
     def plain(self) -> dict[int, str]:
-        """Names of columns by the numbers of the totals that are their plain sums."""
-        trees = {at: _tree(one) for at, one in enumerate(self.totals)}
-        return {at: str(_body(tree)) for at, tree in trees.items() if _kind(tree) == "Column"}
+        """Names of columns by the numbers of the totals that are plain sums of columns."""
+        trees = {number: _tree(answer) for number, answer in enumerate(self.totals)}
+        return {number: str(_body(tree)) for number, tree in trees.items() if _kind(tree) == "Column"}
 
     @property
     def columns(self) -> list[str]:
-        """Names of the table's columns that they use."""
-        looked_at = [*self.totals, *(one.values for one in self.quantiles), *self.centres.values()]
-        names = [name for expr in looked_at for name in expr.meta.root_names()]
+        """Names of the table's columns that the aggregates use."""
+        exprs = [*self.totals, *(answer.values for answer in self.quantiles), *self.centres.values()]
+        names = [name for expr in exprs for name in expr.meta.root_names()]
         return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
 
 
-def recognise(asked: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
+def recognise(expressions: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
     """Recognise aggregates by the structure of their expressions.
 
-    >>> found = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
-    >>> [str(total) for total in found.totals], found.answers[0].totals
+    >>> aggregates = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
+    >>> [str(total) for total in aggregates.totals], aggregates.answers[0].totals
     (['1', 'col("x")', 'col("x").is_not_null()'], (1, 2))
     """
     reader = _Recogniser(check)
     answers: list[Smooth | Quantile] = []
-    for name, expr in asked.items():
+    for name, expr in expressions.items():
         try:
             answers.append(reader.answer(name, expr))
         except RefusedAggregate as refused:
@@ -160,20 +160,20 @@ class _Recogniser:
         kind, body, inputs = _kind(tree), _body(tree), expr.meta.pop()[::-1]
         match kind:
             case "Len":
-                found = self.total(_ONE)
+                formula = self.total(_ONE)
             case "Literal":
-                found = _constant(_number(expr))
+                formula = _constant(_number(expr))
             case "Agg":
-                found = self.aggregate(_kind(body), _body(body), inputs[0])
+                formula = self.aggregate(_kind(body), _body(body), inputs[0])
             case "BinaryExpr":
-                found = self.arithmetic(str(body["op"]), inputs, tree)
+                formula = self.arithmetic(str(body["op"]), inputs, tree)
             case "Function" if inputs:
-                found = self.function(body["function"], inputs[0], tree)
+                formula = self.function(body["function"], inputs[0], tree)
             case "Alias" | "Cast" if kind == "Alias" or _is_float(body):
-                found = self.formula(inputs[0], _tree(inputs[0]))
+                formula = self.formula(inputs[0], _tree(inputs[0]))
             case _:
                 _refuse(tree)
-        return found
+        return formula
 
     def arithmetic(self, sign: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
         """Return a sum, difference, product or ratio of aggregates."""
@@ -214,7 +214,7 @@ class _Recogniser:
                 return _refuse({"Agg": {name: body}})
 
     def variance(self, values: pl.Expr, ddof: float, *, root: bool) -> _Formula:
-        """Return a variance, or its root, by sums of the values' distances from a number near their mean."""
+        """Return a variance, or its root, from sums of distances to a number near the mean."""
         self._numeric(values, "a variance", booleans=False)
         floats = _filtered(values).cast(pl.Float64)
         name = f"{CENTRE}{len(self.centres)}"
@@ -223,20 +223,20 @@ class _Recogniser:
         squares, total = self.total(distance * distance), self.total(distance)
         rows = self.total(_filtered(values, rows=pl.Expr.is_not_null))
 
-        def of(totals: Sequence[Dual]) -> Dual:
+        def formula(totals: Sequence[Dual]) -> Dual:
             count, distances = rows(totals), total(totals)
             spread = squares(totals) - distances * distances / count
             variance = spread / (count - count.constant(ddof))
             return variance.sqrt() if root else variance
 
-        return of
+        return formula
 
     def total(self, expr: pl.Expr) -> _Formula:
-        """Return the total of a value over rows; equal values share one."""
-        known = [at for at, one in enumerate(self.totals) if one.meta.eq(expr)]
-        if not known:
+        """Return the total of a value over rows; equal values share a total."""
+        numbers = [index for index, total in enumerate(self.totals) if total.meta.eq(expr)]
+        if not numbers:
             self.totals.append(expr)
-        number = known[0] if known else len(self.totals) - 1
+        number = numbers[0] if numbers else len(self.totals) - 1
         self.used.append(number)
         return lambda totals: totals[number]
 
@@ -252,23 +252,23 @@ class _Recogniser:
         return dtype
 
     def _by_row(self, values: pl.Expr) -> pl.DataType:
-        """Check what is aggregated, and the filter within if there is one."""
+        """Check the aggregated value, and its inner filter if any."""
         parts = values.meta.pop()[::-1] if _kind(_tree(values)) == "Filter" else [values]
         types = [self.check(part) for part in parts]
         if types[-1] != pl.Boolean() and len(parts) > 1:
-            msg = f"a filter needs a condition, and {parts[-1]} is {types[-1]}; compare it with something"
+            msg = f"a filter needs a condition, and {parts[-1]} is {types[-1]}; compare it with a value"
             raise RefusedAggregate(msg)
         return types[0]
 
 
 def _filtered(values: pl.Expr, rows: Callable[[pl.Expr], pl.Expr] | None = None) -> pl.Expr:
-    """Return values, null where an inner filter leaves them out; with a test, whether rows pass both."""
+    """Return values, null for rows that an inner filter drops; with a test, whether rows pass both."""
     if _kind(_tree(values)) != "Filter":
         return values if rows is None else rows(values)
-    kept, by = values.meta.pop()[::-1]
+    kept, condition = values.meta.pop()[::-1]
     if rows is not None:
-        return rows(kept) & by.fill_null(value=False)
-    return pl.when(by).then(kept)
+        return rows(kept) & condition.fill_null(value=False)
+    return pl.when(condition).then(kept)
 
 
 def _constant(number: float) -> _Formula:
@@ -306,12 +306,12 @@ def _refuse(tree: Any, why: str | None = None) -> NoReturn:
     reason = why or next(
         (text for names, text in _REASONS if name in names), "cannot be bounded from a sample"
     )
-    msg = f"{'' if why else name + ' '}{reason}. What can be: {_KINDS}"
+    msg = f"{'' if why else name + ' '}{reason}. Supported are: {_KINDS}"
     raise RefusedAggregate(msg)
 
 
 def _name(tree: Any) -> str:
-    """Return the name that Polars gives an expression."""
+    """Return the name of an expression's kind in Polars."""
     kind, body = _kind(tree), _body(tree)
     if kind == "Agg":
         return _kind(body)
@@ -322,11 +322,11 @@ def _name(tree: Any) -> str:
 
 
 def _tree(expr: pl.Expr) -> Any:
-    """Return Polars' own serialisation of an expression, decoded."""
+    """Return the decoded serialisation of an expression by Polars."""
     try:
         return orjson.loads(expr.meta.serialize(format="json"))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):
-        return "a function of Python's, or one nested very deep,"
+        return "a Python function, or a very deep expression,"
 
 
 def _kind(tree: Any) -> str:

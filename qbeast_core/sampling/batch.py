@@ -1,4 +1,4 @@
-"""A batch of rows as sums for each key."""
+"""Sum a batch of rows by key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
 
-# Memory of a value, about: a 128-bit integer, or the view of a string.
+# Approximate memory of a value: a 128-bit integer, or the view of a string.
 _VALUE_BYTES: Final = 16
 
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
@@ -19,7 +19,7 @@ _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, p
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """A frame whose columns are joined to the rows, at most one of its rows to each."""
+    """A frame that is joined to the rows, with at most one match per row."""
 
     frame: pl.DataFrame
     on: tuple[str, ...]
@@ -27,12 +27,12 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSums:
-    """How a batch of rows is summed; it pickles."""
+    """The expressions that sum a batch of rows; it can be pickled."""
 
     # Summed over rows, see `Aggregates.totals`.
     totals: tuple[pl.Expr, ...]
     quantiles: tuple[pl.Expr, ...]
-    # Group expressions by the names of their columns.
+    # Group expressions by column name.
     groups: Mapping[str, pl.Expr]
     condition: pl.Expr | None
     lookup: Lookup | None
@@ -55,36 +55,36 @@ class RowSums:
 
     def of(self, frame: pl.DataFrame, *, sizes: bool) -> Sums:
         """Sum up a batch."""
-        totals = [expr.alias(f"{TOTAL}{at}") for at, expr in enumerate(self.totals)]
-        values = [expr.alias(f"{VALUE}{at}") for at, expr in enumerate(self.quantiles)]
-        names = [one.meta.output_name() for one in totals]
+        totals = [expr.alias(f"{TOTAL}{index}") for index, expr in enumerate(self.totals)]
+        values = [expr.alias(f"{VALUE}{index}") for index, expr in enumerate(self.quantiles)]
+        names = [expr.meta.output_name() for expr in totals]
         centres = [pl.lit(number).alias(name) for name, number in self.centres.items()]
-        by_key = WEIGHT in frame.columns
-        one_key = [] if by_key else [pl.lit(0, pl.Int32).alias(WEIGHT)]
+        has_weights = WEIGHT in frame.columns
+        key = [] if has_weights else [pl.lit(0, pl.Int32).alias(WEIGHT)]
         groups_of = [expr.alias(name) for name, expr in self.groups.items()]
-        summed = self._kept(frame.lazy()).with_columns(*centres, *one_key)
+        summed = self._kept(frame.lazy()).with_columns(*centres, *key)
         summed = summed.with_columns(*totals, *values, *groups_of)
         types = summed.select(names).collect_schema()
-        # A query, not its rows: they are needed for some keys only, and new memory costs more than they do.
+        # A query instead of rows: only some keys need them, and new memory costs more than computing them again.
         entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))
         groups = totals_of(entries, self.by, names)
         entries_bytes = int(groups[names[0]].sum()) * _VALUE_BYTES * len(entries.collect_schema())
-        if not by_key:
+        if not has_weights:
             entries, entries_bytes = pl.LazyFrame(schema=entries.collect_schema()), 0
         elif frame.estimated_size() > entries_bytes:
-            made = entries.collect()
-            entries, entries_bytes = made.lazy(), int(made.estimated_size())
+            collected = entries.collect()
+            entries, entries_bytes = collected.lazy(), int(collected.estimated_size())
         no_rows = pl.DataFrame(schema=entries.select(WEIGHT, *self.by).collect_schema())
-        of_values = summed.select(WEIGHT, *self.by, *(one.meta.output_name() for one in values))
+        value_rows = summed.select(WEIGHT, *self.by, *(expr.meta.output_name() for expr in values))
         # Polars sorts weights twice as fast as NumPy.
-        weights = frame[WEIGHT].sort() if sizes and by_key else pl.Series(dtype=pl.Int32)
+        weights = frame[WEIGHT].sort() if sizes and has_weights else pl.Series(dtype=pl.Int32)
         return Sums(
             groups=groups,
             scales=tuple(_scale(types[name]) for name in names),
             entries=entries,
             entries_bytes=entries_bytes,
             sizes=KeySizes(weights.to_numpy()),
-            rows=of_values.collect() if values else no_rows,
+            rows=value_rows.collect() if values else no_rows,
         )
 
 

@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
-# A difference that chance explains less often than this is a deviation.
+# A difference with a smaller probability than this is a deviation.
 MIN_CHANCE: Final = 0.001
 
 # An unseen key with fewer rows than this share of the standard error of the row count does not shift an answer.
-_MATTERS: Final = 0.25
+_MIN_SHIFT: Final = 0.25
 
-_FARTHEST: Final = NormalDist().inv_cdf(1 - MIN_CHANCE / 2)
+_MAX_ERRORS: Final = NormalDist().inv_cdf(1 - MIN_CHANCE / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """Rows of a sample of keys, and how far their number may vary if the keys that were not seen are like these."""
+    """Row counts of a sample of keys, and tests whether the sample fits the whole table."""
 
-    # Rows of the sampled keys, and the sum of the squares of the rows of each.
+    # Number of rows of the sampled keys, and the sum of the squared row counts of keys.
     rows: float
     squares: float
-    # Of a key to be in the sample, in (0, 1].
+    # Probability of a key to be in the sample, in (0, 1].
     probability: float
 
     @property
     def is_all(self) -> bool:
-        """Whether there is nothing that the sample could lack, or nothing in it."""
+        """Whether the sample holds all keys, or none."""
         return self.probability in (0.0, 1.0)
 
     def lacks_keys(self, squares: float) -> bool:
@@ -41,9 +41,9 @@ class SeenRows:
         """
         unexplained = squares - self.squares / self.probability if self.probability else 0.0
         error = math.sqrt((1 - self.probability) * self.squares) / (self.probability or 1.0)
-        return not self.is_all and math.sqrt(max(unexplained, 0.0)) > _MATTERS * error
+        return not self.is_all and math.sqrt(max(unexplained, 0.0)) > _MIN_SHIFT * error
 
-    def deviates(self, least: float, most: float | None = None) -> bool:
+    def deviates(self, min_rows: float, max_rows: float | None = None) -> bool:
         """Return whether the number of sampled rows differs from the expected number by more than chance explains.
 
         >>> SeenRows(rows=980, squares=980, probability=0.1).deviates(10_000)
@@ -56,9 +56,9 @@ class SeenRows:
         p = self.probability
         if self.is_all:
             return False
-        missing = p * least - self.rows
-        excess = self.rows - p * (least if most is None else most)
-        off = max(missing, excess)
-        # Each key has a row at least, also where no key was seen.
-        expected = p * least if missing > excess else 0.0
-        return off > _FARTHEST * math.sqrt((1 - p) * max(self.squares, expected))
+        missing = p * min_rows - self.rows
+        excess = self.rows - p * (min_rows if max_rows is None else max_rows)
+        difference = max(missing, excess)
+        # Each key has at least one row, also if no key was sampled.
+        expected = p * min_rows if missing > excess else 0.0
+        return difference > _MAX_ERRORS * math.sqrt((1 - p) * max(self.squares, expected))

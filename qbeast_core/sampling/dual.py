@@ -1,4 +1,4 @@
-"""Numbers that carry their slopes: how an estimate moves with each total that it is made of."""
+"""Dual numbers: values with their derivatives by each total."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class Dual:
 
     @staticmethod
     def inputs(totals: F64Array) -> list[Dual]:
-        """Return the totals themselves, one for each column."""
+        """Return the totals as dual numbers, one per column."""
         units = np.eye(totals.shape[1])
-        return [Dual(totals[:, at], np.broadcast_to(units[at], totals.shape)) for at in range(len(units))]
+        return [
+            Dual(totals[:, index], np.broadcast_to(units[index], totals.shape)) for index in range(len(units))
+        ]
 
     def constant(self, value: float) -> Dual:
-        """Return a number that moves with no total, in the shape of this one."""
+        """Return a constant in the shape of this number."""
         return Dual(np.full_like(self.value, value), np.zeros_like(self.slopes))
 
     def __add__(self, other: Dual) -> Dual:
@@ -44,7 +46,7 @@ class Dual:
         return Dual(self.value * other.value, slopes)
 
     def __truediv__(self, other: Dual) -> Dual:
-        """Divide; by zero gives NaN or an infinity, as floats do."""
+        """Divide; division by zero returns NaN or an infinity."""
         with np.errstate(divide="ignore", invalid="ignore"):
             value = self.value / other.value
             slopes = (self.slopes - other.slopes * value[:, None]) / other.value[:, None]

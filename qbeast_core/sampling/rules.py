@@ -1,4 +1,4 @@
-"""When an interval is reliable, when an answer is near enough, and how much more to read."""
+"""Decide whether an interval is reliable, whether an answer is precise enough, and how much more to read."""
 
 from __future__ import annotations
 
@@ -13,99 +13,101 @@ from qbeast_core.space.arrays import BoolArray, F64Array
 # Minimum number of sampled keys of a reliable interval: with fewer, the variance itself is too uncertain.
 MIN_KEYS: Final = 100
 
-# Maximum share of the variance from one key: above it, keys that matter may be missing from the sample.
+# Maximum fraction of the variance from one key: above it, the sample may lack important keys.
 MAX_SHARE: Final = 0.3
 
 # Rounds stop at the first interval that is narrow enough, so they prefer samples whose error seems small.
-# Intervals are wider by this factor to keep the promise all the same.
+# This factor widens intervals to keep their confidence.
 WIDENED: Final = 1.1
 
-# Above this fraction everything is read: the answer is then exact, for at most twice the bytes.
-_ALL: Final = 0.5
+# Above this fraction, all rows are read: the answer is then exact, for at most twice the bytes.
+_MAX_FRACTION: Final = 0.5
 
-# Above this fraction, one more round up to `_ALL` adds little.
-_NEARLY_ALL: Final = 0.4
+# Above this fraction, one more round up to `_MAX_FRACTION` adds little.
+_MAX_HALF_STEP: Final = 0.4
 
 # The required fraction comes from an estimated variance, so a little more is read.
 _MARGIN: Final = 1.1
 
 # Steps of the bisection between the fraction read and 1.0: enough for a thousandth.
-_HALVINGS: Final = 16
+_STEPS: Final = 16
 
 _MIN_GROWTH, _MAX_GROWTH = 1.25, 200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How far an answer may be off."""
+    """Maximum error of an answer."""
 
-    # As a share of the answer, above 0.
+    # Fraction of the answer, above 0.
     relative: float | None = None
-    # In its own unit, above 0. Where both are given, either is enough.
+    # In the unit of the answer, above 0. If both are set, either is enough.
     absolute: float | None = None
 
     def width(self, values: F64Array) -> F64Array:
-        """Return the half width that is near enough to each value; infinite where there is no target."""
+        """Return the maximum half width for each value; infinite without a target."""
         if self.relative is None and self.absolute is None:
             return np.full(len(values), np.inf)
         relative = np.abs(values) * (self.relative or 0.0)
         return np.fmax(relative, self.absolute or 0.0)
 
 
-def is_reliable(found: Interval) -> BoolArray:
-    """Return for each group whether its interval is exact, or rests on enough keys of which none dominates.
+def is_reliable(interval: Interval) -> BoolArray:
+    """Return whether the interval of each group is exact, or has enough keys and no dominant key.
 
-    No interval of a sample that deviates from the log is reliable: it lacks keys that matter.
+    Intervals of a sample that deviates from the log are not reliable: the sample lacks important keys.
     """
-    bounded = np.isfinite(found.low) & np.isfinite(found.high)
-    enough = (found.keys >= MIN_KEYS) & (found.largest_share <= MAX_SHARE)
-    return found.exact | (bounded & enough & (not found.deviates))
+    bounded = np.isfinite(interval.low) & np.isfinite(interval.high)
+    enough = (interval.keys >= MIN_KEYS) & (interval.largest_share <= MAX_SHARE)
+    return interval.exact | (bounded & enough & (not interval.deviates))
 
 
-def is_met(found: Interval, target: Target) -> BoolArray:
-    """Return for each group whether its answer is reliable and near enough."""
+def is_met(interval: Interval, target: Target) -> BoolArray:
+    """Return whether the answer of each group is reliable and precise enough."""
     with np.errstate(invalid="ignore"):
-        return is_reliable(found) & (found.exact | (found.half_width <= target.width(found.value)))
+        return is_reliable(interval) & (
+            interval.exact | (interval.half_width <= target.width(interval.value))
+        )
 
 
 def next_fraction(
-    fraction: float, found: Interval, target: Target, wanted: BoolArray, *, max_growth: float = _MAX_GROWTH
+    fraction: float, interval: Interval, target: Target, groups: BoolArray, *, max_growth: float = _MAX_GROWTH
 ) -> float:
-    """Return how much to read for an answer to be near enough in some groups; 1.0: everything.
+    """Return the fraction to read for precise answers in `groups`; 1.0 for all rows.
 
-    >>> one = Interval(np.array([100.0]), np.array([90.0]), np.array([110.0]), np.array([500]), np.zeros(1),
+    >>> interval = Interval(np.array([100.0]), np.array([90.0]), np.array([110.0]), np.array([500]), np.zeros(1),
     ...     np.zeros(1, bool), np.ones(1, bool), np.zeros(1))
-    >>> round(next_fraction(0.01, one, Target(0.05), np.ones(1, bool)), 3)  # half as wide: four times as much
+    >>> round(next_fraction(0.01, interval, Target(0.05), np.ones(1, bool)), 3)  # half as wide: four times as much
     0.043
     """
-    short = wanted & found.finite & ~is_met(found, target)
+    short = groups & interval.finite & ~is_met(interval, target)
     if not short.any():
         return fraction
-    if found.deviates:  # nothing tells where the missing keys are: read everything
+    if interval.deviates:  # the missing keys can be anywhere: read all rows
         return min(max(1.0, fraction), max_growth * fraction)
-    by_width = _MARGIN * _fraction_of_width(fraction, found, target, short)
+    by_width = _MARGIN * _fraction_of_width(fraction, interval, target, short)
     with np.errstate(divide="ignore"):
-        by_keys = fraction * _MARGIN * MIN_KEYS / np.maximum(found.keys[short], 1)
-    # Nobody knows how heavy the tail is: read as much again, and `_ALL` once before everything.
-    again = _ALL if fraction <= _NEARLY_ALL < 2 * fraction else 2 * fraction
-    by_share = np.where(found.largest_share[short] > MAX_SHARE, again, 0.0)
-    by_keys = np.where(found.keys[short] < MIN_KEYS, by_keys, 0.0)
+        by_keys = fraction * _MARGIN * MIN_KEYS / np.maximum(interval.keys[short], 1)
+    # The weight of the tail is unknown: double the sample, and try `_MAX_FRACTION` once before reading all rows.
+    more = _MAX_FRACTION if fraction <= _MAX_HALF_STEP < 2 * fraction else 2 * fraction
+    by_share = np.where(interval.largest_share[short] > MAX_SHARE, more, 0.0)
+    by_keys = np.where(interval.keys[short] < MIN_KEYS, by_keys, 0.0)
     needed = float(np.max([by_width, by_keys, by_share]))
     grown = min(max(needed, _MIN_GROWTH * fraction), max_growth * fraction)
-    return grown if grown <= _ALL else 1.0
+    return grown if grown <= _MAX_FRACTION else 1.0
 
 
-def _fraction_of_width(fraction: float, found: Interval, target: Target, short: BoolArray) -> F64Array:
-    """Return the fractions at which intervals are narrow enough: errors, skewness and unseen keys fall together."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # NaN, of an unknown width, asks for nothing
-        wanted = (target.width(found.value) / found.half_width)[short]
-    skewness, unseen = found.skewness[short], UNSEEN * found.largest_share[short]
-    least, most = np.full(len(wanted), fraction), np.ones(len(wanted))
-    for _ in range(_HALVINGS):
-        middle = np.sqrt(least * most)
+def _fraction_of_width(fraction: float, interval: Interval, target: Target, short: BoolArray) -> F64Array:
+    """Return the fractions at which intervals are narrow enough; errors, skewness and unseen keys decrease together."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # an unknown width is NaN and needs no more rows
+        groups = (target.width(interval.value) / interval.half_width)[short]
+    skewness, unseen = interval.skewness[short], UNSEEN * interval.largest_share[short]
+    low, high = np.full(len(groups), fraction), np.ones(len(groups))
+    for _ in range(_STEPS):
+        middle = np.sqrt(low * high)
         share = np.sqrt((1 / middle - 1) / (1 / fraction - 1))
         share *= (1 + skewness * np.sqrt(fraction / middle)) / (1 + skewness)
         share *= np.sqrt((1 + unseen * fraction / middle) / (1 + unseen))
-        is_wide = share > wanted
-        least, most = np.where(is_wide, middle, least), np.where(is_wide, most, middle)
-    return most
+        is_wide = share > groups
+        low, high = np.where(is_wide, middle, low), np.where(is_wide, high, middle)
+    return high

@@ -1,4 +1,4 @@
-"""Stretches of equal numbers: sums and maxima of groups whose members lie together."""
+"""Compute sums and maxima of runs of equal group numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Where each group's members lie, in an array of them in the order of groups."""
+    """Positions of the members of each group in an array that is sorted by group."""
 
     # Number of the group of each run, ascending, shape (runs,).
     group: I64Array
@@ -20,7 +20,7 @@ class Runs:
 
     @staticmethod
     def of(groups: I64Array) -> Runs:
-        """Find runs.
+        """Find the runs of sorted group numbers.
 
         >>> runs = Runs.of(np.array([0, 0, 2]))
         >>> runs.sums(np.array([1.0, 2.0, 3.0]), 3), runs.largest(np.array([1.0, 2.0, 3.0]), 3)
@@ -32,26 +32,26 @@ class Runs:
         return Runs(groups[starts], starts, len(groups))
 
     def sums(self, values: F64Array | BoolArray, groups: int) -> F64Array:
-        """Return the sum over each group, of so many groups; 0.0 without members."""
-        found = np.zeros(groups)
+        """Return the sum of each of `groups` groups; 0.0 without members."""
+        result = np.zeros(groups)
         if self.size:
-            found[self.group] = np.add.reduceat(values, self.starts, dtype=np.float64)
-        return found
+            result[self.group] = np.add.reduceat(values, self.starts, dtype=np.float64)
+        return result
 
     def largest(self, values: F64Array, groups: int) -> F64Array:
-        """Return the largest value of each group, of values above 0; 0.0 without members."""
-        found = np.zeros(groups)
+        """Return the maximum of each group for values of at least 0; 0.0 without members."""
+        result = np.zeros(groups)
         if self.size:
-            found[self.group] = np.maximum.reduceat(values, self.starts)
-        return found
+            result[self.group] = np.maximum.reduceat(values, self.starts)
+        return result
 
-    def spread(self, of_group: F64Array) -> F64Array:
-        """Return for each member what its group has."""
-        return np.repeat(of_group[self.group], np.diff(np.append(self.starts, self.size)))
+    def spread(self, group_values: F64Array) -> F64Array:
+        """Return the value of the group of each member."""
+        return np.repeat(group_values[self.group], np.diff(np.append(self.starts, self.size)))
 
 
 def run_starts(ordered: I32Array | I64Array) -> I64Array:
-    """Return where each value begins among sorted ones."""
-    fresh = np.ones(len(ordered), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
-    return np.flatnonzero(fresh)
+    """Return the first position of each distinct value in a sorted array."""
+    is_start = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_start[1:])
+    return np.flatnonzero(is_start)

@@ -1,4 +1,4 @@
-"""Per-group totals, which are exact, and per-key sums, the units of variance."""
+"""Exact totals per group, and sums per key, which are the units of variance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 
-# The column that identifies keys: rows of equal weight are in a sample together, whatever their keys.
+# The column that identifies keys: rows of equal weight are in a sample concat.
 WEIGHT: Final = own_column("key_weight")
 
 # Prefix of the columns of values for quantiles.
@@ -23,7 +23,7 @@ VALUE: Final = own_column("value")
 # The column with the number of a group.
 GROUP: Final = own_column("group")
 
-# Prefixes of the columns of the least and the largest value that a row adds to a total.
+# Prefixes of the columns of the minimum and maximum that a row adds to a total.
 _MIN: Final = own_column("least")
 _MAX: Final = own_column("most")
 
@@ -32,16 +32,16 @@ _ROW: Final = own_column("row")
 # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
 _MAX_PARTS: Final = 64
 
-# From this many groups on, parts are added up as they arrive: each of them may have all groups.
-_MANY_GROUPS: Final = 1 << 16
+# From this many groups on, parts are merged as they arrive: each may have all groups.
+_MIN_MERGED_GROUPS: Final = 1 << 16
 
-# Up to this many rows per key on average, keys are repeated and sorted: `argsort` takes three times as long.
-_FEW_REPEAT: Final = 2
+# Up to this many rows per key on average, keys are repeated and sorted: `argsort` is three times slower.
+_MAX_MEAN_ROWS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySums:
-    """Totals of each key in each group; no other object uses the array of totals."""
+    """Totals of each key in each group; this object owns the array of totals."""
 
     weight: I32Array
     # Number of the group, ascending, shape (entries,).
@@ -53,62 +53,62 @@ class KeySums:
     def of(
         entries: pl.LazyFrame, groups: pl.DataFrame, by: Sequence[str], scales: Sequence[float]
     ) -> KeySums:
-        """Add up rows."""
-        names = [f"{TOTAL}{at}" for at in range(len(scales))]
+        """Sum rows by key."""
+        names = [f"{TOTAL}{index}" for index in range(len(scales))]
         floats = pl.col(names).cast(pl.Float64).fill_null(0.0)
         rows = entries.select(WEIGHT, *by, floats).collect()
         numbers = np.zeros(rows.height, np.int64)
-        if by:  # one list per group: to join the number to each row takes three times as long
+        if by:  # one list per group: a join of numbers to rows is three times slower
             lists = rows.group_by(by).agg(pl.all()).sort(by, nulls_last=True)
-            every = lists.height == groups.height  # and in the same order
-            numbers = np.arange(groups.height) if every else numbers_of(lists, groups, by)
+            is_complete = lists.height == groups.height  # and in the same order
+            numbers = np.arange(groups.height) if is_complete else numbers_of(lists, groups, by)
             numbers = np.repeat(numbers, lists[WEIGHT].list.len().to_numpy())
             rows = lists.select(pl.col(WEIGHT, *names).explode())
         sums = np.empty((rows.height, len(names)), order="F")
-        for at, (name, scale) in enumerate(zip(names, scales, strict=True)):
-            np.multiply(rows[name].to_numpy(), scale, out=sums[:, at])
-        return KeySums(rows[WEIGHT].to_numpy(), numbers, sums).added_up()
+        for index, (name, scale) in enumerate(zip(names, scales, strict=True)):
+            np.multiply(rows[name].to_numpy(), scale, out=sums[:, index])
+        return KeySums(rows[WEIGHT].to_numpy(), numbers, sums).merged()
 
-    def added_up(self) -> KeySums:
-        """Return each key once per group. Most keys have one row and stay in place: a full sort takes longer."""
-        again = _repeats(self.weight)
-        if not len(again):
+    def merged(self) -> KeySums:
+        """Return each key once per group. Most keys have one row and stay in place: faster than a full sort."""
+        repeats = _repeats(self.weight)
+        if not len(repeats):
             return self
-        code = (self.weight[again].astype(np.int64) << 32) | self.group[again]
+        code = (self.weight[repeats].astype(np.int64) << 32) | self.group[repeats]
         order = np.argsort(code, kind="stable")
         starts = run_starts(code[order])
-        self.totals[again[order[starts]]] = np.add.reduceat(self.totals[again[order]], starts, axis=0)
-        first = np.zeros(len(again), np.bool_)
+        self.totals[repeats[order[starts]]] = np.add.reduceat(self.totals[repeats[order]], starts, axis=0)
+        first = np.zeros(len(repeats), np.bool_)
         first[order[starts]] = True
-        return self if first.all() else self._without(again[~first])
+        return self if first.all() else self._without(repeats[~first])
 
-    def _without(self, left_out: I64Array) -> KeySums:
-        """Return the other entries, in their order."""
+    def _without(self, dropped: I64Array) -> KeySums:
+        """Return the other entries in order."""
         mask = np.ones(len(self.weight), np.bool_)
-        mask[left_out] = False
-        stays = np.flatnonzero(mask)
-        totals = self.totals[: len(stays)]  # in place: new memory costs more
-        for at in range(totals.shape[1]):
-            totals[:, at] = self.totals[stays, at]
-        return KeySums(self.weight[stays], self.group[stays], totals)
+        mask[dropped] = False
+        kept = np.flatnonzero(mask)
+        totals = self.totals[: len(kept)]  # in place: new memory costs more
+        for index in range(totals.shape[1]):
+            totals[:, index] = self.totals[kept, index]
+        return KeySums(self.weight[kept], self.group[kept], totals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySizes:
-    """Rows of each key, including those that a filter leaves out."""
+    """Rows of each key, including rows that a filter drops."""
 
     # Shape (entries,); ascending in each part.
     weight: I32Array
-    # Number of rows of each entry; None: one each.
+    # Number of rows of each entry; None for one each.
     rows: I64Array | None = None
 
     @staticmethod
-    def together(parts: Sequence[KeySizes]) -> KeySizes:
+    def concat(parts: Sequence[KeySizes]) -> KeySizes:
         """Concatenate parts; a key may be in several."""
-        weights = np.concatenate([one.weight for one in parts])
-        if all(one.rows is None for one in parts):
+        weights = np.concatenate([part.weight for part in parts])
+        if all(part.rows is None for part in parts):
             return KeySizes(weights)
-        rows = [np.ones(len(one.weight), np.int64) if one.rows is None else one.rows for one in parts]
+        rows = [np.ones(len(part.weight), np.int64) if part.rows is None else part.rows for part in parts]
         return KeySizes(weights, np.concatenate(rows))
 
     @property
@@ -132,10 +132,10 @@ class KeySizes:
     def counted(self) -> CountedKeys:
         """Count the rows of each key."""
         rows = self.rows
-        if rows is not None and rows.sum() > _FEW_REPEAT * len(rows):
+        if rows is not None and rows.sum() > _MAX_MEAN_ROWS * len(rows):
             keys, counts = self._each()
-            more = counts > 1
-            return CountedKeys(keys[more], counts[more], int((~more).sum()))
+            is_repeated = counts > 1
+            return CountedKeys(keys[is_repeated], counts[is_repeated], int((~is_repeated).sum()))
         weights = self.weight if rows is None else np.repeat(self.weight, rows)
         repeated = _repeated(np.sort(weights, kind="stable"))  # a stable sort merges sorted parts
         starts = run_starts(repeated)
@@ -147,7 +147,7 @@ class KeySizes:
 class CountedKeys:
     """Rows of each key."""
 
-    # Keys of several rows, each once, ascending, shape (keys,).
+    # Distinct keys with several rows, ascending, shape (keys,).
     weight: I32Array
     rows: I64Array
     singles: int
@@ -158,54 +158,54 @@ class CountedKeys:
         return int(self.rows.max(initial=min(self.singles, 1)))
 
     def power(self, exponent: int) -> float:
-        """Return the sum of the rows of all keys, each to this power."""
+        """Return the sum of the row counts of all keys, raised to a power."""
         return self.singles + float((self.rows.astype(np.float64) ** exponent).sum())
 
-    def looked_up(self, weight: I32Array) -> F64Array:
-        """Return the rows of keys that are among these, shape (entries,)."""
-        found = np.ones(len(weight))
-        entries, place = _among(weight, self.weight)
-        found[entries] = self.rows[place]
-        return found
+    def rows_of(self, weight: I32Array) -> F64Array:
+        """Return the number of rows of each key, shape (entries,); other keys count as one row."""
+        rows = np.ones(len(weight))
+        entries, position = _among(weight, self.weight)
+        rows[entries] = self.rows[position]
+        return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """The sums of some rows; it pickles."""
+    """The sums of some rows; it can be pickled."""
 
-    # One row a group: its columns, exact totals in units of `scales`, and the least and the largest that one
-    # row adds to each. Without columns of groups, one row.
+    # One row per group: its columns, exact totals in units of `scales`, and the minimum and maximum that one row
+    # adds to each total. One row without group columns.
     groups: pl.DataFrame
     # Units of the totals: decimals are summed as integers.
     scales: tuple[float, ...]
     # `WEIGHT`, the columns of groups and exact totals, of rows or of keys; empty if keys do not matter. A query over
     # rows in memory: selecting some keys costs little.
     entries: pl.LazyFrame
-    # Memory that all of them take, about; the rows in memory take no more.
+    # Approximate memory of all entries; the rows in memory need at most as much.
     entries_bytes: int
-    # Without keys where they are not needed.
+    # Empty if row counts of keys are not needed.
     sizes: KeySizes
     # `WEIGHT`, the columns of groups, and values of rows for quantiles.
     rows: pl.DataFrame
 
     @staticmethod
-    def together(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
+    def concat(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
         """Join sums; a key may be in several."""
         if len(parts) == 1:
             return parts[0]
         return Sums(
-            groups=_added(pl.concat([one.groups for one in parts]), by),
+            groups=_merged(pl.concat([part.groups for part in parts]), by),
             scales=parts[0].scales,
-            entries=_one_query([one.entries for one in parts]),
-            entries_bytes=sum(one.entries_bytes for one in parts),
-            sizes=KeySizes.together([one.sizes for one in parts]),
-            rows=pl.concat([one.rows for one in parts]),
+            entries=_one_query([part.entries for part in parts]),
+            entries_bytes=sum(part.entries_bytes for part in parts),
+            sizes=KeySizes.concat([part.sizes for part in parts]),
+            rows=pl.concat([part.rows for part in parts]),
         )
 
     def without_rows(self, by: Sequence[str]) -> Sums:
         """Return the sums of no rows, with the same columns."""
         return Sums(
-            groups=self.groups.clear(0 if by else 1),  # without columns all rows are a group, even none
+            groups=self.groups.clear(0 if by else 1),  # without group columns there is always one group
             scales=self.scales,
             entries=pl.LazyFrame(schema=self.entries.collect_schema()),
             entries_bytes=0,
@@ -214,7 +214,7 @@ class Sums:
         )
 
     def by_key(self, by: Sequence[str]) -> Sums:
-        """Return the same with one entry for each key of a group, which are fewer where keys have many rows."""
+        """Return sums with one entry per key and group, which is smaller if keys have many rows."""
         names = self.entries.collect_schema().names()
         totals = [name for name in names if name.startswith(TOTAL)]
         entries = self.entries.group_by(WEIGHT, *by).agg(pl.col(totals).sum()).select(names).collect()
@@ -235,27 +235,27 @@ class Sums:
         return self._floats(TOTAL)
 
     def extremes(self) -> tuple[F64Array, F64Array]:
-        """Return the least and the largest that a row adds to each total, shape (groups, totals)."""
+        """Return the minimum and maximum that a row adds to each total, shape (groups, totals)."""
         return self._floats(_MIN), self._floats(_MAX)
 
     def _floats(self, kind: str) -> F64Array:
-        """Return columns of groups, 0.0 for nulls; one by one, since a query takes longer for a few groups."""
-        found = np.empty((self.groups.height, len(self.scales)))
-        for at, scale in enumerate(self.scales):
-            one = self.groups[f"{kind}{at}"]
-            found[:, at] = one.cast(pl.Float64).to_numpy() * scale
-            if one.null_count():
-                found[one.is_null().to_numpy(), at] = 0.0
-        return found
+        """Return columns of groups, 0.0 for nulls; one by one, because a query is slower for few groups."""
+        totals = np.empty((self.groups.height, len(self.scales)))
+        for index, scale in enumerate(self.scales):
+            column = self.groups[f"{kind}{index}"]
+            totals[:, index] = column.cast(pl.Float64).to_numpy() * scale
+            if column.null_count():
+                totals[column.is_null().to_numpy(), index] = 0.0
+        return totals
 
 
 class Parts:
-    """Sums of batches as they arrive: their groups take about twice the memory of all groups."""
+    """Collects sums of batches; groups need about twice the memory of the final groups."""
 
     def __init__(self, by: Sequence[str]) -> None:
         self.sums: list[Sums] = []
         self._by = by
-        self._groups = self._added_up = 0
+        self._groups = self._merged_groups = 0
         self._groups_bytes = self._keys_bytes = 0
 
     @property
@@ -269,40 +269,40 @@ class Parts:
         self._groups += sums.groups.height
         self._groups_bytes += int(sums.groups.estimated_size())
         self._keys_bytes += sums.size_bytes
-        if self._by and self._groups > max(_MANY_GROUPS, 2 * self._added_up):
-            self._add_up()
+        if self._by and self._groups > max(_MIN_MERGED_GROUPS, 2 * self._merged_groups):
+            self._merge()
 
-    def _add_up(self) -> None:
-        groups = _added(pl.concat([one.groups for one in self.sums]), self._by)
-        self.sums = [replace(one, groups=one.groups.clear()) for one in self.sums]
+    def _merge(self) -> None:
+        groups = _merged(pl.concat([part.groups for part in self.sums]), self._by)
+        self.sums = [replace(part, groups=part.groups.clear()) for part in self.sums]
         self.sums[0] = replace(self.sums[0], groups=groups)
-        self._groups = self._added_up = groups.height
+        self._groups = self._merged_groups = groups.height
         self._groups_bytes = int(groups.estimated_size())
 
 
 def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
-    """Return totals of groups, with the extremes of what rows add.
+    """Return totals of groups, with the minimum and maximum that a row adds.
 
     >>> rows = pl.LazyFrame({"kind": ["a", "a"], f"{TOTAL}0": [1, 1], f"{TOTAL}1": [3, 4]})
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0", f"{TOTAL}1"]).rows()
     [('a', 2, 7, 1, 1, 3, 4)]
     """
-    found = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{_MAX}0")]
-    for at, name in enumerate(summed[1:], start=1):
+    exprs = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{_MAX}0")]
+    for index, name in enumerate(summed[1:], start=1):
         added = pl.col(name).fill_null(0)
-        found += [added.min().alias(f"{_MIN}{at}"), added.max().alias(f"{_MAX}{at}")]
-    return (rows.group_by(by).agg(found) if by else rows.select(found)).collect()
+        exprs += [added.min().alias(f"{_MIN}{index}"), added.max().alias(f"{_MAX}{index}")]
+    return (rows.group_by(by).agg(exprs) if by else rows.select(exprs)).collect()
 
 
 def _one_query(parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Return one query over all parts; many parts are collected first, since a query over them is slow."""
+    """Return one query over all parts; many parts are collected first, because a query over them is slow."""
     return pl.concat(parts) if len(parts) <= _MAX_PARTS else pl.concat(pl.collect_all(parts)).lazy()
 
 
-def _added(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Add up totals of parts."""
-    found = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{_MAX}.*$").max()]
-    return (groups.group_by(by).agg(found) if by else groups.select(found)).select(groups.columns)
+def _merged(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Merge totals of parts."""
+    exprs = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{_MAX}.*$").max()]
+    return (groups.group_by(by).agg(exprs) if by else groups.select(exprs)).select(groups.columns)
 
 
 def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I64Array:
@@ -315,44 +315,46 @@ def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I
     if not rows.height or not by:
         return np.zeros(rows.height, np.int64)
     numbers = groups.select(*by, pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
-    found = rows.select(by).join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
-    return found[_ROW].to_numpy()
+    joined = rows.select(by).join(numbers, on=by, how="left", nulls_equal=True, maintain_order="left")
+    return joined[_ROW].to_numpy()
 
 
 def common_groups(parts: Sequence[Sums], by: Sequence[str]) -> tuple[pl.DataFrame, list[I64Array]]:
-    """Return all groups in order, and for each part the numbers of its groups among them."""
+    """Return all groups in order, and for each part the numbers of its groups."""
     if not by:
         return pl.DataFrame({GROUP: [0]}), [np.zeros(1, np.int64) for _ in parts]
     # Frames instead of a query, which takes longer for a few groups.
-    found = pl.concat([one.groups.select(by) for one in parts]).with_row_index(_ROW)
-    ordered = found.sort(by, nulls_last=True).with_columns(pl.struct(by).rle_id().alias(GROUP))
+    rows = pl.concat([part.groups.select(by) for part in parts]).with_row_index(_ROW)
+    ordered = rows.sort(by, nulls_last=True).with_columns(pl.struct(by).rle_id().alias(GROUP))
     number = ordered[GROUP].to_numpy().astype(np.int64)
     numbers = np.empty_like(number)
     numbers[ordered[_ROW].to_numpy()] = number
-    every = ordered[run_starts(number)].select(GROUP, *by)
-    return every, np.split(numbers, np.cumsum([one.groups.height for one in parts])[:-1])
+    groups = ordered[run_starts(number)].select(GROUP, *by)
+    return groups, np.split(numbers, np.cumsum([part.groups.height for part in parts])[:-1])
 
 
 def _repeats(weight: I32Array) -> I64Array:
-    """Return the entries of keys that occur more than once."""
-    repeated = _repeated(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy's
+    """Return the entries whose keys occur more than once."""
+    repeated = _repeated(pl.Series(weight).sort(multithreaded=False).to_numpy())  # twice as fast as NumPy
     return _among(weight, repeated[run_starts(repeated)])[0]
 
 
 def _repeated(ordered: I32Array) -> I32Array:
-    """Return each value of a sorted array as often as it repeats."""
-    again: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
-    return again
+    """Return the repeats of values in a sorted array."""
+    repeats: I32Array = ordered[1:][ordered[1:] == ordered[:-1]]
+    return repeats
 
 
-def _among(weight: I32Array, some: I32Array) -> tuple[I64Array, I64Array]:
-    """Return the entries whose weights are among some sorted ones, and their places there.
+def _among(weight: I32Array, values: I32Array) -> tuple[I64Array, I64Array]:
+    """Return the entries whose weights are in a sorted array, and their positions there.
 
-    Few weights repeat, so most entries are ruled out by their upper halves, which costs a tenth of looking them up.
+    Few weights match, so a test of their upper halves excludes most entries at a tenth of the cost of a search.
     """
     halves = np.zeros(1 << 16, np.bool_)
-    halves[(some >> 16) + (1 << 15)] = True
+    halves[(values >> 16) + (1 << 15)] = True
     entries = np.flatnonzero(halves[(weight >> 16) + (1 << 15)])
-    place = np.searchsorted(some, weight[entries])
-    here = some[np.minimum(place, len(some) - 1)] == weight[entries] if len(some) else entries > 0
-    return entries[here], place[here]
+    position = np.searchsorted(values, weight[entries])
+    is_member = (
+        values[np.minimum(position, len(values) - 1)] == weight[entries] if len(values) else entries > 0
+    )
+    return entries[is_member], position[is_member]

@@ -21,7 +21,7 @@ def test_answers_come_as_json_and_as_a_table(sales: Path) -> None:
     assert (found["met"], found["complete"], found["fraction"]) == (True, True, 1.0)
     shown = run("estimate", sales, *asked).stdout
     assert "1950" in shown
-    assert "exact: everything was read" in shown
+    assert "exact: all rows were read" in shown
 
 
 def test_options_reach_the_library(sales: Path) -> None:

@@ -75,7 +75,7 @@ REFUSED = {
     "levels": (pl.col("a").quantile([0.1, 0.2]), "one level"),
     "level": (pl.col("a").quantile(1.5), "between 0 and 1"),
     "integers": (pl.col("a").mean().cast(pl.Int64), "Cast cannot be bounded"),
-    "python": (pl.col("a").sum().map_elements(abs), "cannot be bounded|function of Python"),
+    "python": (pl.col("a").sum().map_elements(abs), "cannot be bounded|Python function"),
     "filter": (pl.col("a").filter(pl.col("b")).sum(), "a filter needs a condition, and .* is Int64"),
     "list beside": (pl.len() * pl.lit(pl.Series([1, 2])), "is not a number"),
     "text beside": (pl.len() * pl.lit("12"), "is not a number"),

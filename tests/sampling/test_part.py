@@ -118,9 +118,9 @@ def test_a_few_keys_of_several_rows_do_not_ask_for_all(by: list[str], *, known: 
     every = intervals(asked, rows, weights, FRACTION, **options)
     sample = sample_of(asked, rows, weights, FRACTION, part=True, **options)
     assert sample.part is not None
-    assert sample.part.most_rows >= 3
+    assert sample.part.max_rows >= 3
     for answer in recognised(asked, rows).answers:
-        one = smooth_interval(replace(sample, every=not_looked_at), answer, 1.96)
+        one = smooth_interval(replace(sample, all_keys=not_looked_at), answer, 1.96)
         assert one.half_width == pytest.approx(every[answer.name].half_width, rel=0.06), answer.name
         assert (one.largest_share >= 0.9 * every[answer.name].largest_share).all()
 

@@ -104,7 +104,7 @@ def test_the_promise_is_kept_where_a_part_of_the_keys_tells_the_variance(
 ) -> None:
     """As above, with parts so small that their variances are worse than in use."""
     monkeypatch.setattr(estimate_sample, "_PART_ROWS", 1_000)
-    monkeypatch.setattr(estimate_sample, "_SMALL_ROWS", 200)
+    monkeypatch.setattr(estimate_sample, "_MIN_GROUP_ROWS", 200)
     kept = population(by, where).promised(0.1, 0.95)
     assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
 

@@ -40,8 +40,8 @@ def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
         batches_summed = [asked.of(one, sizes=True) for one in batches]
-        rows_together = Sums.together(batches_summed, by)
-        keys_together = Sums.together([one.by_key(by) for one in batches_summed], by)
+        rows_together = Sums.concat(batches_summed, by)
+        keys_together = Sums.concat([one.by_key(by) for one in batches_summed], by)
         every = pl.concat(batches)
         kept = every.filter(pl.col("cents") > 2000)
         expected = kept.group_by(WEIGHT, *by).agg(
@@ -74,7 +74,7 @@ def test_many_parts_are_what_they_are_together() -> None:
     asked = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
     batches = [rows(seed) for seed in range(100)]
     parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
-    many = Sums.together(parts, ["kind"])
+    many = Sums.concat(parts, ["kind"])
     assert len(parts) > _MAX_PARTS
     assert_frame_equal(many.entries.collect(), one.entries.collect())
     assert_frame_equal(many.groups, one.groups, check_row_order=False)
@@ -83,7 +83,7 @@ def test_many_parts_are_what_they_are_together() -> None:
 
 def test_sizes_are_found_again() -> None:
     sizes = KeySizes(np.array([5, -3, 5, 9, 5, 9], np.int32)).counted()
-    assert sizes.looked_up(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]
+    assert sizes.rows_of(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]
 
 
 KINDS = {
@@ -120,7 +120,7 @@ def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str)
     for part, found in zip(parts, numbers, strict=True):
         assert_frame_equal(part.groups.select(by), groups[found].select(by), abs_tol=0)
     expected = every.group_by(by).agg(pl.col("x").sum())
-    for part in (Sums.together(parts, by), parts[2]):  # which lacks groups
+    for part in (Sums.concat(parts, by), parts[2]):  # which lacks groups
         sums = KeySums.of(part.entries, groups, by, part.scales)
         assert (np.diff(sums.group) >= 0).all()
         added = np.bincount(sums.group, sums.totals[:, 1], minlength=groups.height)
@@ -134,7 +134,7 @@ def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str)
 def test_groups_of_many_batches_are_held_about_once(
     by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(estimate_sums, "_MANY_GROUPS", 50)
+    monkeypatch.setattr(estimate_sums, "_MIN_MERGED_GROUPS", 50)
     asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
     batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
     parts, sums = Parts(by), [asked.of(one, sizes=True) for one in batches]
@@ -144,7 +144,7 @@ def test_groups_of_many_batches_are_held_about_once(
         held = sum(part.groups.height for part in parts.sums)
         assert held <= max(50, 2 * groups) + one.groups.height or not by
         assert parts.size_bytes >= sum(part.size_bytes for part in parts.sums)
-    once, found = Sums.together(sums, by), Sums.together(parts.sums, by)
+    once, found = Sums.concat(sums, by), Sums.concat(parts.sums, by)
     assert_frame_equal(found.groups, once.groups, check_row_order=False)
     assert_frame_equal(found.entries.collect(), once.entries.collect())
     assert len(parts.sums) == len(sums)
@@ -157,7 +157,7 @@ def test_what_lacks_rows_adds_nothing() -> None:
         none = some.without_rows(by)
         assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0]).sum())
         assert none.entries.collect().height == none.rows.height == none.size_bytes == 0
-        both = Sums.together([some, none], by)
+        both = Sums.concat([some, none], by)
         assert_frame_equal(both.groups, some.groups, check_row_order=False)
         assert both.entries.collect().equals(some.entries.collect())
         assert none.sizes.counted().largest == 0

@@ -27,7 +27,7 @@ SHOWN = {
         "Check of /",
         "sound: no fault",
     ],
-    "estimates": ["Estimate of /", "the error asked for is kept", "enter a sample together"],
+    "estimates": ["Estimate of /", "the requested error is met", "enter a sample together"],
 }
 
 

@@ -1,1 +1,1 @@
-"""A filter as terms, and what it says of each column."""
+"""Parse filters: terms, atoms and what each atom implies for its column."""

@@ -1,4 +1,4 @@
-"""Build atoms that never exclude a matching row: types are checked, rounding of literals is allowed for."""
+"""Build atoms that never exclude a matching row: check types and allow for rounded literals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def negate_op(op: Op) -> Op:
 
 
 def mirror_op(op: Op) -> Op:
-    """Return the comparison that means the same with its sides exchanged.
+    """Return the equivalent comparison with the sides swapped.
 
     >>> mirror_op("<")
     '>'
@@ -42,7 +42,7 @@ def mirror_op(op: Op) -> Op:
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
-    """Return whether a cast never swaps two values: it may map several to one, or some to null.
+    """Return whether a cast never swaps two values; it may merge values or return null.
 
     >>> keeps_order(pl.Int32(), pl.Int64()), keeps_order(pl.Int64(), pl.Int32())
     (True, False)
@@ -67,7 +67,7 @@ def _integer_keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
 
 
 def compare(operand: Operand, op: Op, value: pl.Series) -> Node:
-    """Make the node for ``operand op value``."""
+    """Return the node for ``operand op value``."""
     if value.null_count():
         return Nothing()
     if not _comparable(operand.result, value.dtype):
@@ -78,7 +78,7 @@ def compare(operand: Operand, op: Op, value: pl.Series) -> Node:
 
 
 def is_in(operand: Operand, values: pl.Series, *, nulls_equal: bool) -> Node:
-    """Make the node for rows whose operand is one of `values`."""
+    """Return the node for rows whose operand is one of `values`."""
     finite = values.drop_nulls()
     null_node: Node = Nothing()
     if nulls_equal and len(finite) < len(values):
@@ -87,14 +87,14 @@ def is_in(operand: Operand, values: pl.Series, *, nulls_equal: bool) -> Node:
         return null_node
     if not _comparable(operand.result, values.dtype):
         return Unknown()
-    if isinstance(operand.result, pl.Float32):  # the engine may round them to the column's type
+    if isinstance(operand.result, pl.Float32):  # the engine may round values to the type of the column
         doubles = finite.cast(pl.Float64)
         finite = pl.concat([doubles, doubles.cast(pl.Float32).cast(pl.Float64)])
     return any_of([IsIn(operand, finite.unique().sort()), null_node])
 
 
 def _comparable(left: pl.DataType, right: pl.DataType) -> bool:
-    """Return whether the engine compares the two by value, in an order we know."""
+    """Return whether the engine compares two types by value, in an order that bounds follow."""
     if left.is_numeric():
         return right.is_numeric()
     if isinstance(left, (pl.Date, pl.Datetime)):
@@ -103,7 +103,7 @@ def _comparable(left: pl.DataType, right: pl.DataType) -> bool:
 
 
 def _compare_float32(operand: Operand, op: Op, value: pl.Series) -> Node:
-    """Allow for the literal and for its float32 rounding: the engine takes either, by the literal's type."""
+    """Allow for the literal and its float32 rounding: which one the engine uses depends on the literal's type."""
     double = value.cast(pl.Float64)
     rounded = double.cast(pl.Float32).cast(pl.Float64)
     if (double.eq_missing(rounded)).all():

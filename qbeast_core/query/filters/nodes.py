@@ -1,4 +1,4 @@
-"""What a row filter becomes: a tree of ANDs and ORs over simple atoms, with every NOT pushed into them."""
+"""Nodes of a parsed row filter: ANDs and ORs over simple atoms; NOTs are pushed into the atoms."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Op = Literal["<", "<=", "==", "!=", ">=", ">"]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A top-level column, possibly seen through casts that keep its order."""
+    """A top-level column, possibly below casts that keep its order."""
 
     column: str
     dtype: pl.DataType
-    # Types it is cast to, in that order. Every cast is monotone: `a <= b` implies `cast(a) <= cast(b)`
+    # Types that it is cast to, innermost first. Every cast is monotone: `a <= b` implies `cast(a) <= cast(b)`
     # wherever both are not null.
     casts: tuple[pl.DataType, ...] = ()
 
     @property
     def result(self) -> pl.DataType:
-        """The type that is compared: that of the last cast, or the column's own."""
+        """The type that is compared: the type of the last cast, or of the column."""
         return self.casts[-1] if self.casts else self.dtype
 
     def apply(self, values: pl.Expr) -> pl.Expr:
-        """Put `values` of the column through the same casts; what does not fit becomes null."""
+        """Apply the casts to `values` of the column; values that do not fit become null."""
         for dtype in self.casts:
             values = values.cast(dtype, strict=False)
         return values
@@ -35,18 +35,18 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compare:
-    """Rows where the operand compares so with a value; never a row where it is null."""
+    """Rows where the comparison with a value is true; null never matches."""
 
     operand: Operand
-    # As Polars compares: NaN equals NaN and is above every number, strings go by their UTF-8 bytes.
+    # As Polars compares: NaN equals NaN and is above every number, strings compare by UTF-8 bytes.
     op: Op
-    # Right side: one value, not null, of the type the filter gave it.
+    # Right side: one value, not null, with the type it has in the filter.
     value: pl.Series
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsIn:
-    """Rows where the operand equals one of `values` (not null, sorted, each once, at least one)."""
+    """Rows where the operand equals one of `values` (at least one; not null, sorted, unique)."""
 
     operand: Operand
     values: pl.Series
@@ -86,7 +86,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class And:
-    """Rows that match every child."""
+    """Rows that match all children."""
 
     children: tuple[Node, ...]
 
@@ -103,7 +103,7 @@ Node: TypeAlias = And | Or | Atom | Unknown | Nothing
 
 
 def all_of(nodes: Sequence[Node]) -> Node:
-    """Rows that match every node; none given: any row.
+    """Return the node for rows that match all nodes; without nodes, any row.
 
     >>> all_of([Unknown(), IsNull("x")])
     IsNull(column='x')
@@ -119,7 +119,7 @@ def all_of(nodes: Sequence[Node]) -> Node:
 
 
 def any_of(nodes: Sequence[Node]) -> Node:
-    """Rows that match at least one node; none given: no row.
+    """Return the node for rows that match at least one node; without nodes, no row.
 
     >>> any_of([Nothing(), IsNull("x")])
     IsNull(column='x')
@@ -135,7 +135,7 @@ def any_of(nodes: Sequence[Node]) -> Node:
 
 
 def column_of(atom: Atom) -> str:
-    """Return the column that an atom is about.
+    """Return the column of an atom.
 
     >>> column_of(IsNull("x"))
     'x'

@@ -1,4 +1,4 @@
-"""From a Polars filter to a tree of atoms: what is not understood becomes `Unknown`, never an error."""
+"""Parse a Polars filter into a tree of atoms; expressions that cannot be parsed become `Unknown`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 
 _CONNECTIVES = {"And": True, "LogicalAnd": True, "Or": False, "LogicalOr": False}
 _COMPARING: Final = {*_CONNECTIVES, *COMPARISONS}
-_FEW: Final = 50
+_MAX_ALTERNATIVES: Final = 50
 _NAN = pl.Series([float("nan")])
 _INFINITIES = pl.Series([float("-inf"), float("inf")])
 
 
 def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
-    """Understand a row filter as far as possible.
+    """Parse a row filter; expressions that cannot be parsed become `Unknown`.
 
     >>> schema = pl.Schema({"x": pl.Int64, "s": pl.String})
     >>> parse_predicate(~pl.col("x").is_null() & (pl.col("s").str.len_chars() > 3), schema)
@@ -45,14 +45,16 @@ def parse_predicate(predicate: pl.Expr, schema: pl.Schema) -> Node:
 
 
 def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
-    """Return what `parse_predicate` does, and whether a filter compares columns with values and does nothing else.
+    """Parse a row filter, and return whether it only compares columns with values.
 
-    Of others Polars may leave out row groups that hold rows it keeps: it computes with bounds in their own type, where
-    127 and 1 is -128 of Int8.
+    Polars may skip row groups that match any other filter: it computes with bounds in the type of the column, where
+    127 + 1 is -128 for Int8.
 
     >>> schema = pl.Schema({"a": pl.Int8, "s": pl.String})
-    >>> [understand(one, schema)[1] for one in (pl.col("a").is_in([1, 2]) | pl.col("s").is_null(), pl.col("a") + 1 > 2)]
-    [True, False]
+    >>> understand(pl.col("a").is_in([1, 2]) | pl.col("s").is_null(), schema)[1]
+    True
+    >>> understand(pl.col("a") + 1 > 2, schema)[1]
+    False
     """
     try:
         tree = orjson.loads(predicate.meta.serialize(format="json"))
@@ -82,7 +84,7 @@ def _compares(tree: object) -> bool:
 
 
 def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
-    """Cut a filter at its outermost ANDs.
+    """Split a filter at its outermost ANDs.
 
     >>> [str(part) for part in conjuncts((pl.col("a") > 1) & (pl.col("b") | pl.col("c")) & pl.col("d"))]
     ['[(col("a")) > (dyn int: 1)]', '[(col("b")) | (col("c"))]', 'col("d")']
@@ -91,7 +93,7 @@ def conjuncts(predicate: pl.Expr) -> list[pl.Expr]:
 
 
 def disjuncts(predicate: pl.Expr) -> list[pl.Expr]:
-    """Cut a filter at its outermost ORs.
+    """Split a filter at its outermost ORs.
 
     >>> [str(part) for part in disjuncts(pl.col("b") | (pl.col("c") & pl.col("d")))]
     ['col("b")', '[(col("c")) & (col("d"))]']
@@ -100,16 +102,16 @@ def disjuncts(predicate: pl.Expr) -> list[pl.Expr]:
 
 
 def _parts(predicate: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
-    found: list[pl.Expr] = []
+    parts: list[pl.Expr] = []
     waiting = [predicate]
     while waiting:
-        one = waiting.pop()
-        parts = one.meta.pop()[::-1]
-        if len(parts) == 2 and join(*parts).meta.eq(one):
-            waiting += reversed(parts)
+        expr = waiting.pop()
+        operands = expr.meta.pop()[::-1]
+        if len(operands) == 2 and join(*operands).meta.eq(expr):
+            waiting += reversed(operands)
         else:
-            found.append(one)
-    return found
+            parts.append(expr)
+    return parts
 
 
 def _split(predicate: pl.Expr, schema: pl.Schema) -> Node:
@@ -165,15 +167,14 @@ def _parse_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Nod
 
 
 def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
-    """Parse comparisons for which null is a value like any other."""
+    """Parse a comparison that treats null as a value."""
     left, right = children
     if left.is_constant:
         left, right = right, left
     operand, value = left.operand(), right.evaluate_one()
     if operand is None and equal and value is not None and isinstance(value.dtype, pl.Boolean):
-        return (
-            Unknown() if value.null_count() else _parse(left, negated=not value.item())
-        )  # IS TRUE, IS FALSE
+        # IS TRUE, IS FALSE
+        return Unknown() if value.null_count() else _parse(left, negated=not value.item())
     if operand is None or operand.casts or value is None:
         return Unknown()
     if value.null_count():
@@ -189,7 +190,7 @@ def _parse_function(term: Term, children: Sequence[Term], *, negated: bool) -> N
         return _BOOLEANS[name](term, children, negated=negated)
     if group == "StringExpr" and name == "StartsWith" and not negated:
         return _parse_starts_with(children)
-    if group == "Sql":  # what `polars.sql_expr` makes of fractions and of IN
+    if group == "Sql":  # `polars.sql_expr` uses this group for fractions and IN
         return _parse_sql(term, children, negated=negated)
     return Unknown()
 
@@ -212,13 +213,13 @@ def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
 
 
 def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
-    """Take decimals that floats are compared with for floats: these functions do so too."""
+    """Cast decimals that are compared with floats to floats, as the functions of this group do."""
     decimal = isinstance(values.dtype, pl.Decimal) and operand.result.is_float()
     return values.cast(pl.Float64) if decimal else values
 
 
 def _parse_cast(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    """Parse a condition that is made a condition once more, as SQL does before a NOT."""
+    """Parse a cast of a boolean to boolean, which SQL adds before a NOT."""
     try:
         types = (
             pl.LazyFrame(schema=term.schema).select(term.expr, children[0].expr.alias("")).collect_schema()
@@ -270,11 +271,13 @@ def _parse_is_in(term: Term, children: Sequence[Term], *, negated: bool) -> Node
 
 
 def _is_one_of(term: Term, values: pl.Series) -> Node:
-    """Ask of a function of a column whether it is one of some values, or lies among them if they are many."""
-    found = values.drop_nulls().unique().sort()
-    if len(found) > _FEW:
-        return all_of([_compare(term, ">=", found[:1]), _compare(term, "<=", found[-1:])])
-    return any_of([_compare(term, "==", found[number : number + 1]) for number in range(len(found))])
+    """Parse IS IN for a function of a column; many values become a range."""
+    candidates = values.drop_nulls().unique().sort()
+    if len(candidates) > _MAX_ALTERNATIVES:
+        return all_of([_compare(term, ">=", candidates[:1]), _compare(term, "<=", candidates[-1:])])
+    return any_of(
+        [_compare(term, "==", candidates[number : number + 1]) for number in range(len(candidates))]
+    )
 
 
 def _parse_float_test(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
@@ -301,7 +304,7 @@ def _parse_starts_with(children: Sequence[Term]) -> Node:
 
 
 def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
-    """Parse a comparison with a constant, of a column or of a function of one."""
+    """Parse a comparison of a column, or of a function of a column, with a constant."""
     if value is None:
         return Unknown()
     operand = term.operand()
@@ -309,11 +312,13 @@ def _compare(term: Term, op: Op, value: pl.Series | None) -> Node:
         return compare(operand, op, value)
     if op == "!=":
         return any_of([_compare(term, "<", value), _compare(term, ">", value)])
-    found = None if value.null_count() else preimage(term, op, value)
-    if found is None:
+    implied = None if value.null_count() else preimage(term, op, value)
+    if implied is None:
         return Unknown()
-    inner, alternatives = found
-    return any_of([all_of([_compare(inner, *one) for one in together]) for together in alternatives])
+    inner, alternatives = implied
+    return any_of(
+        [all_of([_compare(inner, *comparison) for comparison in comparisons]) for comparisons in alternatives]
+    )
 
 
 class _Parser(Protocol):

@@ -1,4 +1,4 @@
-"""What a filter leaves out: rows for which it is false or null, as a tree of atoms."""
+"""Parse the complement of a filter: the rows for which it is false or null."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ARITHMETIC = ("Plus", "Minus", "Multiply", "TrueDivide")
 
 
 def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
-    """Understand which rows a filter leaves out, as far as possible.
+    """Parse which rows a filter drops; parts that cannot be parsed become `Unknown`.
 
     >>> parse_rest(pl.col("x").is_null() | (pl.col("x") > 3), pl.Schema({"x": pl.Int64})).children[0]
     IsNotNull(column='x')
@@ -31,11 +31,11 @@ def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
         tree = orjson.loads(predicate.meta.serialize(format="json"))
         return _rest(Term(tree, predicate, schema))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError, RecursionError):
-        return Unknown()  # a function of Python's, or one nested very deep
+        return Unknown()  # a Python function, or a very deep expression
 
 
 def _rest(term: Term) -> Node:
-    """Parse what is not true: of an AND any part, of an OR every part."""
+    """Parse where a term is not true: for an AND any part, for an OR all parts."""
     op = str(term.body["op"]) if term.kind == "BinaryExpr" else ""
     name = term.function[1] if term.kind == "Function" else ""
     if op in _AND:
@@ -49,7 +49,7 @@ def _rest(term: Term) -> Node:
 
 
 def _nulls(term: Term) -> Node:
-    """Parse where something is null; what may make nulls of other values is not understood."""
+    """Parse where a term is null; `Unknown` if it may return null for other values."""
     if term.kind == "Column":
         return IsNull(str(term.body)) if term.body in term.schema else Unknown()
     if term.is_constant:
@@ -62,7 +62,7 @@ def _nulls(term: Term) -> Node:
 
 
 def _is_null_with_parts(term: Term, children: Sequence[Term]) -> bool:
-    """Return whether something is null just where one of its parts is, or less often."""
+    """Return whether a term can be null only where one of its parts is null."""
     if term.kind == "BinaryExpr":
         op = str(term.body["op"])
         exact = op in _ARITHMETIC and not isinstance(term.dtype, pl.Decimal)
@@ -85,7 +85,7 @@ def _nulls_of_function(term: Term, children: Sequence[Term]) -> Node:
 
 
 def _keeps_values(source: pl.DataType | None, target: pl.DataType | None) -> bool:
-    """Return whether a cast makes no nulls."""
+    """Return whether a cast never returns null for a value."""
     if source is None or target is None:
         return False
     if source == target:

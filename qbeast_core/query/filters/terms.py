@@ -1,4 +1,4 @@
-"""Reading Polars expressions: parts, constants, and columns behind casts that keep their order."""
+"""Inspect Polars expressions: parts, constants, and columns below casts that keep their order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import polars as pl
 from qbeast_core.query.filters.atoms import keeps_order
 from qbeast_core.query.filters.nodes import Op, Operand
 
-# What the engine calls comparisons.
+# Comparisons by their name in Polars.
 COMPARISONS: dict[str, Op] = {"Lt": "<", "LtEq": "<=", "Eq": "==", "NotEq": "!=", "GtEq": ">=", "Gt": ">"}
 
-# How the two bounds of an interval compare, by which of them is closed.
+# Comparisons with the two bounds of an interval, by its closed sides.
 BOUNDS: dict[str, tuple[Op, Op]] = {
     "Both": (">=", "<="),
     "Left": (">=", "<"),
@@ -27,11 +27,11 @@ _TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of a filter, seen twice."""
+    """A part of a filter, in two forms."""
 
-    # What it is: the engine's own serialisation, decoded from JSON. It loses NaN and infinities.
+    # The JSON serialisation of Polars, decoded. It loses NaN and infinities.
     tree: Any
-    # The same part, for the engine to evaluate.
+    # The expression, for evaluation.
     expr: pl.Expr
     schema: pl.Schema
 
@@ -42,12 +42,12 @@ class Term:
 
     @property
     def body(self) -> Any:
-        """What the outermost construct holds."""
+        """Contents of the outermost construct."""
         return self.tree[self.kind] if isinstance(self.tree, dict) else None
 
     @property
     def function(self) -> tuple[str, str, Any]:
-        """Group, name and options of a function; the group alone for functions without one."""
+        """Group, name and options of a function; only the group for functions without a name."""
         function = self.body["function"]
         if not isinstance(function, dict):
             return str(function), "", None
@@ -58,7 +58,7 @@ class Term:
 
     @property
     def children(self) -> list[Term]:
-        """The parts it is made of; none when the engine's view of them differs."""
+        """Operands or arguments; empty if the two forms differ in number."""
         trees = _child_trees(self.kind, self.body)
         exprs = self.expr.meta.pop()[::-1]
         if len(trees) != len(exprs):
@@ -75,7 +75,7 @@ class Term:
 
     @property
     def dtype(self) -> pl.DataType | None:
-        """The type of its values; None where the engine refuses it."""
+        """The type of the values; None if Polars rejects the expression."""
         try:
             return pl.LazyFrame(schema=self.schema).select(self.expr).collect_schema().dtypes()[0]
         except pl.exceptions.PolarsError:
@@ -83,11 +83,11 @@ class Term:
 
     @property
     def is_constant(self) -> bool:
-        """Whether it has one value whatever the rows: no column, no row count, nothing aggregated."""
+        """Whether the value does not depend on rows: no column, no row count, no aggregate."""
         return _is_constant(self.tree)
 
     def evaluate(self) -> pl.Series | None:
-        """Let the engine evaluate a constant, of any length; None where it is none or the engine cannot."""
+        """Evaluate a constant of any length; None if the term is not a constant or Polars rejects it."""
         if not self.is_constant:
             return None
         try:
@@ -96,19 +96,19 @@ class Term:
             return None
 
     def evaluate_one(self) -> pl.Series | None:
-        """Let the engine evaluate a constant of one value, which may be null; None for anything else."""
+        """Evaluate a constant of one value, which may be null; None for other terms."""
         values = self.evaluate()
         return values if values is not None and len(values) == 1 else None
 
     def evaluate_list(self) -> pl.Series | None:
-        """Let the engine evaluate a constant of values, or the values of a constant list; None for anything else."""
+        """Evaluate a constant of several values or a constant list; None for other terms."""
         values = self.evaluate()
         if values is None or not isinstance(values.dtype, (pl.List, pl.Array)):
             return values
         return None if len(values) != 1 or values.null_count() else values.explode(empty_as_null=False)
 
     def operand(self) -> Operand | None:
-        """See a column through casts that keep its order; None for anything else."""
+        """Return a column below casts that keep its order; None for other terms."""
         if self.kind == "Column":
             dtype = self.schema.get(self.body)
             return None if dtype is None else Operand(self.body, dtype)

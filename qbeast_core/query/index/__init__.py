@@ -1,1 +1,1 @@
-"""The blocks of a table: from tags to one table of cubes and pages."""
+"""Decode tags into one index table of cubes and pages."""

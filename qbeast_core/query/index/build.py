@@ -19,7 +19,7 @@ from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.space.columns import text_column
 
-# Why a file that names an index is read as if it had none.
+# Why the index of a file is ignored.
 UnusableReason: TypeAlias = Literal["unreadable", "incomplete", "unknown revision", "other types", "no cube"]
 
 _BITS_PER_CHARACTER: Final = 6
@@ -120,19 +120,19 @@ def index_of_blocks(files: pl.DataFrame, blocks: Sequence[Sequence[Block]], revi
 
 
 def characters_per_level(revision: Revision) -> int:
-    """Return how many characters of a cube's text name one level of it (format 5)."""
+    """Return how many characters of a cube's text encode one level (format 5)."""
     return -(-len(revision.columns) // _BITS_PER_CHARACTER)
 
 
-def _marked(numbers: list[int], count: int) -> BoolArray:
-    mask = np.zeros(count, np.bool_)
-    mask[numbers] = True
+def _marked(files: list[int], num_files: int) -> BoolArray:
+    mask = np.zeros(num_files, np.bool_)
+    mask[files] = True
     return mask
 
 
 def _all_blocks(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Return the blocks of all tags, and one without a cube for every file that has none."""
-    # Thresholds of old layouts may be missing.
+    """Return the blocks of all tags, and a block without a cube for each file without tags."""
+    # Tags of old layouts may lack the threshold.
     blocks = blocks.with_columns(pl.col("max_weight").fill_null(MAX_WEIGHT))
     bare = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -161,7 +161,7 @@ def _unusable_files(
     revisions: Mapping[int, Revision],
     fitting: list[int],
 ) -> pl.DataFrame:
-    """Return the files whose index cannot be used, as far as their cubes need not be decoded for it."""
+    """Return the files whose index cannot be used, except for invalid cubes, which `_decoded_cubes` finds."""
     revision, ours, tagged, paged = (column.to_numpy() for column in named)
     wrong: dict[UnusableReason, BoolArray] = {
         "unreadable": unreadable,
@@ -178,7 +178,7 @@ def _unusable_files(
 def _decoded_cubes(
     blocks: pl.DataFrame, binding: BoolArray, revisions: Mapping[int, Revision]
 ) -> tuple[dict[int, tuple[I64Array, Cubes]], pl.DataFrame]:
-    """Return by revision the positions of its blocks and their cubes, and the files with a text that is not a cube."""
+    """Return the positions and cubes of the blocks by revision, and the files with an invalid cube."""
     cubes: dict[int, tuple[I64Array, Cubes]] = {}
     misnamed = [pl.DataFrame(schema=_UNUSABLE)]
     number = blocks["revision"].to_numpy()
@@ -187,11 +187,11 @@ def _decoded_cubes(
         try:
             cubes[revision_id] = members, _decoded(blocks, members, dimensions)
         except InvalidMetadataError:
-            mine = blocks.select("file", "cube")[members]
-            wrong = misnamed_cubes(mine["cube"], dimensions=dimensions)
-            files = mine.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
+            texts = blocks.select("file", "cube")[members]
+            wrong = misnamed_cubes(texts["cube"], dimensions=dimensions)
+            files = texts.filter(pl.col("cube").is_in(wrong.implode()))["file"].unique()
             misnamed.append(files.to_frame().with_columns(reason=pl.lit("no cube")))
-            members = members[~mine["file"].is_in(files.implode()).to_numpy()]
+            members = members[~texts["file"].is_in(files.implode()).to_numpy()]
             cubes[revision_id] = members, _decoded(blocks, members, dimensions)
     return cubes, pl.concat(misnamed)
 
@@ -208,15 +208,15 @@ def _spaces(
     *,
     foreign: BoolArray,
 ) -> tuple[RevisionSpace, ...]:
-    """Return the boxes of usable blocks, by revision and kind of writer."""
+    """Return the boxes of usable blocks by revision and kind of writer."""
     spaces: list[RevisionSpace] = []
-    for revision_id, (members, of_members) in cubes.items():
-        lower, upper = cube_boxes(of_members)
+    for revision_id, (members, revision_cubes) in cubes.items():
+        lower, upper = cube_boxes(revision_cubes)
         upper[upper >= 1.0] = np.inf
-        for kind in (False, True):
-            chosen = usable[members] & (foreign[members] == kind)
-            if chosen.any():
-                bounds = (side if chosen.all() else side[chosen] for side in (lower, upper))
+        for is_foreign in (False, True):
+            mask = usable[members] & (foreign[members] == is_foreign)
+            if mask.any():
+                bounds = (side if mask.all() else side[mask] for side in (lower, upper))
                 low, high = (tuple(np.ascontiguousarray(side.T)) for side in bounds)
-                spaces.append(RevisionSpace(revisions[revision_id], members[chosen], kind, low, high))
+                spaces.append(RevisionSpace(revisions[revision_id], members[mask], is_foreign, low, high))
     return tuple(spaces)

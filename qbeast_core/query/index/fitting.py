@@ -1,4 +1,4 @@
-"""Whether the space of a revision still fits the columns of a table."""
+"""Check whether the space of a revision fits the columns of a table."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from qbeast_core.tree.space.columns import data_type_of
 
 
 def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
-    """Return whether there is a space, and the columns have the types they were hashed and placed with (format 3).
+    """Return whether a revision has a space, and the columns have the types that it was built for (format 3).
 
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
     >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
     False
     """
-    has_space = any(one.is_space for one in revision.transformations)
-    typed = all(_has_type(one, schema) for one in revision.column_transformers)
+    has_space = any(part.is_space for part in revision.transformations)
+    typed = all(_has_type(part, schema) for part in revision.column_transformers)
     return has_space and typed and not texts_changed(revision, schema)
 
 
 def texts_changed(revision: Revision, schema: pl.Schema) -> tuple[str, ...]:
-    """Return the columns that hold texts instead of what the revision knows or is made of, or the other way round.
+    """Return the columns that are text in the schema but not in the revision, or the reverse.
 
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
     >>> texts_changed(staging, pl.Schema({"x": pl.String}))
     ()
     """
-    held = {name: schema.get(name) == pl.String for name in revision.columns}
-    found = {
-        one.column_name: one.data_type == "StringDataType"
-        for one in revision.column_transformers
-        if one.data_type is not None
+    is_text = {name: schema.get(name) == pl.String for name in revision.columns}
+    was_text = {
+        transformer.column_name: transformer.data_type == "StringDataType"
+        for transformer in revision.column_transformers
+        if transformer.data_type is not None
     }
-    wrong = {name for name, texts in found.items() if texts != held[name]}
+    wrong = {name for name, text in was_text.items() if text != is_text[name]}
     for name, space in zip(revision.columns, revision.transformations, strict=False):
-        if space.holds_texts not in {None, held[name]}:
+        if space.holds_texts not in {None, is_text[name]}:
             wrong.add(name)
     return tuple(name for name in revision.columns if name in wrong)
 
@@ -49,7 +49,7 @@ def _has_type(transformer: Transformer, schema: pl.Schema) -> bool:
     if dtype is None:
         return False
     try:
-        found = data_type_of(transformer.column_name, dtype)
+        data_type = data_type_of(transformer.column_name, dtype)
     except InvalidColumnsError:
         return False
-    return getattr(transformer, "data_type", found) == found
+    return getattr(transformer, "data_type", data_type) == data_type

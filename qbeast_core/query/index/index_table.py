@@ -1,4 +1,4 @@
-"""The blocks of all files of a snapshot as one frame: planning, appends and rewrites share it."""
+"""The blocks of all files of a snapshot as one frame, shared by planning, appends and rewrites."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.revision import Revision
 
-# In `IndexTable.blocks`, the revision of a file that names none.
+# Revision of files without one, in `IndexTable.blocks`.
 NO_REVISION: Final = -1
 
 
@@ -35,27 +35,27 @@ class RevisionSpace:
 
 @dataclass(frozen=True, eq=False)  # no slots: derived columns are cached
 class IndexTable:
-    """The index of a snapshot: one row a block, in the order of files and of blocks in each.
+    """The index of a snapshot: one row per block, in the order of files and of blocks in each file.
 
-    Every file has a block. Without readable tags it is one without a cube, which may hold any weight. The masks
-    `binding` and `usable` say which blocks can be relied on; planning treats all others like blocks without a cube.
+    Every file has at least one block. A file without readable tags has one block without a cube, which may hold any
+    weight. The masks `binding` and `usable` mark reliable blocks; planning treats others like blocks without a cube.
     """
 
     # The snapshot's files; file i is row i.
     files: pl.DataFrame
     # `file` (ascending), `revision` (of the file), `cube` (null: not from a tag), `depth`, `min_weight`,
     # `max_weight` (as in the tag), `rows`, `replicated` (copies), `legacy` (a layout before 0.6.0), `ours` (the
-    # exact rules), and the masks `binding` (in the space of a revision: appends keep to these) and `usable`
-    # (binding, and not contradicted by the log: reads and rewrites rely on these).
+    # exact rules), and the masks `binding` (in the space of a revision: appends respect them) and `usable`
+    # (binding, and not contradicted by the log: reads and rewrites use them).
     blocks: pl.DataFrame
-    # The boxes of usable blocks, by which cubes prune.
+    # The boxes of usable blocks, used for pruning.
     spaces: tuple[RevisionSpace, ...]
-    # `file` and `reason` (`build.UnusableReason`) of files that name an index which cannot be used.
+    # `file` and `reason` (`build.UnusableReason`) of files whose index cannot be used.
     unusable: pl.DataFrame
     # Files whose blocks contradict their statistics, shape (files,).
     contradicted: BoolArray
-    # Files whose tags cannot be read or cannot be true, shape (files,). They are read whole, whatever their
-    # statistics say.
+    # Files whose tags cannot be read or cannot be true, shape (files,). They are read as a whole; their
+    # statistics are ignored.
     corrupt_files: BoolArray
     # Files whose coordinates follow the exact rules, and whose blocks are in row order, shape (files,).
     ours: BoolArray
@@ -65,7 +65,7 @@ class IndexTable:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the blocks and of all that was derived from them so far, without `files`."""
+        """Memory of the blocks and of cached derived arrays, without `files`."""
         arrays = [value for value in self.__dict__.values() if isinstance(value, np.ndarray)]
         for space in self.spaces:
             arrays += [space.blocks, *space.lower, *space.upper]
@@ -78,12 +78,12 @@ class IndexTable:
 
     @cached_property
     def readable(self) -> pl.DataFrame:
-        """The blocks of all tags that can be read, true or not."""
+        """The blocks of all tags that can be read, reliable or not."""
         return self._where(self.blocks["cube"].is_not_null())
 
     @cached_property
     def binding(self) -> pl.DataFrame:
-        """The blocks that appended rows must keep to: those in the space of a revision."""
+        """The blocks that appends respect: blocks in the space of a revision."""
         return self._where(self.blocks["binding"])
 
     @cached_property
@@ -95,7 +95,7 @@ class IndexTable:
         return self.blocks if mask.all() else self.blocks.filter(mask)
 
     def with_files(self, files: pl.DataFrame, new: IndexTable) -> IndexTable:
-        """Return the table of more files: `files` are all of them, `new` is the table of those at the end."""
+        """Return the table extended by `new`, the table of the last files of `files`."""
         shift = pl.col("file") + self.files.height
         blocks = self.blocks.vstack(new.blocks.with_columns(shift))
         spaces = {(space.revision.revision_id, space.foreign): space for space in self.spaces}
@@ -104,7 +104,7 @@ class IndexTable:
             spaces[key] = _extended(spaces.get(key), space, shift=len(self))
         return IndexTable(
             files=files,
-            # A large frame is not copied for every few blocks.
+            # Rechunk rarely: it copies the whole frame.
             blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),
             spaces=tuple(spaces.values()),
             unusable=pl.concat([self.unusable, new.unusable.with_columns(shift)]),
@@ -131,8 +131,8 @@ class IndexTable:
     @cached_property
     def max_weight(self) -> I64Array:
         """Largest weight that each block can hold, shape (blocks,)."""
-        # Thresholds of old layouts do not bound rows. Nor do they in files without statistics: a compaction of
-        # before 0.6.0 wrote these, and rows above the threshold are in them.
+        # Thresholds of old layouts do not bound rows. Thresholds of files without statistics do not either: a
+        # compaction before 0.6.0 wrote them, with rows above the threshold.
         bounded = self.in_space & ~self.blocks["legacy"].to_numpy() & (self.num_records[self.file] >= 0)
         return np.where(bounded, self.blocks["max_weight"].to_numpy(), MAX_WEIGHT)
 
@@ -163,22 +163,22 @@ class IndexTable:
 
     @cached_property
     def first_row(self) -> I64Array:
-        """Row of its file that each block starts at, shape (blocks,); true only of `ours`."""
+        """First row of each block in its file, shape (blocks,); valid only for `ours`."""
         before = np.cumsum(self.rows) - self.rows
         starts = self.first_block[:-1][self.file]
         return before - before[starts]
 
     @cached_property
     def statistics(self) -> Statistics:
-        """The files' own statistics."""
+        """Statistics of the files."""
         doubtful = pl.Series(self.corrupt_files, dtype=pl.Boolean)
         return Statistics(self.files, pl.Series("foreign", ~self.ours), self.num_records, doubtful)
 
     @cached_property
     def pages(self) -> PageTable:
-        """The pages of our files that have a layout tag, and whose index is usable and covers every row."""
+        """The pages of files of ours with a layout tag and a usable index that covers all rows."""
         whole = np.bincount(self.file, self.rows, self.files.height) == self.num_records
-        unfit = self.replicated | ~self.in_space  # outside of spaces the weights are unknown, too
+        unfit = self.replicated | ~self.in_space  # blocks outside of all spaces have unknown weights, too
         return build_page_table(
             self.files.get_column("layout").cast(pl.String),
             usable=self.ours & whole & ~self.any_in_file(unfit),

@@ -1,4 +1,4 @@
-"""Which pages of our files hold rows of chosen blocks and weights, for all files at once (format 7)."""
+"""Find the pages that hold rows of selected blocks and weights, for all files at once (format 7)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _KEY = r'"(?:v|rows|tail|w)"\s*:'
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockRows:
-    """Where the blocks of all files lie, arrays of shape (blocks,) in the order of files and rows."""
+    """Positions of the blocks of all files: arrays of shape (blocks,) in the order of files and rows."""
 
-    # File of each block, its number of rows, and the row of the file it starts at.
+    # File of each block, its number of rows, and its first row in the file.
     file: I64Array
     rows: I64Array
     first_row: I64Array
@@ -34,30 +34,30 @@ class BlockRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageTable:
-    """The pages of all files, and the stretches of rows that share a page and a block."""
+    """The pages of all files, and the stretches: rows that share a page and a block."""
 
     # Number of the first page of each file, and the number of pages, shape (files + 1,). A file without a
     # usable layout has none.
     first_page: I64Array
-    # Rows a page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
+    # Rows per page, and bytes of indexes and footer of each file, shape (files,); 0 without a layout.
     page_rows: I64Array
     tail_bytes: I64Array
-    # Rows of each page, shape (pages,). Of 32 bits where they fit, as are the two below: there are millions.
+    # Rows of each page, shape (pages,). 32 bits if they fit, as the two below: there are millions.
     rows: I32Array | I64Array
     # Page and block of each stretch, shape (stretches,), both ascending.
     stretch_page: I32Array | I64Array
     stretch_block: I32Array | I64Array
-    # Smallest and largest weight it can hold, shape (stretches,).
+    # Smallest and largest weight that a stretch can hold, shape (stretches,).
     stretch_first: I32Array
     stretch_last: I32Array
 
     @property
     def size_bytes(self) -> int:
-        """What the columns take in memory."""
+        """Memory of the columns."""
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     def select(self, blocks: BoolArray, weights: WeightRange) -> I64Array:
-        """Return the pages that hold a row of a chosen block with such a weight, ascending."""
+        """Return the pages that may hold a row of the chosen blocks with a weight in the range, ascending."""
         if weights.is_empty:
             return np.empty(0, np.int64)
         chosen = np.flatnonzero(blocks[self.stretch_block])
@@ -79,7 +79,7 @@ def build_page_table(
     page_file = np.repeat(np.arange(len(layouts)), counts)
     start = (np.arange(len(page_file)) - first_page[page_file]) * page_rows[page_file]
     rows = np.minimum(page_rows[page_file], num_records[page_file] - start)
-    # Files with pages end to end give every row a place of its own.
+    # Number the rows of files with pages end to end, so each row has a unique number.
     base = np.cumsum(np.where(counts > 0, num_records, 0))
     base -= np.where(counts > 0, num_records, 0)
     present = np.flatnonzero((counts[blocks.file] > 0) & (blocks.rows > 0))
@@ -114,7 +114,7 @@ class _Cut:
 
 
 def _stretches(page: I64Array, block: I64Array) -> _Cut:
-    """Cut rows wherever a page or a block starts: for each piece the page and the block it lies in."""
+    """Cut the rows where a page or a block starts; return the page and the block of each piece."""
     places = np.concatenate([page, block])
     places.sort(kind="stable")  # two sorted runs
     fresh = np.ones(len(places), np.bool_)
@@ -129,31 +129,32 @@ def _stretches(page: I64Array, block: I64Array) -> _Cut:
 def _decode_layouts(
     layouts: pl.Series, usable: BoolArray, num_records: I64Array
 ) -> tuple[I64Array, I64Array, I64Array, I64Array]:
-    """Return per file rows a page, bytes of the tail and number of pages; and the high bits of all pages."""
+    """Return rows per page, tail bytes and number of pages of each file, and the high bits of all pages."""
     page_rows, tail_bytes, counts = (np.zeros(len(layouts), np.int64) for _ in range(3))
-    chosen = np.flatnonzero(usable & layouts.is_not_null().to_numpy())
-    fields = _decode_json(layouts.gather(chosen))
+    tagged = np.flatnonzero(usable & layouts.is_not_null().to_numpy())
+    fields = _decode_json(layouts.gather(tagged))
     packed = fields.get_column("w").str.decode("base64", strict=False)
     rows = fields.get_column("rows").fill_null(0).to_numpy()
     size = packed.bin.size().cast(pl.Int64).fill_null(1).to_numpy()
-    needed = 2 * -(-num_records[chosen] // np.maximum(rows, 1))
-    known = fields.get_column("v").eq(LAYOUT_VERSION).fill_null(value=False).to_numpy()
-    once = layouts.gather(chosen).str.count_matches(_KEY).eq(_KEYS).to_numpy()  # of two, which counts?
-    sound = known & once & (rows > 0) & (rows <= MAX_ROWS) & (size == needed)
-    page_rows[chosen[sound]] = rows[sound]
-    tail_bytes[chosen[sound]] = fields.get_column("tail").fill_null(0).to_numpy()[sound]
-    counts[chosen[sound]] = size[sound] // 2
+    needed = 2 * -(-num_records[tagged] // np.maximum(rows, 1))
+    is_current = fields.get_column("v").eq(LAYOUT_VERSION).fill_null(value=False).to_numpy()
+    # A repeated key is ambiguous.
+    is_unique = layouts.gather(tagged).str.count_matches(_KEY).eq(_KEYS).to_numpy()
+    sound = is_current & is_unique & (rows > 0) & (rows <= MAX_ROWS) & (size == needed)
+    page_rows[tagged[sound]] = rows[sound]
+    tail_bytes[tagged[sound]] = fields.get_column("tail").fill_null(0).to_numpy()[sound]
+    counts[tagged[sound]] = size[sound] // 2
     high = np.frombuffer(b"".join(packed.filter(pl.Series(sound)).to_list()), "<i2")
     return page_rows, tail_bytes, counts, high.astype(np.int64)
 
 
 def _decode_json(texts: pl.Series) -> pl.DataFrame:
-    """Decode layouts; a text that is no such JSON gives nulls."""
+    """Decode layouts; an invalid text returns nulls."""
     try:
         fields = texts.str.json_decode(_JSON).struct.unnest()
     except pl.exceptions.PolarsError:
         fields = pl.DataFrame()
-    if fields.height != len(texts):  # a text may be no JSON, none at all, or two
+    if fields.height != len(texts):  # a text may be empty, invalid, or two JSON values
         sound = pl.Series([_is_layout(text) for text in texts], dtype=pl.Boolean)
         return (
             texts.to_frame("w")

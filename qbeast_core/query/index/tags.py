@@ -1,8 +1,7 @@
-"""Decode the block tags of many files at once; only faulty ones are parsed one by one."""
+"""Decode the block tags of many files at once; only invalid tags are parsed one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS, parse_blocks
 from qbeast_core.tree.space.columns import text_column
 
-# One row a block; `file` counts the files of a snapshot from 0.
+# One row per block; `file` numbers the files of a snapshot from 0.
 BLOCK_SCHEMA = pl.Schema(
     {
         "file": pl.Int64,
@@ -38,16 +37,16 @@ _JSON = pl.List(
         }
     )
 )
-_SLICE_FILES = 2_500  # slices are decoded side by side
+_SLICE_FILES = 2_500  # slices are decoded in parallel
 _COPIES = ("REPLICATED", "ANNOUNCED")
-_MIN_KEYS = 4  # of a block; the fifth is `replicated`
+_MIN_KEYS = 4  # keys of a block; `replicated` is optional
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecodedTags:
-    """The index tags of a snapshot's files, whether they can be true or not."""
+    """The decoded index tags of a snapshot's files; not checked against statistics."""
 
-    # `BLOCK_SCHEMA`, and `legacy`: whether the tag has the layout before 0.6.0.
+    # `BLOCK_SCHEMA`, plus `legacy`: the tag has the layout before 0.6.0.
     blocks: pl.DataFrame
     # Files whose tag cannot be read.
     unreadable: list[int]
@@ -69,7 +68,7 @@ def decode_tags(files: pl.DataFrame) -> DecodedTags:
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
-    """Return the tags of the layout before 0.6.0 as blocks, one a file."""
+    """Return the tags of the layout before 0.6.0 as blocks, one per file."""
     return files.select(
         "file",
         "cube",
@@ -101,14 +100,14 @@ def _decode_blocks(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     faulty = rows.filter(~sound).get_column("file").unique().to_list()
     if not faulty and not unread:
         return rows, []
-    again = texts.filter(pl.col("file").is_in([*faulty, *unread]))
-    saved, corrupt = _decode_singly(again)
-    kept = rows.filter(~pl.col("file").is_in(again.get_column("file").implode()))
-    return pl.concat([kept, saved]).sort("file", maintain_order=True), corrupt
+    retries = texts.filter(pl.col("file").is_in([*faulty, *unread]))
+    parsed, corrupt = _decode_singly(retries)
+    good = rows.filter(~pl.col("file").is_in(retries.get_column("file").implode()))
+    return pl.concat([good, parsed]).sort("file", maintain_order=True), corrupt
 
 
 def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
-    """Return the numbers of files whose blocks contradict their statistics; neither is relied on.
+    """Return the numbers of files whose blocks contradict their statistics; both are ignored.
 
     >>> files = pl.DataFrame({"num_records": [2, 2, None]})
     >>> blocks = pl.DataFrame({"file": [0, 1, 2], "min_weight": [1, 1, 9], "max_weight": [5, 5, 5],
@@ -121,27 +120,27 @@ def contradicted_files(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
         pl.col("num_records").cast(pl.Int64),
         _miscounted(files),
     )
-    held = blocks.group_by("file").agg(
+    tagged = blocks.group_by("file").agg(
         pl.col("rows").sum(),
         ((pl.col("min_weight") > pl.col("max_weight")) & ~pl.col("legacy")).any().alias("turned"),
         (pl.col("legacy") & pl.col("replicated")).all().alias("copies"),
     )
     wrong = (pl.col("rows") != pl.col("num_records")) | pl.col("miscounted") | pl.col("turned")
-    both = held.join(counts, on="file", how="inner")
+    both = tagged.join(counts, on="file", how="inner")
     return both.filter(wrong.fill_null(value=False) & ~pl.col("copies")).get_column("file").sort()
 
 
 def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
-    """Return the texts that are not cubes, each once.
+    """Return the distinct texts that are not cubes.
 
     >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
     ['#']
     """
-    each = texts.unique()
-    if _are_cubes(each, dimensions):
-        return each.clear()
-    wrong = [not _are_cubes(each[number : number + 1], dimensions) for number in range(len(each))]
-    return each.filter(pl.Series(wrong, dtype=pl.Boolean))
+    unique = texts.unique()
+    if _are_cubes(unique, dimensions):
+        return unique.clear()
+    wrong = [not _are_cubes(unique[number : number + 1], dimensions) for number in range(len(unique))]
+    return unique.filter(pl.Series(wrong, dtype=pl.Boolean))
 
 
 def _are_cubes(texts: pl.Series, dimensions: int) -> bool:
@@ -156,26 +155,22 @@ def _miscounted(files: pl.DataFrame) -> pl.Expr:
     return pl.col("miscounted") if "miscounted" in files.columns else pl.lit(value=False).alias("miscounted")
 
 
-def _slices(texts: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    return texts.iter_slices(_SLICE_FILES)
-
-
 def _decode_slices(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
-    """Decode slices in parallel, one row a block; return also the files of slices with invalid JSON."""
-    nothing = pl.DataFrame(schema=BLOCK_SCHEMA)
-    plans = [_as_rows(part.lazy()) for part in _slices(texts)]
+    """Decode slices in parallel, one row per block, and return the files of slices with invalid JSON."""
+    empty = pl.DataFrame(schema=BLOCK_SCHEMA)
+    plans = [_as_rows(part.lazy()) for part in texts.iter_slices(_SLICE_FILES)]
     try:
-        return pl.concat([nothing, *pl.collect_all(plans)]), []
-    except pl.exceptions.PolarsError:  # a text may be no JSON, none at all, or two
-        pass  # find out which
+        return pl.concat([empty, *pl.collect_all(plans)]), []
+    except pl.exceptions.PolarsError:
+        pass  # a text may be empty, invalid, or two JSON values: find the slice
     decoded: list[pl.DataFrame] = []
     unread: list[int] = []
-    for part, plan in zip(_slices(texts), plans, strict=True):
+    for part, plan in zip(texts.iter_slices(_SLICE_FILES), plans, strict=True):
         try:
             decoded.append(plan.collect())
         except pl.exceptions.PolarsError:
             unread.extend(part.get_column("file").to_list())
-    return pl.concat([nothing, *decoded]), unread
+    return pl.concat([empty, *decoded]), unread
 
 
 def _as_rows(texts: pl.LazyFrame) -> pl.LazyFrame:
@@ -198,13 +193,13 @@ def _as_rows(texts: pl.LazyFrame) -> pl.LazyFrame:
 def _with_other_keys(texts: pl.DataFrame, rows: pl.DataFrame) -> list[int]:
     """Return the files with unknown or repeated keys, which are parsed one by one.
 
-    No value of a block holds a colon, so there are as many as keys.
+    Values of a block never hold a colon, so the number of colons is the number of keys.
     """
     files = texts["file"].to_numpy()
     place = np.searchsorted(files, rows["file"].to_numpy())
     keys = np.bincount(place, _MIN_KEYS + rows["replicated"].is_not_null().to_numpy(), len(files))
     colons = texts["blocks"].str.count_matches(":", literal=True).to_numpy()
-    return [int(one) for one in files[(keys > 0) & (keys != colons)]]
+    return [int(file) for file in files[(keys > 0) & (keys != colons)]]
 
 
 def _decode_singly(texts: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:

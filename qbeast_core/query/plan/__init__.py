@@ -1,1 +1,1 @@
-"""Which files and pages a read opens."""
+"""Choose the files and pages that a read opens."""

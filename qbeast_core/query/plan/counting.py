@@ -1,4 +1,4 @@
-"""Count the rows that a filter keeps: from the log for cubes wholly inside, else from the data."""
+"""Count the rows that a filter keeps: from the log for cubes inside of the filter, from data for others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 class RowCount:
     """The rows that a filter keeps, in two parts."""
 
-    # Rows that it keeps, outside of what is read.
+    # Rows that it keeps, outside of the pages and files to read.
     known: int
-    # Pages and files that must be read to decide which of their rows the filter keeps.
+    # Pages and files whose rows must be read and filtered.
     undecided: Selection
     # Rows in these, without deleted ones.
     rows_read: int
@@ -33,7 +33,7 @@ def count_rows(
     files: BoolArray,
     deleted: Mapping[int, I64Array],
 ) -> RowCount | None:
-    """Return how many rows a filter keeps, and what is to be read to know all of them."""
+    """Return the number of rows a filter keeps, and what must be read for the rest; None if the log cannot decide."""
     here = files[table.file]
     inside = keeps & ~leaves & here
     whole = _read_whole(table, keeps & here, inside, deleted)
@@ -53,7 +53,7 @@ def count_rows(
 def _read_whole(
     table: IndexTable, keeps: BoolArray, inside: BoolArray, deleted: Mapping[int, I64Array]
 ) -> BoolArray:
-    """Return which files are read from end to end, or not at all: those whose rows no page or block tells apart."""
+    """Return the files to read as a whole or not at all: pages and blocks do not locate their rows."""
     hides = np.zeros(table.files.height, np.bool_)
     hides[list(deleted)] = True
     counted = np.bincount(table.file, table.rows, table.files.height) == table.num_records
@@ -66,7 +66,7 @@ def _read_whole(
 
 
 def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) -> int:
-    """Return the rows of blocks that lie inside, but for those in pages and files that are read."""
+    """Return the number of rows in blocks inside of the filter, without pages and files that are read."""
     pages = table.pages
     has_pages = np.diff(pages.first_page) > 0
     plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
@@ -82,13 +82,13 @@ def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) 
 
 
 def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
-    """Return how many deleted rows of files that are not read lie in blocks inside."""
-    found = 0
+    """Return the number of deleted rows in blocks inside of the filter, in files that are not read."""
+    count = 0
     for number, rows in deleted.items():
         blocks = slice(table.first_block[number], table.first_block[number + 1])
         if inside[blocks].all():
-            found += len(rows)
+            count += len(rows)
         elif inside[blocks].any():
-            of_row = np.searchsorted(table.first_row[blocks], rows, side="right") - 1
-            found += int(inside[blocks][of_row].sum())
-    return found
+            block = np.searchsorted(table.first_row[blocks], rows, side="right") - 1
+            count += int(inside[blocks][block].sum())
+    return count

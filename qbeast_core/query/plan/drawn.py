@@ -1,8 +1,8 @@
-"""Samples in which the rows of heavy keys are drawn one by one: each has a weight of its own, by its place in its file.
+"""Draw samples in which each row of a heavy key has its own weight, by its position in the file.
 
-Rows of one key have one weight, so a sample has all of them or none. Where those of a heavy key lie end to end in an
-order that is independent of their values, the i-th of m is given the weight at i / m of all weights instead. A range of
-weights then holds as large a share of them as of all keys, in the first pages of the stretch.
+Rows of one key share one weight, so a sample has all of them or none. If the rows of a heavy key are contiguous, in an
+order that is independent of their values, the i-th of m rows gets the weight at i / m of all weights instead. A range
+of weights then holds the same fraction of them as of all keys, in the first pages of the stretch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
 
-if TYPE_CHECKING:  # workers of Spark import this file, and not how files are chosen
+if TYPE_CHECKING:  # Spark workers import this module without the modules that choose files
     from qbeast_core.query.index.pages import PageTable
     from qbeast_core.query.plan.select import Selection
 
@@ -29,30 +29,30 @@ _WEIGHTS: Final = 1 << 32
 class Stretch:
     """Rows of one heavy key in a file."""
 
-    # The first of them in the file, and how many there are, at least one.
+    # First row in the file, and number of rows, at least one.
     first: int
     rows: int
-    # In [0, 2**32): where between two neighbours the weights that they are given begin.
+    # In [0, 2**32): offset of the first weight, as a part of the distance of two weights.
     offset: int
 
     @staticmethod
     def of(first: int, rows: int, *, path: str) -> Stretch:
-        """Return a stretch of a file, whose weights begin somewhere else than those of others do."""
+        """Return a stretch of a file, with an offset derived from its path and first row."""
         return Stretch(first, rows, zlib.crc32(f"{first}:{path}".encode(errors="surrogatepass")))
 
     @property
     def weights(self) -> I32Array:
-        """The weight that each row is given, ascending, shape (rows,)."""
+        """Weight of each row, ascending, shape (rows,)."""
         places = (np.arange(self.rows, dtype=np.uint64) << np.uint64(32)) + np.uint64(self.offset)
         return ((places // np.uint64(self.rows)).astype(np.int64) + MIN_WEIGHT).astype(np.int32)
 
     def within(self, weights: WeightRange) -> tuple[int, int]:
-        """Return the rows of the file, from the first to behind the last, whose weights lie in a range."""
+        """Return the half-open range of rows of the file whose weights lie in a range."""
         start, end = (self._below(bound - MIN_WEIGHT) for bound in (weights.from_, weights.to))
         return self.first + start, self.first + max(start, end)
 
     def _below(self, place: int) -> int:
-        """Return how many rows have a weight below one, which is counted from the least."""
+        """Return the number of rows with a weight below `place`, counted from the smallest weight."""
         return min(max(-(-(place * self.rows - self.offset) // _WEIGHTS), 0), self.rows)
 
 
@@ -60,24 +60,24 @@ class Stretch:
 class FileDraw:
     """How the rows of one file are drawn."""
 
-    # Rows with weights of their own.
+    # Rows with their own weights.
     one_by_one: tuple[Stretch, ...] = ()
-    # Rows that a sample leaves out, as they are read by themselves.
+    # Rows that a sample skips because they are read separately.
     apart: tuple[Stretch, ...] = ()
-    # Whether it is these that are read.
+    # Read only the rows of `apart`.
     only: bool = False
 
     def of(self, rows: I64Array) -> tuple[BoolArray, BoolArray, I32Array]:
-        """Return of some rows which are read, which have weights of their own, and those, 0 for others."""
+        """Return masks of the rows that are read and that have their own weights, and these weights (0 for others)."""
         read = np.full(len(rows), not self.only)
-        for one in self.apart:
-            read[_places(rows, one)] = self.only
-        given, weights = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int32)
-        for one in self.one_by_one:
-            here = _places(rows, one)
-            given[here] = True
-            weights[here] = one.weights[rows[here] - one.first]
-        return read, given, weights
+        for stretch in self.apart:
+            read[_places(rows, stretch)] = self.only
+        is_drawn, weights = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int32)
+        for stretch in self.one_by_one:
+            here = _places(rows, stretch)
+            is_drawn[here] = True
+            weights[here] = stretch.weights[rows[here] - stretch.first]
+        return read, is_drawn, weights
 
 
 def _places(rows: I64Array, stretch: Stretch) -> slice:
@@ -85,53 +85,57 @@ def _places(rows: I64Array, stretch: Stretch) -> slice:
 
 
 def draw(
-    by_key: Selection, every: Selection, files: Mapping[int, FileDraw], weights: WeightRange
+    by_key: Selection, matching: Selection, files: Mapping[int, FileDraw], weights: WeightRange
 ) -> Selection:
-    """Choose what to read for a sample in which some rows are drawn one by one."""
+    """Choose what to read for a sample in which each row of some keys is drawn separately."""
     table = by_key.table.pages
-    chosen, possible = _mask(by_key, table), _mask(every, table)
-    wanted = np.zeros_like(chosen)
-    for file, of in files.items():
+    chosen, possible = _mask(by_key, table), _mask(matching, table)
+    pages = np.zeros_like(chosen)
+    for file, file_draw in files.items():
         begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
         end = int(by_key.table.num_records[file])
-        for one in (*of.one_by_one, *of.apart):
-            last = one.first + one.rows
+        for stretch in (*file_draw.one_by_one, *file_draw.apart):
+            last = stretch.first + stretch.rows
             full = begin + (-(-last // page_rows) if last == end else last // page_rows)
-            chosen[begin + -(-one.first // page_rows) : full] = False  # no row of another key is there
-        for one in of.one_by_one:
-            wanted[_pages(begin, page_rows, *one.within(weights))] = True
-    return _reading(by_key, chosen | (wanted & possible), files)
+            chosen[begin + -(-stretch.first // page_rows) : full] = False  # pages without other keys
+        for stretch in file_draw.one_by_one:
+            pages[_pages(begin, page_rows, *stretch.within(weights))] = True
+    return _reading(by_key, chosen | (pages & possible), files)
 
 
-def apart(every: Selection, files: Mapping[int, FileDraw]) -> Selection:
-    """Choose what to read for the rows that samples leave out."""
-    table = every.table.pages
-    wanted = np.zeros(len(table.rows), np.bool_)
-    for file, of in files.items():
+def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
+    """Choose what to read for the rows that samples skip."""
+    table = matching.table.pages
+    pages = np.zeros(len(table.rows), np.bool_)
+    for file, file_draw in files.items():
         begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
-        for one in of.apart:
-            wanted[_pages(begin, page_rows, one.first, one.first + one.rows)] = True
-    only = {file: replace(of, one_by_one=(), only=True) for file, of in files.items() if of.apart}
-    found = _reading(every, wanted & _mask(every, table), only)
-    return replace(found, opened=found.opened & (found.pages_opened > 0))
+        for stretch in file_draw.apart:
+            pages[_pages(begin, page_rows, stretch.first, stretch.first + stretch.rows)] = True
+    only = {
+        file: replace(file_draw, one_by_one=(), only=True)
+        for file, file_draw in files.items()
+        if file_draw.apart
+    }
+    selection = _reading(matching, pages & _mask(matching, table), only)
+    return replace(selection, opened=selection.opened & (selection.pages_opened > 0))
 
 
 def _pages(begin: int, page_rows: int, first: int, last: int) -> slice:
-    """Return the pages of a file, which begin there, that hold rows from the first to before the last."""
+    """Return the pages that hold the rows `first` to `last` (exclusive) of a file whose pages start at `begin`."""
     return slice(begin + first // page_rows, begin + -(-last // page_rows) if first < last else 0)
 
 
 def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDraw]) -> Selection:
     """Return a selection with other pages."""
     table = selection.table.pages
-    found = np.flatnonzero(pages)
-    offsets = np.searchsorted(found, table.first_page).astype(np.int64)
+    numbers = np.flatnonzero(pages)
+    offsets = np.searchsorted(numbers, table.first_page).astype(np.int64)
     per_file = np.diff(offsets)
     has_pages = np.diff(table.first_page) > 0
     return replace(
         selection,
         opened=np.where(has_pages, per_file > 0, selection.opened),
-        page_numbers=found - np.repeat(table.first_page[:-1], per_file),
+        page_numbers=numbers - np.repeat(table.first_page[:-1], per_file),
         page_offsets=offsets,
         drawn=files,
     )

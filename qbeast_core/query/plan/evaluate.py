@@ -11,18 +11,18 @@ from qbeast_core.space.arrays import BoolArray
 
 
 def evaluate(node: Node, size: int, of_atom: Callable[[Atom], BoolArray]) -> BoolArray:
-    """Return what may match a filter, by what of it may match each atom."""
+    """Return the mask of what may match a filter, from the mask of each atom."""
     if isinstance(node, Unknown):
         return np.ones(size, np.bool_)
     if isinstance(node, Nothing):
         return np.zeros(size, np.bool_)
     if isinstance(node, (And, Or)):
         decided = isinstance(node, Or)
-        found = np.full(size, not decided, np.bool_)
+        result = np.full(size, not decided, np.bool_)
         for child in node.children:
-            one = evaluate(child, size, of_atom)
-            found = found | one if decided else found & one
-            if (found == decided).all():
+            mask = evaluate(child, size, of_atom)
+            result = result | mask if decided else result & mask
+            if (result == decided).all():
                 break  # the others change nothing
-        return found
+        return result
     return of_atom(node)

@@ -14,7 +14,7 @@ from qbeast_core.space.weights import MAX_WEIGHT, fraction_to_weight, weight_to_
 # A fraction, or a text: `"5%"`, `"0.05"`.
 Share: TypeAlias = float | str
 
-# A fraction in [0, 1], `(from, to)` of such, or a text: `"1%"`, `"0.01"`, `"10%:20%"`.
+# A fraction in [0, 1], a pair `(from, to)`, or a text: `"1%"`, `"0.01"`, `"10%:20%"`.
 Sample: TypeAlias = float | str | tuple[float, float]
 
 _HALF_A_WEIGHT: Final = 2.0**-33
@@ -23,34 +23,34 @@ _UNREAD: Final = "nothing was read"
 
 
 def share_of(
-    given: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
+    value: object, name: str, outcome: str = _UNREAD, *, zero: bool = False, one: bool = True
 ) -> float:
-    """Read a fraction, given as a number or a text.
+    """Parse a fraction from a number or a text.
 
     >>> share_of(0.05, "error"), share_of("0.7%", "error")
     (0.05, 0.007)
     """
-    found = _number(given)
-    if found is None or not (0.0 < found < 1.0 or (zero and found == 0.0) or (one and found == 1.0)):
+    share = _number(value)
+    if share is None or not (0.0 < share < 1.0 or (zero and share == 0.0) or (one and share == 1.0)):
         ends = "" if zero else ", above 0" if one else ", without both"
         problem = f"must be a fraction between 0 and 1{ends}, or a text such as '5%'"
-        invalid_argument(name, problem, outcome, value=given, cure=_percent(name, [given]))
-    return found
+        invalid_argument(name, problem, outcome, value=value, cure=_percent(name, [value]))
+    return share
 
 
 def fractions_of(sample: object) -> tuple[float, float]:
-    """Read a sample as the fractions between which its rows lie.
+    """Parse a sample into its lower and upper fraction.
 
     >>> fractions_of(0.1), fractions_of("1%"), fractions_of("10%:0.2")
     ((0.0, 0.1), (0.0, 0.01), (0.1, 0.2))
     """
     parts = tuple(sample.replace(",", ":").split(":")) if isinstance(sample, str) else sample
-    given = [*cast("tuple[object, ...]", parts)] if isinstance(parts, tuple) else [parts]
-    whole = [0.0] if len(given) == 1 and not isinstance(sample, tuple) else []
-    bounds = whole + [one for one in map(_number, given) if one is not None]
+    values = [*cast("tuple[object, ...]", parts)] if isinstance(parts, tuple) else [parts]
+    whole = [0.0] if len(values) == 1 and not isinstance(sample, tuple) else []
+    bounds = whole + [number for number in map(_number, values) if number is not None]
     if len(bounds) != 2 or not all(0.0 <= bound <= 1.0 for bound in bounds):
-        problem = "must be a fraction between 0 and 1, a pair (from, to) of such, or a text such as '1%' or '10%:20%'"
-        invalid_argument("sample", problem, _UNREAD, value=sample, cure=_percent("sample", given))
+        problem = "must be a fraction between 0 and 1, a pair (from, to), or a text such as '1%' or '10%:20%'"
+        invalid_argument("sample", problem, _UNREAD, value=sample, cure=_percent("sample", values))
     start, end = bounds
     if start > end:
         invalid_argument(
@@ -60,7 +60,7 @@ def fractions_of(sample: object) -> tuple[float, float]:
 
 
 def sample_to_weights(sample: Sample) -> WeightRange:
-    """Turn a sample fraction into the weights it takes.
+    """Return the range of weights of a sample.
 
     >>> sample_to_weights(0.1)
     WeightRange(from_=-2147483648, to=-1717986918)
@@ -82,25 +82,25 @@ def fraction_below(weight: int) -> float:
     return min(nearest + (weight > 0) * _HALF_A_WEIGHT - (weight < 0) * _HALF_A_WEIGHT, 1.0)
 
 
-def _number(given: object) -> float | None:
-    """Return what a number or a text such as ``0.02`` or ``2%`` is: the nearest float to what is written."""
-    if isinstance(given, str):
-        percent = given.strip().endswith("%")
+def _number(value: object) -> float | None:
+    """Parse a number or a text such as ``0.02`` or ``2%`` into the nearest float; None if invalid."""
+    if isinstance(value, str):
+        percent = value.strip().endswith("%")
         try:
-            return float(Decimal(given.strip().removesuffix("%")) / (_MAX_PERCENT if percent else 1))
+            return float(Decimal(value.strip().removesuffix("%")) / (_MAX_PERCENT if percent else 1))
         except InvalidOperation:
             return None
-    return None if isinstance(given, bool) or not isinstance(given, Real) else float(given)
+    return None if isinstance(value, bool) or not isinstance(value, Real) else float(value)
 
 
-def _percent(name: str, given: Sequence[object]) -> str:
-    """Return the cure where numbers without a sign look like percent."""
-    numbers = [None if isinstance(one, str) and "%" in one else _number(one) for one in given]
-    shares = [one for one in numbers if one is not None and 0.0 <= one < _MAX_PERCENT]
-    if not shares or len(shares) < len(given) or max(shares) <= 1.0:
+def _percent(name: str, values: Sequence[object]) -> str:
+    """Return a suggestion if numbers without a sign look like percent, else an empty text."""
+    numbers = [None if isinstance(number, str) and "%" in number else _number(number) for number in values]
+    shares = [number for number in numbers if number is not None and 0.0 <= number < _MAX_PERCENT]
+    if not shares or len(shares) < len(values) or max(shares) <= 1.0:
         return ""
-    shown = [f"{one:.15g}" for one in shares]
-    texts = [f"{one}%" for one in shown]
+    shown = [f"{number:.15g}" for number in shares]
+    texts = [f"{number}%" for number in shown]
     cure = f"{_number(texts[0]):g}" if len(texts) == 1 else f'"{":".join(texts)}"'
     return f"For {' % to '.join(shown)} % write {name}={cure}."
 

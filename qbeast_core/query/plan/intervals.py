@@ -1,4 +1,4 @@
-"""Where rows, or those that match a filter, can lie along one dimension of a space (format 4 and 10)."""
+"""Compute where rows, or matches of a filter, can lie along one dimension of a space (format 4 and 10)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from qbeast_core.tree.space.columns import to_index_column
 
 _EXACT_INTEGERS = 2.0**53
 _LAST_CHARACTER, _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\U0010ffff", "\ud7ff", "\ue000"
-# Texts with these characters may stand in another order for a JVM, which compares UTF-16 units.
+# A JVM may order texts with these characters differently, because it compares UTF-16 units.
 _BEYOND_UTF16 = r"[\x{E000}-\x{10FFFF}]"
 
 _RangedTransformation = LinearTransformation | CDFNumericQuantilesTransformation
@@ -75,12 +75,12 @@ class Intervals:
 
 
 def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign: bool) -> Intervals | None:
-    """Find the coordinates that rows matching an atom can have.
+    """Return the coordinates that rows matching an atom can have; None for any coordinate.
 
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
-    >>> found = coordinate_intervals(IsNull("x"), linear, foreign=False)
-    >>> found.lower.tolist(), found.upper.tolist()
+    >>> nulls = coordinate_intervals(IsNull("x"), linear, foreign=False)
+    >>> nulls.lower.tolist(), nulls.upper.tolist()
     ([0.25], [0.25])
     """
     if isinstance(atom, IsNull):
@@ -100,7 +100,7 @@ def coordinate_intervals(atom: Atom, transformation: Transformation, *, foreign:
 
 
 def reach(node: Node, column: str, transformation: Transformation) -> tuple[float, float]:
-    """Return the least and the greatest coordinate that a match can have along a column.
+    """Return the minimum and maximum coordinate that a match can have along a column.
 
     >>> import polars as pl
     >>> from qbeast_core.query.filters.predicate import parse_predicate
@@ -120,8 +120,10 @@ def reach(node: Node, column: str, transformation: Transformation) -> tuple[floa
             return max(low for low, _ in ends), min(high for _, high in ends)
         case Or():
             ends = [reach(child, column, transformation) for child in node.children]
-            found = [(low, high) for low, high in ends if low <= high]
-            return min((low for low, _ in found), default=1.0), max((high for _, high in found), default=0.0)
+            ranges = [(low, high) for low, high in ends if low <= high]
+            return min((low for low, _ in ranges), default=1.0), max(
+                (high for _, high in ranges), default=0.0
+            )
         case _:
             intervals = (
                 coordinate_intervals(node, transformation, foreign=False)
@@ -144,14 +146,14 @@ def point_bounds(
     [[0.5, 0.25], [0.5, 0.25]]
     """
     column = to_index_column(values)
-    if foreign and (bounds := _bounds_of_others(transformation, values, column)) is not None:
+    if foreign and (bounds := _foreign_bounds(transformation, values, column)) is not None:
         return bounds
     exact = to_coordinates(transformation, column)
     return exact, exact
 
 
 def _of_nulls(transformation: Transformation, *, foreign: bool) -> Intervals | None:
-    if isinstance(transformation, StringHistogramTransformation):  # a null is the text "null" there
+    if isinstance(transformation, StringHistogramTransformation):  # nulls are stored as the text "null"
         ends = _text_ends(pl.Series(["null"]), transformation, foreign=foreign)
         return None if ends is None else Intervals(*ends)
     point = np.array([null_coordinate(transformation)])
@@ -183,13 +185,13 @@ def _of_hashes(
 
 
 def _as_column_values(values: pl.Series, operand: Operand) -> pl.Series | None:
-    """Return literals in the column's own type: the only values of it that equal them; None when unsure."""
+    """Cast literals to the column's type; None if another value of the column may equal a literal."""
     dtype = operand.dtype
     types = (dtype, operand.result, values.dtype)
-    if not all(one.is_numeric() or isinstance(one, pl.String) for one in types):
+    if not all(kind.is_numeric() or isinstance(kind, pl.String) for kind in types):
         return None
-    if not all(one.is_float() for one in types) and any(one.is_float() for one in types):
-        if any(isinstance(one, pl.Decimal) for one in types):
+    if not all(kind.is_float() for kind in types) and any(kind.is_float() for kind in types):
+        if any(isinstance(kind, pl.Decimal) for kind in types):
             return None
         if not (values.cast(pl.Float64).abs() < _EXACT_INTEGERS).all():  # beyond, casts merge integers
             return None
@@ -200,10 +202,10 @@ def _as_column_values(values: pl.Series, operand: Operand) -> pl.Series | None:
 def _ends(
     operand: Operand, values: pl.Series, transformation: Transformation, *, foreign: bool
 ) -> tuple[F64Array, F64Array] | None:
-    """Enclose each value's coordinate: exact but for what the writer may have seen otherwise."""
+    """Enclose the coordinate of each value; bounds are wider where other writers may place it differently."""
     if isinstance(transformation, TextTransformation):
         return _text_ends(values, transformation, foreign=foreign)
-    # Others place NaN at 0 where a single value was seen.
+    # Other writers place NaN at 0 if they saw a single value.
     if not isinstance(transformation, _RangedTransformation) and (
         foreign or not isinstance(transformation, IdentityTransformation)
     ):
@@ -215,7 +217,7 @@ def _ends(
 
 
 def _enclose(transformation: Transformation, lower: F64Array, upper: F64Array) -> tuple[F64Array, F64Array]:
-    """Return the least coordinate of the lower bounds of numbers, and the greatest of the upper ones."""
+    """Return the minimum coordinate of each lower bound and the maximum coordinate of each upper bound."""
     return coordinates_of_numbers(transformation, lower, first=True), coordinates_of_numbers(
         transformation, upper
     )
@@ -227,18 +229,18 @@ def _text_ends(
     column = to_index_column(texts) if isinstance(texts.dtype, pl.String) else None
     if not isinstance(column, StringColumn):
         return None
-    if foreign and (_sorts_unlike(transformation) or texts.str.contains(_BEYOND_UTF16).any()):
+    if foreign and (_sorts_differently(transformation) or texts.str.contains(_BEYOND_UTF16).any()):
         return None
     return string_quantile_bounds(transformation, column)
 
 
-def _sorts_unlike(transformation: TextTransformation) -> bool:
+def _sorts_differently(transformation: TextTransformation) -> bool:
     """Return whether UTF-8 bytes and the JVM's UTF-16 units may order the quantiles differently."""
     return bool(pl.Series(transformation.knots, dtype=pl.String).str.contains(_BEYOND_UTF16).any())
 
 
 def _after(prefix: str) -> str | None:
-    """Return a string above all that start with `prefix`, and below nothing else that is above them."""
+    """Return the smallest string above all strings that start with `prefix`; None if there is none."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
@@ -247,24 +249,24 @@ def _after(prefix: str) -> str | None:
 
 
 def _reach(op: Op, lower: F64Array, upper: F64Array) -> Intervals:
-    """Stretch the enclosures of ascending values to all that compares so with them."""
+    """Extend the bounds of ascending values to all coordinates for which the comparison can be true."""
     if op in (">", ">="):
         upper = np.ones_like(lower)
     if op in ("<", "<="):
         lower = np.zeros_like(upper)
-    # The slack for old calendars ends abruptly, so ends may step back.
+    # The slack for old calendars ends abruptly, so bounds may decrease.
     return Intervals(np.minimum.accumulate(lower[::-1])[::-1], np.maximum.accumulate(upper))
 
 
-def _bounds_of_others(
+def _foreign_bounds(
     transformation: Transformation, values: pl.Series, column: IndexColumn
 ) -> tuple[F64Array, F64Array] | None:
-    """Enclose rows that another writer placed; None: where we would have placed them."""
+    """Enclose the coordinates of rows from another writer; None if it places rows as we do."""
     anywhere = np.zeros(len(values)), np.ones(len(values))
     match transformation:
         case HashTransformation() if values.dtype.is_float():  # -0.0, and the digits of older Java
             return anywhere
-        case IdentityTransformation():  # others place NaN with all else
+        case IdentityTransformation():  # other writers place NaN anywhere
             return anywhere[0], to_coordinates(transformation, column)
         case LinearTransformation() | CDFNumericQuantilesTransformation() if isinstance(column, NumberColumn):
             numbers = number_values(column)
@@ -273,7 +275,7 @@ def _bounds_of_others(
                 lower[column.nulls] = upper[column.nulls] = null_coordinate(transformation)
             return lower, upper
         case _ if isinstance(transformation, TextTransformation) and isinstance(column, StringColumn):
-            if _sorts_unlike(transformation):
+            if _sorts_differently(transformation):
                 return anywhere
             lower, upper = string_quantile_bounds(transformation, column)
             odd = values.str.contains(_BEYOND_UTF16).fill_null(value=False).to_numpy()

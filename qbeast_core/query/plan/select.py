@@ -1,4 +1,4 @@
-"""Which files, blocks and pages a read must open, and why the others stay closed (format 10)."""
+"""Choose the files, blocks and pages that a read opens, with a reason for each skipped file (format 10)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 if TYPE_CHECKING:
     from qbeast_core.query.plan.drawn import FileDraw
 
-# Why a file is opened, or what alone keeps it closed.
+# Why a file is opened or skipped.
 SkipReason: TypeAlias = Literal["matches", "replicated copies", "weights", "statistics", "cubes"]
 
 _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
@@ -29,40 +29,40 @@ _REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Selection:
-    """What a read opens."""
+    """The files, blocks and pages that a read opens."""
 
-    # What was chosen from; file i is row i of its `files`.
+    # Index of the snapshot; file i is row i of its `files`.
     table: IndexTable
-    # Files to read, shape (files,). No other holds a row that is wanted.
+    # Files to read, shape (files,). Other files hold no match.
     opened: BoolArray
-    # Blocks that may hold a wanted row, shape (blocks,).
+    # Blocks that may hold a match, shape (blocks,).
     blocks: BoolArray
-    # Opened files that also hold copies, which must not be returned, shape (files,): read them whole and drop
-    # the rows of their replicated blocks (known by `IndexTable.first_row` in our files only).
+    # Opened files that also hold copies, which must not be returned, shape (files,): read them as a whole and
+    # drop the rows of replicated blocks (located by `IndexTable.first_row`, in our files only).
     mixed: BoolArray
     # Chosen pages of all opened files that can be read by pages, in the order of files, each numbered from 0
     # in its file.
     page_numbers: I64Array
     # Where in `page_numbers` each file begins, and the end, shape (files + 1,).
     page_offsets: I64Array
-    # Why each file is opened or closed, as a place among the values of `SkipReason`, shape (files,).
+    # Why each file is opened or skipped, as an index of the values of `SkipReason`, shape (files,).
     reason_codes: I64Array
-    # By number of a file, rows that are not drawn by their keys, see `qbeast_core.query.plan.drawn`.
+    # Rows that are not drawn by their keys, by number of the file, see `qbeast_core.query.plan.drawn`.
     drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
 
     @cached_property
     def pages_opened(self) -> I64Array:
-        """Pages to read of each file, shape (files,); 0 also where a file tells of none."""
+        """Number of pages to read of each file, shape (files,); 0 for files without a layout."""
         return np.diff(self.page_offsets)
 
     @cached_property
     def pages_total(self) -> I64Array:
-        """Pages of each file, shape (files,); 0 where it tells of none."""
+        """Number of pages of each file, shape (files,); 0 without a layout."""
         return np.diff(self.table.pages.first_page)
 
     @cached_property
     def rows_opened(self) -> I64Array:
-        """Rows of the pages and whole files to read, of each file, shape (files,); 0 where unknown."""
+        """Number of rows in the pages to read of each file, shape (files,); 0 if unknown."""
         table, pages = self.table, self.table.pages
         counted = pl.Series(np.bincount(table.file, table.rows, table.files.height).astype(np.int64))
         whole = table.files["num_records"].cast(pl.Int64).fill_null(counted).to_numpy()
@@ -72,13 +72,13 @@ class Selection:
         return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
 
     def pages(self, file: int) -> I64Array | None:
-        """Return the pages to read of an opened file, ascending; None: read it whole."""
-        if self.pages_opened[file] == self.pages_total[file]:  # all of them, or none known
+        """Return the pages to read of an opened file, ascending; None for the whole file."""
+        if self.pages_opened[file] == self.pages_total[file]:  # all pages, or no layout
             return None
         return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
 
     def frame(self) -> pl.DataFrame:
-        """Return one row a file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
+        """Return one row per file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
         return self.table.files.select("path").with_columns(
             pl.Series("opened", self.opened),
             pl.Series("rows_opened", self.rows_opened),
@@ -93,18 +93,18 @@ class MatchingBlocks:
     """The files and blocks that may match a filter."""
 
     table: IndexTable
-    # Files whose statistics do not rule a match out, shape (files,).
+    # Files that may match by their statistics, shape (files,).
     files: BoolArray
-    # Blocks of which neither that nor their boxes do, shape (blocks,).
+    # Blocks that may match by statistics and boxes, shape (blocks,).
     blocks: BoolArray
 
     def within(self, weights: WeightRange) -> Selection:
-        """Choose what to read for a sample, as `select` does."""
+        """Choose what to read for a sample."""
         return _chosen(self, weights)
 
 
 def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
-    """Choose what to read.
+    """Choose what to read for a filter and a sample.
 
     >>> from qbeast_core.query.index.build import build_index_table
     >>> from qbeast_core.query.filters.nodes import Unknown
@@ -118,7 +118,7 @@ def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
 
 
 def match(table: IndexTable, node: Node) -> MatchingBlocks:
-    """Return what may match a filter, whatever the sample: asked once where several samples are chosen."""
+    """Return what may match a filter, for any sample: callers that read several samples share the result."""
     by_file: dict[Atom, BoolArray] = {}
     return MatchingBlocks(
         table=table,
@@ -132,7 +132,7 @@ def match(table: IndexTable, node: Node) -> MatchingBlocks:
 
 
 def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
-    """Return which files can hold a row that a filter keeps, by their statistics alone: no tag is decoded.
+    """Return which files can hold a row that a filter keeps, by their statistics; tags are not decoded.
 
     >>> files = pl.DataFrame({"path": ["a", "b"], "num_records": [3, 3], "rules": ["1", "1"],
     ...     "min": [{"x": 1}, {"x": 5}], "max": [{"x": 4}, {"x": 9}], "null_count": [{"x": 0}, {"x": 0}]})
@@ -152,8 +152,8 @@ def _chosen(matches: MatchingBlocks, weights: WeightRange) -> Selection:
     if weights.is_empty:
         in_range[:] = False
     blocks = in_range & matches.blocks
-    found = table.pages.select(blocks, weights)
-    page_offsets = np.searchsorted(found, table.pages.first_page).astype(np.int64)
+    pages = table.pages.select(blocks, weights)
+    page_offsets = np.searchsorted(pages, table.pages.first_page).astype(np.int64)
     per_file = np.diff(page_offsets)
     by_block = table.any_in_file(blocks)
     opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
@@ -170,21 +170,21 @@ def _chosen(matches: MatchingBlocks, weights: WeightRange) -> Selection:
         opened=opened,
         blocks=blocks,
         mixed=opened & table.any_in_file(table.replicated),
-        page_numbers=found - np.repeat(table.pages.first_page[:-1], per_file),
+        page_numbers=pages - np.repeat(table.pages.first_page[:-1], per_file),
         page_offsets=page_offsets,
-        # Blocks that match where no page does: the pages know more of weights.
+        # A block may match while none of its pages does: pages have tighter weight bounds.
         reason_codes=np.select([mask for _, mask in closed], codes, default=_REASONS.index("weights")),
     )
 
 
-def _of_files(table: IndexTable, atom: Atom, known: dict[Atom, BoolArray]) -> BoolArray:
-    if atom not in known:
-        known[atom] = table.statistics.may_match(atom)
-    return known[atom]
+def _of_files(table: IndexTable, atom: Atom, cache: dict[Atom, BoolArray]) -> BoolArray:
+    if atom not in cache:
+        cache[atom] = table.statistics.may_match(atom)
+    return cache[atom]
 
 
 def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:
-    """Return for every block whether its box, if it has one, holds a point where the atom can be true."""
+    """Return whether the box of each block can match an atom; True for blocks without a box."""
     mask = np.ones(len(table), np.bool_)
     column = column_of(atom)
     for space in table.spaces:

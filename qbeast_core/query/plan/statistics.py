@@ -1,4 +1,4 @@
-"""Which files can match an atom, by their statistics alone."""
+"""Decide which files can match an atom, by their statistics."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import polars as pl
 from qbeast_core.query.filters.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-# Decimals of more digits may have lost some in a writer that goes through float64.
+# Writers that convert decimals to float64 may lose digits beyond this number.
 _SAFE_DIGITS = 15
 
-# Up to so many files the bounds of a column are kept: a query costs more than the work on them.
-_FEW_FILES: Final = 1_000
+# Cache bounds of a column up to this number of files: for few files, the query costs more than the work.
+_MAX_CACHED_FILES: Final = 1_000
 
 _DAY_MS: Final = 86_400_000
-# The most by which the calendars of two writers differ, and their zones.
+# Maximum difference of the calendars and time zones of two writers.
 _CALENDAR_DAYS: Final = 14
 
 # 1900-01-01 in days since 1970.
@@ -31,11 +31,11 @@ _MISREAD = "[\U000f0000-\U000fffff]"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
 _nulls, _rows = pl.col("nulls"), pl.col("rows")
 _never = pl.lit(value=False)
-_known_rows = pl.when(_rows > 0).then(_rows)
+_row_count = pl.when(_rows > 0).then(_rows)
 _COUNTS = (
-    _known_rows.alias("rows"),
-    # None where there cannot be so many.
-    pl.when((_nulls >= 0) & ~(_nulls > _known_rows).fill_null(value=False)).then(_nulls).alias("nulls"),
+    _row_count.alias("rows"),
+    # Null counts above the number of rows are invalid.
+    pl.when((_nulls >= 0) & ~(_nulls > _row_count).fill_null(value=False)).then(_nulls).alias("nulls"),
     _foreign,
 )
 
@@ -44,21 +44,21 @@ _COUNTS = (
 class Statistics:
     """Typed statistics of files."""
 
-    # `num_records`, and where there are any the structs `min`, `max` and `null_count`; null where unknown.
+    # `num_records`, and the optional structs `min`, `max` and `null_count`; null if unknown.
     files: pl.DataFrame
-    # Boolean, one a file: whether another writer made it, who may have left NaN out of the bounds of floats,
-    # cut strings and rounded decimals.
+    # Boolean, one per file: another writer made it, which may exclude NaN from bounds of floats, truncate strings
+    # and round decimals.
     foreign: pl.Series
-    # Rows of each file, shape (files,); below 1 where unknown.
+    # Number of rows of each file, shape (files,); below 1 if unknown.
     rows: I64Array
-    # Boolean, one a file: whether the log contradicts itself about it, so that nothing it says is relied on.
+    # Boolean, one per file: the log contradicts itself about the file, so its statistics are ignored.
     doubtful: pl.Series
-    _known: dict[Operand, pl.DataFrame] = field(
+    _cache: dict[Operand, pl.DataFrame] = field(
         default_factory=dict[Operand, pl.DataFrame], init=False, repr=False
     )
 
     def may_match(self, atom: Atom) -> BoolArray:
-        """Return for every file whether a row of it can match; True where nothing is known, shape (files,)."""
+        """Return whether each file can hold a match, shape (files,); True without statistics."""
         if isinstance(atom, (IsNull, IsNotNull)):
             frame = self._counted(nulls=self._field("null_count", atom.column, pl.Int64())).select(*_COUNTS)
             rule = _nulls > 0 if isinstance(atom, IsNull) else _nulls < _rows
@@ -69,46 +69,46 @@ class Statistics:
         return (may | self.doubtful).to_numpy()
 
     def _bounds(self, operand: Operand) -> pl.DataFrame:
-        """Return bounds that really hold, in the type that is compared, and the numbers of rows and nulls."""
-        found = self._known.get(operand)
-        if found is None:
-            found = self._made(operand)
-            if self.files.height <= _FEW_FILES:
-                self._known[operand] = found
-        return found
+        """Return corrected bounds in the type that is compared, and the numbers of rows and nulls."""
+        bounds = self._cache.get(operand)
+        if bounds is None:
+            bounds = self._compute_bounds(operand)
+            if self.files.height <= _MAX_CACHED_FILES:
+                self._cache[operand] = bounds
+        return bounds
 
-    def _made(self, operand: Operand) -> pl.DataFrame:
+    def _compute_bounds(self, operand: Operand) -> pl.DataFrame:
         counted = self._counted(
             nulls=self._field("null_count", operand.column, pl.Int64()),
             low=self._field("min", operand.column, operand.dtype),
             high=self._field("max", operand.column, operand.dtype),
         )
-        in_order = (_low <= _high).fill_null(value=True)  # else neither is a bound
-        low, high = _honest(operand.dtype, *(pl.when(in_order).then(bound) for bound in (_low, _high)))
+        in_order = (_low <= _high).fill_null(value=True)  # reversed bounds are invalid
+        low, high = _corrected(operand.dtype, *(pl.when(in_order).then(bound) for bound in (_low, _high)))
         return counted.select(*_COUNTS, low=operand.apply(low), high=operand.apply(high))
 
     def _counted(self, **fields: pl.Expr) -> pl.DataFrame:
-        """Return what the log says: these fields of the statistics, the rows, and whose the files are."""
+        """Return fields of the statistics, with the number of rows and the mask of foreign files."""
         rows, foreign = pl.Series("rows", self.rows), self.foreign.alias("foreign")
         return self.files.select(**fields).hstack([rows, foreign])
 
     def _field(self, struct: str, column: str, dtype: pl.DataType) -> pl.Expr:
-        """Take one column out of a struct of statistics; nulls where it is missing or of another kind."""
+        """Return one column of a struct of statistics; null if it is missing or has another type."""
         kind = self._kinds.get((struct, column))
         if isinstance(kind, pl.DataType) and _same_kind(kind, dtype):
             return pl.col(struct).struct.field(column).cast(dtype, strict=False)
-        # As many as there are files, also where nothing else is asked for.
+        # `repeat` keeps the height even if no other column is selected.
         return pl.repeat(None, pl.len(), dtype=dtype)
 
     @cached_property
     def _kinds(self) -> dict[tuple[str, str], object]:
-        """Types of the fields of statistics: Polars makes the types of a frame anew whenever they are asked for."""
+        """Types of the fields of statistics, cached: Polars rebuilds the schema of a frame at each access."""
         structs = {name: kind for name, kind in self.files.schema.items() if isinstance(kind, pl.Struct)}
         return {(name, field.name): field.dtype for name, kind in structs.items() for field in kind.fields}
 
 
 def trusted_counts(files: pl.DataFrame) -> I64Array:
-    """Return the rows of each file, -1 where unknown.
+    """Return the number of rows of each file, -1 if unknown.
 
     A count of 0 is not trusted: opening such a file costs nothing, and skipping it could lose rows.
     """
@@ -119,8 +119,8 @@ def trusted_counts(files: pl.DataFrame) -> I64Array:
 def known_text_high(high: pl.Expr) -> pl.Expr:
     r"""Return upper bounds of texts, null where they may have been misread.
 
-    deltalake takes a character from U+100000 on that a log spells by two escapes (``\udbff\udfff``) for one that is
-    0x10000 lower. Lower bounds bear that.
+    deltalake reads characters from U+100000 on that are escaped in the log (``\udbff\udfff``) as characters that are
+    0x10000 lower. Lower bounds stay valid.
 
     >>> pl.DataFrame({"high": ["b", "z\U000fffff"]}).select(known_text_high(pl.col("high")))["high"].to_list()
     ['b', None]
@@ -131,7 +131,7 @@ def known_text_high(high: pl.Expr) -> pl.Expr:
 def calendar_slack(
     dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
 ) -> tuple[pl.Expr, pl.Expr]:
-    """Widen bounds of old dates and times: a writer may count them otherwise in a log than in a file."""
+    """Widen bounds of old dates and times: a writer may use different calendars in the log and in the file."""
     unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * _PER_MS[getattr(dtype, "time_unit", "us")]
     slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
     first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))
@@ -149,11 +149,11 @@ def _same_kind(stored: pl.DataType, dtype: pl.DataType) -> bool:
     )
 
 
-def _honest(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Correct the two bounds for what writers are known to do to them."""
+def _corrected(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Widen the two bounds by the known inaccuracies of writers."""
     if isinstance(dtype, (pl.Date, pl.Datetime)):
         low, high = calendar_slack(dtype, low, high, foreign=_foreign)
-    if isinstance(dtype, pl.Datetime):  # cut to milliseconds
+    if isinstance(dtype, pl.Datetime):  # truncated to milliseconds
         step = _PER_MS[dtype.time_unit]
         physical = high.to_physical()
         return low, pl.when(physical < 2**63 - 1 - step).then(physical + step).cast(dtype)
@@ -176,7 +176,7 @@ def _rule(atom: Compare | IsIn | StartsWith, frame: pl.DataFrame) -> pl.Expr:
 
 def _compare_rule(atom: Compare) -> pl.Expr:
     value = pl.lit(atom.value).first()
-    # Writers that leave NaN out give an upper bound that NaN, the largest value, exceeds.
+    # Writers that exclude NaN write an upper bound below NaN, which is the largest value.
     nan_hidden = _foreign if atom.operand.dtype.is_float() else _never
     is_nan = bool(atom.value.dtype.is_float() and atom.value.is_nan().all())
     rules = {
@@ -191,7 +191,7 @@ def _compare_rule(atom: Compare) -> pl.Expr:
 
 
 def _is_in_rule(atom: IsIn, frame: pl.DataFrame) -> pl.Expr:
-    """Ask whether any of the sorted values lies between the bounds."""
+    """Return whether any of the sorted values lies between the bounds."""
     values = atom.values
     target = atom.operand.result
     cast = values if values.dtype == target else values.cast(target, strict=False)
@@ -200,5 +200,5 @@ def _is_in_rule(atom: IsIn, frame: pl.DataFrame) -> pl.Expr:
         return ((_low <= pl.lit(values[-1:]).first()) & (_high >= pl.lit(values[:1]).first())) | hidden
     first = cast.search_sorted(frame.get_column("low"), side="left")
     last = cast.search_sorted(frame.get_column("high"), side="right")
-    known = _low.is_not_null() & _high.is_not_null()
-    return pl.lit(last > first) | ~known | hidden
+    has_bounds = _low.is_not_null() & _high.is_not_null()
+    return pl.lit(last > first) | ~has_bounds | hidden

@@ -1,4 +1,4 @@
-"""Convert literals to the numbers of coordinates, rounded outwards where inexact (format 4)."""
+"""Convert literals to the numbers of coordinates, rounded outwards if inexact (format 4)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from qbeast_core.space.arrays import F64Array
 
 _MS_PER_DAY = 86_400_000.0
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
-# Relative; some hundred times what a conversion of a decimal to float64 may lose.
+# Relative; some hundred times the error of a conversion from decimal to float64.
 _DECIMAL_SLACK = 1e-12
 
 _LOCAL_MIDNIGHT_MS = 36 * 3_600_000.0
 _JULIAN_MS = 14 * _MS_PER_DAY
-# 1583-01-01: calendars of JVM writers agree from here on.
+# 1583-01-01: calendars of JVM writers agree from this day on.
 _GREGORIAN_MS = -12_212_553_600_000.0
 
 
 def number_bounds(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Array] | None:
-    """Enclose literals in the format's numbers.
+    """Enclose literals in the numbers of the format; None if the types do not compare.
 
     >>> from datetime import date
     >>> [bound.tolist() for bound in number_bounds(pl.Series([date(1970, 1, 2)]), pl.Date())]
@@ -46,7 +46,7 @@ def _instants(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Arra
         floored = (physical // _UNITS_PER_MS[dtype.time_unit]).cast(pl.Float64).to_numpy()
         return floored, floored
     midnights = physical.cast(pl.Float64).to_numpy() * _MS_PER_DAY
-    # A timestamp cast to a date equals it all day long.
+    # All timestamps of a day, cast to a date, equal the date.
     return midnights, midnights + _MS_PER_DAY if isinstance(column, pl.Datetime) else midnights
 
 

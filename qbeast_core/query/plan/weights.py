@@ -13,29 +13,29 @@ class WeightRange:
 
     # Smallest weight, in -2147483648 .. 2147483647.
     from_: int
-    # End, excluded, in -2147483648 .. 2147483648: the last one takes weight 2147483647 in.
+    # Exclusive end, in -2147483648 .. 2147483648; the maximum includes weight 2147483647.
     to: int
 
     @property
     def last(self) -> int:
-        """Largest weight taken; below `from_` when the range is empty."""
+        """Largest weight in the range; below `from_` if the range is empty."""
         return self.to - 1
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes every row."""
+        """Whether the range holds all rows."""
         return self.from_ == MIN_WEIGHT and self.to == MAX_WEIGHT + 1
 
     @property
     def probability(self) -> float:
-        """How likely a key is to be in it: the share of all weights."""
+        """Probability that a key is in the range: the fraction of all weights."""
         return max(self.to - self.from_, 0) / 2**32
 
     @property
     def is_empty(self) -> bool:
-        """Whether it takes no row at all."""
+        """Whether the range holds no row."""
         return self.from_ >= self.to
 
 
-# What a read without a sample takes.
+# The range of a read without a sample.
 ALL_WEIGHTS = WeightRange(MIN_WEIGHT, MAX_WEIGHT + 1)

@@ -1,1 +1,1 @@
-"""SQL texts: parsed once by sqlglot, checked against a list of nodes, lowered to Polars expressions."""
+"""SQL texts: parse them by sqlglot, check them against a list of nodes, lower them to Polars expressions."""

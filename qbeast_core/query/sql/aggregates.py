@@ -24,7 +24,7 @@ _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
     exp.StddevPop: lambda values: values.std(ddof=0),
     exp.Variance: lambda values: values.var(),
     exp.VariancePop: lambda values: values.var(ddof=0),
-    # An estimate has no bound for these; they are lowered so that it can name them.
+    # Estimates have no bound for these; they are lowered so that an error can name them.
     exp.Min: lambda values: values.min(),
     exp.Max: lambda values: values.max(),
     exp.First: lambda values: values.first(),
@@ -46,7 +46,7 @@ _SIGNS: Final[Mapping[type[exp.Expr], Callable[[pl.Expr, pl.Expr], pl.Expr]]] = 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedQuery:
-    """A lowered query: keys and aggregates by the names of their columns, and the text of its WHERE."""
+    """A lowered query: keys and aggregates by column name, and the condition of WHERE."""
 
     by: Mapping[str, pl.Expr]
     aggregates: Mapping[str, pl.Expr]
@@ -56,11 +56,11 @@ class GroupedQuery:
 def sql_list(
     text: str, schema: pl.Schema, *, aggregates: bool, clock: Clock | None = None
 ) -> dict[str, pl.Expr]:
-    """Lower expressions with commas between, by their names.
+    """Lower comma-separated expressions, and return them by name.
 
     >>> schema = pl.Schema({"price": pl.Float64})
-    >>> found = sql_list("sum(price * 2) / count(*) AS double, min(price)", schema, aggregates=True)
-    >>> {name: str(one) for name, one in found.items()}
+    >>> columns = sql_list("sum(price * 2) / count(*) AS double, min(price)", schema, aggregates=True)
+    >>> {name: str(expr) for name, expr in columns.items()}
     {'double': '[([(col("price")) * (2.0)].sum()) / (len())]', 'min(price)': 'col("price").min()'}
     """
     lowering = Lowering(schema, clock)
@@ -73,15 +73,15 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
     """Lower ``SELECT keys, aggregates [FROM name] [WHERE condition] [GROUP BY keys]``.
 
     >>> schema = pl.Schema({"price": pl.Float64, "shop": pl.String})
-    >>> found = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
-    >>> list(found.by), list(found.aggregates)
+    >>> query = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
+    >>> list(query.by), list(query.aggregates)
     (['shop'], ['mean'])
     """
     tree, lowering = parse_select(text, schema.names()), Lowering(schema, clock)
     _refuse_other_sources(tree)
     columns = _columns(tree.expressions)
     where, group = tree.args.get("where"), tree.args.get("group")
-    keys = [] if group is None else [_key(one, columns, schema) for one in _plain_group(group)]
+    keys = [] if group is None else [_key(key, columns, schema) for key in _plain_group(group)]
     by: dict[str, pl.Expr] = {}
     aggregates: dict[str, pl.Expr] = {}
     for name, node in columns.items():
@@ -103,19 +103,17 @@ def _refuse_other_sources(tree: exp.Select) -> None:
         return
     more = {name for name, value in table.args.items() if value} - {"this"}
     if more or not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        invalid_sql(
-            f"FROM {table.sql('duckdb')[:60]!r} is not supported; write FROM self, without another name"
-        )
+        invalid_sql(f"FROM {table.sql('duckdb')[:60]!r} is not supported; write FROM self without an alias")
 
 
 def _columns(nodes: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
-    found: dict[str, exp.Expr] = {}
+    columns: dict[str, exp.Expr] = {}
     for node in nodes:
         name = _name(node)
-        if name in found:
-            invalid_sql(f"two columns are called {name!r}; name them by AS")
-        found[name] = node.this if isinstance(node, exp.Alias) else node
-    return found
+        if name in columns:
+            invalid_sql(f"two columns are named {name!r}; rename one with AS")
+        columns[name] = node.this if isinstance(node, exp.Alias) else node
+    return columns
 
 
 def _name(node: exp.Expr) -> str:
@@ -134,7 +132,7 @@ def _plain_group(group: exp.Group) -> list[exp.Expr]:
 
 
 def _key(node: exp.Expr, columns: Mapping[str, exp.Expr], schema: pl.Schema) -> exp.Expr:
-    """Return what a key of GROUP BY stands for: the column at a position, a name given by AS, or itself."""
+    """Resolve a key of GROUP BY: the position of a column, an alias, or an expression."""
     node = without_parentheses(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         position = int(node.this) if node.this.isdigit() else 0
@@ -171,11 +169,11 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
         node = _NAMED[str(node.this).lower()](this=first, expression=rest[0] if rest else None)
     if isinstance(node, exp.Count):
         return _count(node, lowering, where)
-    if isinstance(node, exp.CountIf):  # what is not a condition has no sum
+    if isinstance(node, exp.CountIf):  # `condition` rejects values of other types
         condition = lowering.condition(node.this)
         return (condition if where is None else condition & where).sum()
-    known = type(node) in _AGGREGATES or type(node) in _QUANTILES
-    if not known or node.this is None:
+    is_aggregate = type(node) in _AGGREGATES or type(node) in _QUANTILES
+    if not is_aggregate or node.this is None:
         invalid_sql(
             f"{node.sql('duckdb')[:60]!r} is not an aggregate; write avg(column), sum(column) or the like"
         )

@@ -44,10 +44,10 @@ _DEFAULT_DECIMAL: Final = (18, 3)
 
 
 def type_of(node: exp.DataType) -> pl.DataType:
-    """Return the type that a CAST names."""
+    """Return the target type of a CAST."""
     kind = node.this
     if kind == exp.DType.DECIMAL:
-        return _decimal_type([int(one.this.this) for one in node.expressions])
+        return _decimal_type([int(size.this.this) for size in node.expressions])
     dtype = _TYPES.get(kind)
     if dtype is None or node.expressions:
         invalid_sql(f"a cast to {node.sql('duckdb')[:60]} is not supported")
@@ -64,7 +64,7 @@ def _decimal_type(sizes: list[int]) -> pl.DataType:
 
 
 def cast(value: Value, dtype: pl.DataType, *, strict: bool) -> Value:
-    """Lower a cast; where `strict`, evaluation fails on a value that the type does not hold, else it becomes null."""
+    """Lower a cast; values that do not fit the type fail at evaluation if `strict`, else they become null."""
     if value.is_null:
         return of_type(pl.lit(None, dtype=dtype), dtype)
     if value.is_text_const and not isinstance(dtype, pl.String):
@@ -77,13 +77,13 @@ def cast(value: Value, dtype: pl.DataType, *, strict: bool) -> Value:
     return of_type(expr, dtype)
 
 
-def _literal(given: str, dtype: pl.DataType, *, strict: bool) -> Value:
-    found = text_literal(given, dtype)
-    if found is not None and found.dtype != dtype:
-        return cast(found, dtype, strict=strict)
-    if found is None and strict:
-        invalid_sql(f"{given[:60]!r} is not a value of type {shown(dtype)}")
-    return of_type(pl.lit(None, dtype=dtype), dtype) if found is None else found
+def _literal(string: str, dtype: pl.DataType, *, strict: bool) -> Value:
+    literal = text_literal(string, dtype)
+    if literal is not None and literal.dtype != dtype:
+        return cast(literal, dtype, strict=strict)
+    if literal is None and strict:
+        invalid_sql(f"{string[:60]!r} is not a value of type {shown(dtype)}")
+    return of_type(pl.lit(None, dtype=dtype), dtype) if literal is None else literal
 
 
 def _converted(value: Value, dtype: pl.DataType, *, strict: bool) -> pl.Expr | None:

@@ -1,4 +1,4 @@
-"""Functions of one row: what each node of sqlglot's tree means on typed values, as DuckDB defines it."""
+"""Lower functions of one row on typed values, with the meaning they have in DuckDB."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _PART_TYPES: Final[dict[str, pl.DataType]] = {
     "DAYOFYEAR": pl.Int16(),
     "EPOCH": pl.Float64(),
 }
-# Functions that return a part of a time, and the name that EXTRACT has for it.
+# Functions that return a part of a time, with its name in EXTRACT.
 PARTS: Final[dict[type[exp.Expr], str]] = {
     exp.Year: "YEAR",
     exp.Quarter: "QUARTER",
@@ -90,15 +90,15 @@ def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
     rule = NAMED.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else _FUNCTIONS[type(node)]
     if rule is None:
         invalid_sql(f"the function {str(node.this)[:60]!r} is not supported")
-    function, least, most = rule
-    if not least <= len(arguments) <= most:
-        count = f"{least}" if least == most else f"{least} to {most}"
+    function, min_count, max_count = rule
+    if not min_count <= len(arguments) <= max_count:
+        count = f"{min_count}" if min_count == max_count else f"{min_count} to {max_count}"
         invalid_sql(f"{_name(node)!r} takes {count} argument(s)")
     return function(node, *arguments)
 
 
 def function_arguments(node: exp.Expr) -> list[exp.Expr]:
-    """Return the arguments that are expressions, in the order that they are written in."""
+    """Return the arguments that are expressions, in the order of the text."""
     keys = (
         "this",
         "expression",
@@ -111,26 +111,26 @@ def function_arguments(node: exp.Expr) -> list[exp.Expr]:
         "true",
         "false",
     )
-    found: list[exp.Expr] = []
+    arguments: list[exp.Expr] = []
     for key in keys:
         value = node.args.get(key)
         if isinstance(value, list):
-            found += value
+            arguments += value
         elif isinstance(value, exp.Expr) and not isinstance(value, exp.Var):
-            found.append(value)
-    return found
+            arguments.append(value)
+    return arguments
 
 
 def part_of_time(unit: str, value: Value) -> Value:
-    """Lower EXTRACT and its like; times with a zone are read in UTC."""
+    """Lower EXTRACT and similar functions; times with a zone are read in UTC."""
     value = adapted(value, TIMESTAMP)
     if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         invalid_sql(f"{unit} is not defined for {shown(value.dtype)}")
     if unit in _DATE_PARTS:
         return Value(_DATE_PARTS[unit](_in_utc(value)), _PART_TYPES.get(unit, pl.Int8()), bound=1 << 20)
     if unit not in _TIME_PARTS:
-        known = ", ".join((*_DATE_PARTS, *_TIME_PARTS)).lower()
-        invalid_sql(f"{unit.lower()!r} is not a supported part of a time; there are {known}")
+        names = ", ".join((*_DATE_PARTS, *_TIME_PARTS)).lower()
+        invalid_sql(f"{unit.lower()!r} is not a supported part of a time; use one of {names}")
     return Value(_TIME_PARTS[unit](as_datetime(value, TIMESTAMP)), _PART_TYPES.get(unit, pl.Int8()), bound=60)
 
 
@@ -138,9 +138,9 @@ def truncated_time(unit: str, value: Value) -> Value:
     """Lower date_trunc; a date stays a date."""
     value = adapted(value, TIMESTAMP)
     if unit not in _TRUNCATED or not isinstance(value.dtype, (pl.Date, pl.Datetime)):
-        known = ", ".join(_TRUNCATED).lower()
+        names = ", ".join(_TRUNCATED).lower()
         invalid_sql(
-            f"date_trunc takes one of {known} and a date or time, not {unit.lower()!r} of {shown(value.dtype)}"
+            f"date_trunc takes one of {names} and a date or time, not {unit.lower()!r} of {shown(value.dtype)}"
         )
     if isinstance(value.dtype, pl.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
         return Value(as_datetime(value, TIMESTAMP), TIMESTAMP)
@@ -178,9 +178,9 @@ def _const_text(node: exp.Expr, value: Value) -> str:
     return str(value.const)
 
 
-def _const_integer(node: exp.Expr, value: Value, least: int = 0) -> int:
-    if not isinstance(value.const, int) or isinstance(value.const, bool) or value.const < least:
-        invalid_sql(f"{_name(node)!r} takes a number that is at least {least}, not an expression")
+def _const_integer(node: exp.Expr, value: Value, min_value: int = 0) -> int:
+    if not isinstance(value.const, int) or isinstance(value.const, bool) or value.const < min_value:
+        invalid_sql(f"{_name(node)!r} takes a number that is at least {min_value}, not an expression")
     return value.const
 
 
@@ -188,7 +188,7 @@ def _abs(node: exp.Expr, value: Value) -> Value:
     value = _number(node, value)
     if value.is_null:
         return value
-    if isinstance(value.dtype, INTEGERS):  # the least number of a type has no positive counterpart in it
+    if isinstance(value.dtype, INTEGERS):  # the minimum of an integer type has no absolute value in it
         value = arithmetic("+", value, Value(pl.lit(0), pl.Int32(), 0))
     return Value(value.expr.abs(), value.dtype, bound=value.bound)
 
@@ -235,7 +235,7 @@ def _extreme(node: exp.Expr, *arguments: Value) -> Value:
         join = pl.max_horizontal if largest else pl.min_horizontal
         return Value(join(*exprs), dtype, bound=bound)
 
-    def larger(left: pl.Expr, right: pl.Expr) -> pl.Expr:  # NaN is the largest number; Polars leaves it out
+    def larger(left: pl.Expr, right: pl.Expr) -> pl.Expr:  # NaN is the largest number; Polars ignores it
         first = (left >= right) if largest else (left <= right)
         return pl.when(left.is_null()).then(right).when(right.is_null() | first).then(left).otherwise(right)
 
@@ -248,13 +248,13 @@ def _coalesce(node: exp.Expr, *arguments: Value) -> Value:
 
 
 def _up_to_constant(exprs: Sequence[pl.Expr]) -> list[pl.Expr]:
-    """Leave out what follows a constant that is not null: Polars would return one row for it."""
-    found: list[pl.Expr] = []
+    """Drop the expressions after a constant that is not null: Polars would return one row for it."""
+    kept: list[pl.Expr] = []
     for expr in exprs:
-        found.append(expr)
+        kept.append(expr)
         if not expr.meta.root_names() and pl.select(expr).item() is not None:
             break
-    return found
+    return kept
 
 
 def _nullif(_: exp.Expr, value: Value, other: Value) -> Value:
@@ -263,10 +263,10 @@ def _nullif(_: exp.Expr, value: Value, other: Value) -> Value:
 
 
 def _length(node: exp.Expr, value: Value) -> Value:
-    found = (
+    length = (
         value.expr.list.len() if isinstance(value.dtype, pl.List) else _text(node, value).expr.str.len_chars()
     )
-    return Value(found.cast(pl.Int64), pl.Int64(), bound=1 << 33)
+    return Value(length.cast(pl.Int64), pl.Int64(), bound=1 << 33)
 
 
 def _case(node: exp.Expr, value: Value) -> Value:
@@ -283,7 +283,7 @@ def _trim(node: exp.Expr, value: Value, letters: Value | None = None) -> Value:
 
 
 def _substring(node: exp.Expr, value: Value, start: Value, length: Value | None = None) -> Value:
-    first = _const_integer(node, start, least=1) - 1
+    first = _const_integer(node, start, min_value=1) - 1
     count = None if length is None else _const_integer(node, length)
     return Value(_text(node, value).expr.str.slice(first, count), pl.String())
 
@@ -294,21 +294,21 @@ def _end(node: exp.Expr, value: Value, count: Value) -> Value:
     return Value(cut.head(length) if isinstance(node, exp.Left) else cut.tail(length), pl.String())
 
 
-def _find(node: exp.Expr, subject: Value, wanted: Value) -> Value:
-    value, part = _text(node, subject).expr, _const_text(node, wanted)
-    # Polars' own find counts bytes, and cuts at the first letter where there is nothing to find.
+def _find(node: exp.Expr, subject: Value, search: Value) -> Value:
+    value, part = _text(node, subject).expr, _const_text(node, search)
+    # `str.find` of Polars counts bytes, and `splitn` by an empty text splits at the first letter.
     before = value.str.splitn(part, 2).struct.field("field_0").str.len_chars() if part else pl.lit(0)
     occurs = value.str.contains(part, literal=True)
-    found = pl.when(occurs).then(before + 1).otherwise(occurs.cast(pl.Int64))  # 0 or null
-    return Value(found.cast(pl.Int64), pl.Int64(), bound=1 << 33)
+    position = pl.when(occurs).then(before + 1).otherwise(occurs.cast(pl.Int64))  # 0 or null
+    return Value(position.cast(pl.Int64), pl.Int64(), bound=1 << 33)
 
 
-def _replace(node: exp.Expr, subject: Value, wanted: Value, new: Value | None = None) -> Value:
-    value, old = _text(node, subject), _const_text(node, wanted)
+def _replace(node: exp.Expr, subject: Value, search: Value, new: Value | None = None) -> Value:
+    value, old = _text(node, subject), _const_text(node, search)
     if not old:
         return with_expr(value, value.expr)
-    by = _text(node, text("") if new is None else new).expr
-    return Value(value.expr.str.replace_all(old, by, literal=True), pl.String())
+    replacement = _text(node, text("") if new is None else new).expr
+    return Value(value.expr.str.replace_all(old, replacement, literal=True), pl.String())
 
 
 def _contains(node: exp.Expr, value: Value, part: Value) -> Value:
@@ -326,14 +326,14 @@ def _list_contains(node: exp.Expr, items: Value, item: Value) -> Value:
         invalid_sql(f"{_name(node)!r} is not defined for {shown(items.dtype)}")
     inner = inner_type(items.dtype)
     dtype = common_type((of_type(items.expr, inner), item), _name(node))
-    same = items.expr if dtype == inner else items.expr.cast(pl.List(dtype))
-    wanted = as_type(item, dtype)
-    found = same.list.contains(wanted, nulls_equal=False)
-    return boolean(pl.when(wanted.is_not_null()).then(found))
+    list_expr = items.expr if dtype == inner else items.expr.cast(pl.List(dtype))
+    element = as_type(item, dtype)
+    contains = list_expr.list.contains(element, nulls_equal=False)
+    return boolean(pl.when(element.is_not_null()).then(contains))
 
 
 def _concat(_: exp.Expr, *arguments: Value) -> Value:
-    return Value(pl.concat_str([as_text(one) for one in arguments], ignore_nulls=True), pl.String())
+    return Value(pl.concat_str([as_text(argument) for argument in arguments], ignore_nulls=True), pl.String())
 
 
 def _date(_: exp.Expr, value: Value) -> Value:
@@ -351,7 +351,7 @@ def _binary(op: Arithmetic) -> Callable[[exp.Expr, Value, Value], Value]:
 
 
 def _floating(function: _Part) -> Callable[[exp.Expr, Value], Value]:
-    """Return a function of a number as DOUBLE."""
+    """Return a rule for a function on DOUBLE."""
     return lambda node, value: Value(function(as_type(_number(node, value), pl.Float64())), pl.Float64())
 
 
@@ -369,7 +369,7 @@ def _truncate(node: exp.Expr, value: Value) -> Value:
     return with_expr(value, value.expr.truncate())
 
 
-# Each with the least and the largest number of its arguments.
+# A function with its minimum and maximum number of arguments.
 _Rule = tuple[Function, int, int]
 _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     **{kind: (_part(unit), 1, 1) for kind, unit in PARTS.items()},
@@ -406,7 +406,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     exp.Concat: (_concat, 1, MAX_ITEMS),
     exp.Date: (_date, 1, 1),
 }
-# Names for messages, where those of the nodes differ.
+# Names for messages, if they differ from the names of nodes.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
     exp.ArrayContains: "list_contains",
     exp.StartsWith: "starts_with",

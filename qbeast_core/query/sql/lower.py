@@ -78,22 +78,22 @@ _UNITS: Final[Mapping[str, timedelta]] = {
 }
 _MONTHS: Final[Mapping[str, int]] = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
-# Returns the present time, in UTC.
+# Returns the current time in UTC.
 Clock = Callable[[], datetime]
 
 
 def sql_expression(
-    given: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
+    expression: str, schema: pl.Schema, *, dtype: pl.DataType | None = None, clock: Clock | None = None
 ) -> pl.Expr:
-    """Return the Polars expression that a text means for the columns of a row.
+    """Return the Polars expression of an SQL text over the columns of a row.
 
     >>> schema = pl.Schema({"user": pl.Int64, "price": pl.Float64})
     >>> str(sql_expression("user = 42 OR price > 10", schema))
     '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10)])]'
     """
-    value = Lowering(schema, clock).value(parse_condition(given, schema.names()))
+    value = Lowering(schema, clock).value(parse_condition(expression, schema.names()))
     if isinstance(value.const, Interval):
-        invalid_sql("it is an interval, which no column holds")
+        invalid_sql("it is an interval, which a column cannot hold")
     if dtype is None:
         return value.expr
     value = adapted(value, dtype)
@@ -118,27 +118,27 @@ class Lowering:
     clock: Clock | None = None
 
     def value(self, node: exp.Expr) -> Value:
-        """Lower any expression; what depends on no column is computed at once."""
+        """Lower any expression; expressions without a column are computed immediately."""
         node = without_parentheses(node)
         value = self._value(node)
         if value.is_const or value.dtype.is_nested() or value.expr.meta.root_names():
             return value
         try:  # Polars returns one row for some expressions without a column
-            found = pl.select(value.expr).to_series()
+            series = pl.select(value.expr).to_series()
         except pl.exceptions.PolarsError as error:
             invalid_sql(f"{node.sql('duckdb')[:60]!r} has no value", error)
-        known = pl.lit(found.item(), dtype=found.dtype)
-        return replace(value, expr=known, const=None if found.item() is None else value.const)
+        literal = pl.lit(series.item(), dtype=series.dtype)
+        return replace(value, expr=literal, const=None if series.item() is None else value.const)
 
     def _value(self, node: exp.Expr) -> Value:
-        found = _BY_TYPE.get(type(node))
-        if found is not None:
-            return found(self, node)
+        rule = _BY_TYPE.get(type(node))
+        if rule is not None:
+            return rule(self, node)
         if type(node) in _COMPARISONS:
             return compare(_COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
         if type(node) in _ARITHMETIC:
             return arithmetic(_ARITHMETIC[type(node)], self.value(node.this), self.value(node.expression))
-        return call(node, [self.value(one) for one in function_arguments(node)])
+        return call(node, [self.value(argument) for argument in function_arguments(node)])
 
     def condition(self, node: exp.Expr) -> pl.Expr:
         """Lower an operand of AND, OR, NOT or WHEN."""
@@ -154,14 +154,14 @@ class Lowering:
     def joined(self, node: exp.Expr) -> Value:
         """Lower a chain of AND or OR to a balanced tree."""
         join = operator.and_ if isinstance(node, exp.And) else operator.or_
-        return boolean(balanced([self.condition(one) for one in operands(node)], join))
+        return boolean(balanced([self.condition(operand) for operand in operands(node)], join))
 
     def inverted(self, node: exp.Expr) -> Value:
         """Lower NOT."""
         return boolean(~self.condition(node.this))
 
     def column(self, node: exp.Expr) -> Value:
-        """Lower the name of a column, of a field of a struct, or of a source's column such as ``source.price``."""
+        """Lower a column name, a struct field, or a column of a source such as ``source.price``."""
         if isinstance(node, exp.Dot) and not isinstance(node.this, (exp.Dot, exp.Column)):
             return _field(self.value(node.this), names_of(node.expression))
         names = names_of(node)
@@ -201,7 +201,7 @@ class Lowering:
         """Lower IN with a list."""
         if not node.expressions:
             invalid_sql("IN takes a list of values in parentheses")
-        return is_in(self.value(node.this), [self.value(one) for one in node.expressions])
+        return is_in(self.value(node.this), [self.value(item) for item in node.expressions])
 
     def ranged(self, node: exp.Expr) -> Value:
         """Lower BETWEEN."""
@@ -211,13 +211,13 @@ class Lowering:
 
     def liked(self, node: exp.Expr, escape: str = "") -> Value:
         """Lower LIKE and ILIKE, with NOT."""
-        found = like(
+        result = like(
             self.value(node.this),
             self.value(node.expression),
             escape=escape,
             fold=isinstance(node, exp.ILike),
         )
-        return boolean(~found.expr) if node.args.get("negate") else found
+        return boolean(~result.expr) if node.args.get("negate") else result
 
     def escaped(self, node: exp.Expr) -> Value:
         """Lower ``LIKE ... ESCAPE '!'``."""
@@ -228,8 +228,8 @@ class Lowering:
 
     def distinct(self, node: exp.Expr) -> Value:
         """Lower ``IS [NOT] DISTINCT FROM``."""
-        found = same(self.value(node.this), self.value(node.expression))
-        return found if isinstance(node, exp.NullSafeEQ) else boolean(~found.expr)
+        result = same(self.value(node.this), self.value(node.expression))
+        return result if isinstance(node, exp.NullSafeEQ) else boolean(~result.expr)
 
     def cases(self, node: exp.Expr) -> Value:
         """Lower CASE and IF."""
@@ -238,8 +238,8 @@ class Lowering:
             branches = [self.value(node.args["true"])]
             default = node.args.get("false")
         else:
-            tests = [self.branch(node, one.this) for one in node.args["ifs"]]
-            branches = [self.value(one.args["true"]) for one in node.args["ifs"]]
+            tests = [self.branch(node, when.this) for when in node.args["ifs"]]
+            branches = [self.value(when.args["true"]) for when in node.args["ifs"]]
             default = node.args.get("default")
         last = NULL if default is None else self.value(default)
         values, dtype, bound = unified([*branches, last], "CASE")
@@ -249,12 +249,12 @@ class Lowering:
         for test, value in zip(reversed(tests), reversed(values[:-1]), strict=True):
             if test.meta.root_names():
                 expr = pl.when(test).then(value).otherwise(expr)
-            elif pl.select(test).item():  # Polars returns one row where a test is constant
+            elif pl.select(test).item():  # Polars returns one row if a test is constant
                 expr = value
         return Value(expr, dtype, bound=bound)
 
     def branch(self, node: exp.Expr, test: exp.Expr) -> pl.Expr:
-        """Lower what one WHEN of a CASE tests."""
+        """Lower the test of one WHEN of a CASE."""
         if node.this is None:
             return self.condition(test)
         return compare("=", self.value(node.this), self.value(test)).expr
@@ -264,8 +264,8 @@ class Lowering:
         return cast(self.value(node.this), type_of(node.args["to"]), strict=not isinstance(node, exp.TryCast))
 
     def concatenated(self, node: exp.Expr) -> Value:
-        """Lower ``||``, which is null where an operand is."""
-        parts = [as_text(self.value(one)) for one in operands(node)]
+        """Lower ``||``, which is null if an operand is null."""
+        parts = [as_text(self.value(part)) for part in operands(node)]
         return Value(pl.concat_str(parts, ignore_nulls=False), pl.String())
 
     def interval(self, node: exp.Expr) -> Value:
@@ -285,15 +285,15 @@ class Lowering:
     def now(self, node: exp.Expr) -> Value:
         """Lower now() and current_date."""
         if self.clock is None:
-            invalid_sql("the present time is not known here; write the date itself")
+            invalid_sql("the current time is not available here; write the date as a literal")
         moment = self.clock()
         return date_literal(moment.date()) if isinstance(node, exp.CurrentDate) else time_literal(moment)
 
     def named(self, node: exp.Expr) -> Value:
-        """Lower a function that sqlglot has no node for."""
+        """Lower a function for which sqlglot has no node."""
         if str(node.this).lower() == "now" and not node.expressions:
             return self.now(node)
-        return call(node, [self.value(one) for one in node.expressions])
+        return call(node, [self.value(argument) for argument in node.expressions])
 
 
 def _exact(digits: str) -> int | Decimal:

@@ -1,4 +1,4 @@
-"""Nodes of sqlglot's tree that an expression may have, each with the arguments that it may use."""
+"""The supported nodes of sqlglot's tree, with their supported arguments."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def _nodes(*kinds: type[exp.Expr], args: str = "") -> _Nodes:
     return {kind: frozenset({"this", "expression"}) | more for kind in kinds}
 
 
-# Comparisons: none of them may be an operand of another one without parentheses, dialects differ there.
+# Comparisons. A comparison of comparisons needs parentheses: dialects differ in precedence.
 PREDICATES: Final = (
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike),
 )
 
-# What an expression over one row may have. Functions without a node of their own are in `functions.NAMED`.
+# Nodes of expressions over one row. Functions without a node class are in `functions.NAMED`.
 NODES: Final[_Nodes] = {
     **_nodes(exp.Column, args="table db catalog"),
     **_nodes(exp.Identifier, args="quoted"),
@@ -70,7 +70,7 @@ NODES: Final[_Nodes] = {
     **_nodes(exp.Anonymous, args="expressions"),
 }
 
-# What aggregates may have besides.
+# Further nodes of aggregates.
 AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Count, args="big_int"),
     **_nodes(
@@ -90,7 +90,7 @@ AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Filter, exp.Where, exp.Star),
 }
 
-# Words and signs that are refused with the form to use.
+# Unsupported words and signs, with a replacement.
 CURES: Final = {
     "XOR": "write (a) <> (b)",
     "&": "write AND",

@@ -57,7 +57,7 @@ _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.
 
 
 def compare(op: Comparison, left: Value, right: Value) -> Value:
-    """Lower a comparison; it is null where an operand is null."""
+    """Lower a comparison; it is null if an operand is null."""
     left, right = adapted(left, right.dtype), adapted(right, left.dtype)
     if left.const is None or right.const is None:
         return truth(None)
@@ -82,16 +82,16 @@ def same(left: Value, right: Value) -> Value:
             return truth(right.const == left.const)
         return boolean(right.expr.eq_missing(pl.lit(int(left.const))))
     first, second = _aligned(left, right)
-    if not first.meta.root_names():  # Polars refuses some constants on the left
+    if not first.meta.root_names():  # Polars rejects some constants on the left
         first, second = second, first
     return boolean(first.eq_missing(second))
 
 
 def is_in(value: Value, items: Sequence[Value]) -> Value:
-    """Lower an IN list: literals of the operand's own type become one `is_in`, which skips files."""
+    """Lower an IN list: literals of the operand's type become one `is_in`, which can skip files."""
     plain: list[object] = []
     others: list[pl.Expr] = []
-    for item in (adapted(one, value.dtype) for one in items):
+    for item in (adapted(item, value.dtype) for item in items):
         if isinstance(value.dtype, pl.String) and item.is_text_const:
             plain.append(item.const)
         elif isinstance(value.dtype, INTEGERS) and isinstance(item.const, int) and not value.is_const:
@@ -107,29 +107,29 @@ def is_in(value: Value, items: Sequence[Value]) -> Value:
 
 
 def balanced(parts: Sequence[pl.Expr], join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> pl.Expr:
-    """Join expressions by a tree of the least depth: Polars recurses on it."""
+    """Join expressions to a balanced tree, because Polars recurses over its depth."""
     row = list(parts)
     while len(row) > 1:
-        pairs = [join(row[at], row[at + 1]) for at in range(0, len(row) - 1, 2)]
+        pairs = [join(row[index], row[index + 1]) for index in range(0, len(row) - 1, 2)]
         row = pairs + row[len(pairs) * 2 :]
     return row[0]
 
 
 def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
-    """Compare an integer with a literal exactly: between integers where the literal has a fraction."""
+    """Compare an integer with a number exactly; round literals with a fraction to an equivalent integer."""
     if left.is_number_const and isinstance(right.dtype, INTEGERS):
         return _against_integer(_MIRRORED[op], right, left)
     if not (isinstance(left.dtype, INTEGERS) and right.is_number_const):
         return None
-    given = right.const
-    if given != int(given):
-        if op in ("=", "<>"):  # no integer is equal to it; null stays null
+    literal = right.const
+    if literal != int(literal):
+        if op in ("=", "<>"):  # no integer equals the literal; null stays null
             return boolean(_COMPARE["<>" if op == "=" else "="](left.expr, left.expr))
-        given = math.floor(given) if op in ("<=", ">") else math.ceil(given)
-    given = int(given)
-    if abs(given) <= largest(left.dtype):
-        return boolean(_COMPARE[op](left.expr, pl.lit(given)))
-    wide = min(max(given, -largest(pl.Int128())), largest(pl.Int128()))
+        literal = math.floor(literal) if op in ("<=", ">") else math.ceil(literal)
+    literal = int(literal)
+    if abs(literal) <= largest(left.dtype):
+        return boolean(_COMPARE[op](left.expr, pl.lit(literal)))
+    wide = min(max(literal, -largest(pl.Int128())), largest(pl.Int128()))
     return boolean(_COMPARE[op](left.expr.cast(pl.Int128), pl.lit(wide, dtype=pl.Int128)))
 
 
@@ -154,12 +154,12 @@ def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
     if isinstance(left.const, Interval) or isinstance(right.const, Interval):
         return _duration(left), _duration(right)
     if isinstance(dtype, pl.Datetime) and pl.Date() in kinds:
-        # A date against a time: Polars casts the date; a cast in the text would hide the column from the index.
+        # Polars casts a date to a time itself; an explicit cast would hide the column from the index.
         return tuple(  # type: ignore[return-value] # two of them
-            one.expr
-            if isinstance(one.dtype, pl.Date) and dtype.time_zone is None
-            else as_datetime(one, dtype)
-            for one in (left, right)
+            operand.expr
+            if isinstance(operand.dtype, pl.Date) and dtype.time_zone is None
+            else as_datetime(operand, dtype)
+            for operand in (left, right)
         )
     return as_type(left, dtype), as_type(right, dtype)
 
@@ -168,8 +168,8 @@ def _aligned_numbers(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
     dtype = common_type((left, right), "a comparison")
     if dtype.is_float():
         return tuple(  # type: ignore[return-value] # two of them
-            pl.lit(float(one.const)) if one.is_number_const else _as_float(one, dtype)
-            for one in (left, right)
+            pl.lit(float(operand.const)) if operand.is_number_const else _as_float(operand, dtype)
+            for operand in (left, right)
         )
     return left.expr, right.expr
 
@@ -187,15 +187,15 @@ def _duration(value: Value) -> pl.Expr:
 
 
 def arithmetic(op: Arithmetic, left: Value, right: Value) -> Value:
-    """Lower arithmetic: integers in a type that holds every result, decimals exactly, all else as DOUBLE."""
+    """Lower arithmetic: integers in a type that holds all results, decimals exactly, other numbers as DOUBLE."""
     if left.is_null or right.is_null:
         return NULL
-    moved = _temporal(op, left, right)
-    if moved is not None:
-        return moved
-    for one in (left, right):
-        if not one.dtype.is_numeric():
-            invalid_sql(f"{op!r} is not defined for {shown(one.dtype)}")
+    shifted = _temporal(op, left, right)
+    if shifted is not None:
+        return shifted
+    for operand in (left, right):
+        if not operand.dtype.is_numeric():
+            invalid_sql(f"{op!r} is not defined for {shown(operand.dtype)}")
     if left.is_number_const and right.is_number_const and op in ("+", "-", "*"):
         return _folded(op, left, right)
     if op in ("/", "^") or left.dtype.is_float() or right.dtype.is_float():
@@ -253,7 +253,7 @@ def _decimals(op: Arithmetic, left: Value, right: Value) -> Value:
 
 
 def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
-    """Compute in 64 bits, or in 128 where the result may need them: no result is ever wrapped."""
+    """Compute in 64 bits, or in 128 if the result may need them, so results never overflow."""
     bounds = {
         "+": left.bound + right.bound,
         "*": left.bound * right.bound,
@@ -261,8 +261,8 @@ def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
         "%": right.bound,
     }
     bound = bounds.get(op, left.bound + right.bound)
-    most = max(left.bound, right.bound, bound)
-    dtype = next((kind() for kind in (pl.Int64, pl.Int128) if most <= largest(kind())), None)
+    max_bound = max(left.bound, right.bound, bound)
+    dtype = next((kind() for kind in (pl.Int64, pl.Int128) if max_bound <= largest(kind())), None)
     if dtype is None:
         invalid_sql(f"the result of {op!r} may need more than 128 bits; cast an operand to DOUBLE")
     first, second = as_type(left, dtype), as_type(right, dtype)
@@ -277,19 +277,20 @@ def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
 
 
 def _truncated_remainder(first: pl.Expr, second: pl.Expr) -> pl.Expr:
-    """Return a remainder with the sign of the dividend; that of Polars has the sign of the divisor."""
-    rest = first.abs() % pl.when(second != 0).then(second.abs())  # null, where Polars raises for decimals
-    return pl.when(first < 0).then(rest - rest - rest).otherwise(rest)  # Polars does not negate 128 bits
+    """Return the remainder with the sign of the dividend; Polars uses the sign of the divisor."""
+    remainder = first.abs() % pl.when(second != 0).then(second.abs())  # null; Polars raises for decimals
+    opposite = remainder - remainder - remainder  # Polars does not negate 128 bits
+    return pl.when(first < 0).then(opposite).otherwise(remainder)
 
 
 def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
-    """Move a date or time by an interval or by days, or subtract two."""
+    """Shift a date or time by an interval or days, or subtract two of them."""
     if op == "+" and not isinstance(left.dtype, (pl.Date, pl.Datetime)):
         left, right = right, left
     if not isinstance(left.dtype, (pl.Date, pl.Datetime)) or op not in ("+", "-"):
         return None
     if isinstance(right.const, Interval):
-        return _moved(left, right.const if op == "+" else -right.const)
+        return _shifted(left, right.const if op == "+" else -right.const)
     if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
         days = pl.duration(days=as_type(right, pl.Int64()))
         return Value(left.expr + days if op == "+" else left.expr - days, pl.Date())
@@ -307,9 +308,9 @@ def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
     return None
 
 
-def _moved(value: Value, by: Interval) -> Value:
+def _shifted(value: Value, interval: Interval) -> Value:
     start = as_datetime(value, TIMESTAMP) if isinstance(value.dtype, pl.Date) else value.expr
     dtype = TIMESTAMP if isinstance(value.dtype, pl.Date) else value.dtype
-    if by.months:
-        start = start.dt.offset_by(f"{by.months}mo")
-    return Value(start + pl.lit(by.duration) if by.duration else start, dtype)
+    if interval.months:
+        start = start.dt.offset_by(f"{interval.months}mo")
+    return Value(start + pl.lit(interval.duration) if interval.duration else start, dtype)

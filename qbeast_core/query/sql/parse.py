@@ -1,6 +1,6 @@
-"""Parse an SQL text into a checked tree of sqlglot: bounded before it is parsed, a list of nodes afterwards.
+"""Parse an SQL text into a checked tree of sqlglot: limit its size first, then check all nodes.
 
-The tree is the only reading of a text. Everything that evaluates it walks the tree; no other parser sees the text.
+Each text is parsed only once, here. All evaluation works on the tree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from qbeast_core.query.sql.tokens import (
     with_columns_quoted,
 )
 
-# Levels of a tree; chains of AND and of OR count as one level.
+# Levels of a tree; a chain of AND or OR counts as one level.
 MAX_DEPTH: Final = 100
 
 # Operands of AND and OR; the time to plan a filter grows with their square.
@@ -34,7 +34,7 @@ MAX_ITEMS: Final = 1_000
 # Branches of a CASE: each is a level of the Polars expression.
 MAX_BRANCHES: Final = 100
 
-# Key of `meta` of an item of a list: how the text writes it.
+# Key of `meta` of an item of a list: its original text.
 TEXT: Final = "text"
 
 _WRITTEN: Final = "written"
@@ -48,7 +48,7 @@ class _Tokenizer(DuckDB.Tokenizer):
 
 class _Parser(DuckDBParser):
     def _parse_paren(self) -> exp.Expr | None:
-        # sqlglot adds parentheses of its own around some operands; only these are in the text.
+        # sqlglot adds parentheses around some operands; mark the parentheses of the text.
         node = super()._parse_paren()
         if isinstance(node, exp.Paren):
             node.meta[_WRITTEN] = True
@@ -85,27 +85,27 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
 
 
 def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
-    """Parse expressions with commas between, each perhaps with a name after it; who lowers them checks them."""
-    found: list[exp.Expr] = _parse(text, columns, exp.Tuple).expressions
-    if not found:
+    """Parse comma-separated expressions with optional aliases; callers check the nodes."""
+    expressions: list[exp.Expr] = _parse(text, columns, exp.Tuple).expressions
+    if not expressions:
         invalid_sql("it ends too early")
-    return found
+    return expressions
 
 
 def parse_select(text: str, columns: Collection[str]) -> exp.Select:
-    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; the parts are checked by who lowers them."""
+    """Parse ``SELECT ... [FROM name] [WHERE ...] [GROUP BY ...]``; callers check the parts."""
     tree = _parse(text, columns, exp.Select)
     if not isinstance(tree, exp.Select):
         invalid_sql("it is not a SELECT")
-    known = {"expressions", "from_", "where", "group"}
+    clauses = {"expressions", "from_", "where", "group"}
     for name, value in tree.args.items():
-        if value and name not in known:
+        if value and name not in clauses:
             invalid_sql(
                 f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
             )
     source = tree.args.get("from_")
     if source is not None and not isinstance(source.this.this, exp.Identifier):
-        invalid_sql(f"{_sql(source)} is not supported; FROM takes one name, which is not looked up")
+        invalid_sql(f"{_sql(source)} is not supported; FROM takes one name, which is ignored")
     return tree
 
 
@@ -117,15 +117,15 @@ def without_parentheses(node: Any) -> Any:
 
 
 def operands(node: exp.Expr) -> list[exp.Expr]:
-    """Return the operands of a chain of one connective, through parentheses, without recursion."""
-    kind, found, waiting = type(node), list[exp.Expr](), [node]
+    """Return the operands of a chain of operand connective, through parentheses, without recursion."""
+    kind, parts, waiting = type(node), list[exp.Expr](), [node]
     while waiting:
-        one = without_parentheses(waiting.pop())
-        if isinstance(one, kind):
-            waiting += (one.expression, one.this)
+        operand = without_parentheses(waiting.pop())
+        if isinstance(operand, kind):
+            waiting += (operand.expression, operand.this)
         else:
-            found.append(one)
-    return found
+            parts.append(operand)
+    return parts
 
 
 def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Expr:
@@ -142,14 +142,14 @@ def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Exp
         invalid_sql("a quoted text, a quoted name or a comment does not end", error)
     except RecursionError as error:
         invalid_sql("it is nested too deeply", error)
-    found = [tree for tree in trees if tree is not None]
-    if not found:
+    parsed = [tree for tree in trees if tree is not None]
+    if not parsed:
         invalid_sql("it ends too early")
-    return found[0]
+    return parsed[0]
 
 
 def _refuse_words(tokens: list[Token]) -> None:
-    """Refuse a leading WHERE, and the operators of `CURES`."""
+    """Reject a leading WHERE, and the operators of `CURES`."""
     for index, token in enumerate(tokens):
         word = token.text.upper()
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
@@ -171,7 +171,7 @@ def _reason(error: ParseError, text: str) -> str:
 
 
 def checked_part(tree: exp.Expr, *, aggregates: bool) -> exp.Expr:
-    """Check every node of an expression, without recursion: the tree may be deep until this is done."""
+    """Check all nodes of an expression. It does not recurse, because the depth is not checked yet."""
     conditions = 0
     waiting: list[tuple[exp.Expr, int]] = [(tree, 0)]
     while waiting:

@@ -25,27 +25,27 @@ def matches(value: Value, pattern: Value) -> Value:
 
 
 def like(value: Value, pattern: Value, *, escape: str = "", fold: bool = False) -> Value:
-    """Lower LIKE and ILIKE: a prefix, a suffix or a part where the pattern is one, else a regular expression."""
+    """Lower LIKE and ILIKE: a prefix, suffix or substring test if possible, else a regular expression."""
     if value.is_null or pattern.is_null:
         return boolean(pl.lit(None, dtype=pl.Boolean))
-    subject, given = _subject(value), _constant(pattern)
+    subject, pattern_text = _subject(value), _constant(pattern)
     if fold:
-        subject, given = subject.str.to_lowercase(), given.lower()
-    return boolean(_matched(subject, _pieces(given, escape)))
+        subject, pattern_text = subject.str.to_lowercase(), pattern_text.lower()
+    return boolean(_matched(subject, _pieces(pattern_text, escape)))
 
 
 def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
     match pieces:
         case []:
             expr = subject == ""
-        case [str(one)]:
-            expr = subject == one
-        case [str(one), last] if last is _ANY:
-            expr = subject.str.starts_with(one)
-        case [first, str(one)] if first is _ANY:
-            expr = subject.str.ends_with(one)
-        case [first, str(one), last] if first is _ANY and last is _ANY:
-            expr = subject.str.contains(one, literal=True)
+        case [str(fragment)]:
+            expr = subject == fragment
+        case [str(fragment), last] if last is _ANY:
+            expr = subject.str.starts_with(fragment)
+        case [first, str(fragment)] if first is _ANY:
+            expr = subject.str.ends_with(fragment)
+        case [first, str(fragment), last] if first is _ANY and last is _ANY:
+            expr = subject.str.contains(fragment, literal=True)
         case _:
             regex = "".join({_ANY: ".*", _ONE: "."}.get(piece) or re.escape(str(piece)) for piece in pieces)
             expr = subject.str.contains(f"(?s)^{regex}$")
@@ -55,8 +55,8 @@ def _matched(subject: pl.Expr, pieces: list[object]) -> pl.Expr:
 
 
 def _pieces(pattern: str, escape: str) -> list[object]:
-    """Cut a pattern into texts and wildcards."""
-    found: list[object] = []
+    """Split a pattern into texts and wildcards."""
+    pieces: list[object] = []
     letters = iter(pattern)
     for letter in letters:
         piece: object = {"%": _ANY, "_": _ONE}.get(letter, letter)
@@ -64,11 +64,11 @@ def _pieces(pattern: str, escape: str) -> list[object]:
             piece = next(letters, None)
             if piece is None:
                 invalid_sql("a LIKE pattern must not end with the escape character")
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece
-        elif not (piece is _ANY and found and found[-1] is _ANY):
-            found.append(piece)
-    return found
+        if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+            pieces[-1] += piece
+        elif not (piece is _ANY and pieces and pieces[-1] is _ANY):
+            pieces.append(piece)
+    return pieces
 
 
 def _subject(value: Value) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""Statements that are no questions: refused with the call that does what they say."""
+"""Reject statements that change a table, and name the call to use instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CALLS: Final[Mapping[str, str]] = {
 
 
 def refuse_statement(query: object) -> None:
-    """Refuse what would change a table: Polars takes some of it for a question, and changes nothing.
+    """Reject statements that change a table: Polars runs some of them as queries, without a change to the table.
 
     >>> refuse_statement("DELETE FROM self WHERE price < 1")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Bounds on the tokens of an SQL text, and keywords that are names of columns."""
+"""Limit the tokens of an SQL text, and quote keywords that are column names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-# Room for a hundred thousand values of an IN.
+# Enough for an IN list of a hundred thousand values.
 MAX_CHARACTERS: Final = 1_000_000
 
-# Levels of parentheses, brackets and CASE; sqlglot takes some 25 Python frames for each.
+# Levels of parentheses, brackets and CASE; sqlglot needs some 25 Python frames for each.
 MAX_LEVELS: Final = 30
 
 
@@ -34,7 +34,7 @@ _VALUES: Final = frozenset({"NULL", "TRUE", "FALSE"})
 
 
 class InvalidSqlError(Exception):
-    """Why a text is not supported; callers turn it into an error of the public tree."""
+    """Reason why a text is not supported; callers convert it to a public error."""
 
 
 def invalid_sql(why: str, cause: BaseException | None = None) -> NoReturn:
@@ -43,7 +43,7 @@ def invalid_sql(why: str, cause: BaseException | None = None) -> NoReturn:
 
 
 def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
-    """Cut a text into tokens, and refuse texts that are too long or nested too deeply to be parsed."""
+    """Split a text into tokens; reject texts that are too long or too deeply nested to parse."""
     if len(text) > MAX_CHARACTERS:
         invalid_sql(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
@@ -65,19 +65,24 @@ def bounded(text: str, tokenize: Callable[[str], list[Token]]) -> list[Token]:
 
 
 def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> list[Token]:
-    """Read words that equal a column's name as that column where an operand is expected: ``user = 42``."""
-    found = list(tokens)
+    """Quote words that equal a column name where an operand is expected: ``user = 42``."""
+    quoted = list(tokens)
     for index, token in enumerate(tokens):
         if token.text not in columns or token.token_type in _PLAIN:
             continue
         word = token.text.upper()
         if word in _VALUES:
             invalid_sql(f"{token.text!r} is a value and a column; put the column's name into double quotes")
-        due = index == 0 or tokens[index - 1].text.upper() in BEFORE_OPERANDS
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        literal = after is not None and after.token_type in (TokenType.STRING, TokenType.NUMBER)
-        if due and word not in _NEVER_NAMES and not literal and (after is None or after.text != "("):
-            found[index] = Token(
+        expects_operand = index == 0 or tokens[index - 1].text.upper() in BEFORE_OPERANDS
+        next_token = tokens[index + 1] if index + 1 < len(tokens) else None
+        literal = next_token is not None and next_token.token_type in (TokenType.STRING, TokenType.NUMBER)
+        if (
+            expects_operand
+            and word not in _NEVER_NAMES
+            and not literal
+            and (next_token is None or next_token.text != "(")
+        ):
+            quoted[index] = Token(
                 TokenType.IDENTIFIER,
                 token.text,
                 token.line,
@@ -86,4 +91,4 @@ def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> lis
                 token.end,
                 token.comments,
             )
-    return found
+    return quoted

@@ -1,4 +1,4 @@
-"""Typed values of an SQL expression: what a node is lowered to, and how types meet."""
+"""Typed values: the results of lowering, and rules for common types."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Value:
     """A lowered expression with its static type.
 
     `const` is the Python value of a literal: None, bool, int, float, Decimal, str or `Interval`. `bound` is the largest
-    magnitude of an integer: it decides how wide arithmetic has to be.
+    magnitude of an integer; it decides the width of arithmetic.
     """
 
     expr: pl.Expr
@@ -90,8 +90,8 @@ NULL: Final = Value(pl.lit(None), pl.Null(), None)
 
 
 def integer(number: int) -> Value:
-    """Return an integer literal, of the first type of 32, 64 or 128 bits that holds it."""
-    kind = next((one for one in (pl.Int32, pl.Int64, pl.Int128) if abs(number) <= largest(one())), None)
+    """Return an integer literal, of the smallest type of 32, 64 or 128 bits that holds it."""
+    kind = next((kind for kind in (pl.Int32, pl.Int64, pl.Int128) if abs(number) <= largest(kind())), None)
     if kind is None:
         return decimal(Decimal(number))
     expr = pl.lit(number) if abs(number) <= largest(pl.Int64()) else pl.lit(number, dtype=pl.Int128)
@@ -130,7 +130,7 @@ def truth(value: object) -> Value:
 
 
 def of_type(expr: pl.Expr, dtype: pl.DataType) -> Value:
-    """Return a value that may be any of its type; unsigned integers and categories become types of SQL."""
+    """Return a value of a type; unsigned integers and categories are cast to types of SQL."""
     if isinstance(dtype, UNSIGNED):
         wider = pl.Int64() if not isinstance(dtype, pl.UInt64) else pl.Int128()
         return Value(expr.cast(wider), wider, bound=1 << 64 if isinstance(dtype, pl.UInt64) else 1 << 32)
@@ -146,42 +146,42 @@ def largest(dtype: pl.DataType) -> int:
 
 
 def adapted(value: Value, dtype: pl.DataType) -> Value:
-    """Read a literal text as a value of another type: ``ts >= '2026-11-05'``."""
+    """Parse a literal text as a value of another type: ``ts >= '2026-11-05'``."""
     if not value.is_text_const or isinstance(dtype, (pl.String, pl.Null)):
         return value
-    found = text_literal(value.const, dtype)
-    if found is None:
+    literal = text_literal(value.const, dtype)
+    if literal is None:
         invalid_sql(f"{value.const[:60]!r} is not a value of type {shown(dtype)}")
-    return found
+    return literal
 
 
-def text_literal(given: str, dtype: pl.DataType) -> Value | None:
-    """Read a text as a literal of a type; None where it is not one."""
-    if isinstance(dtype, pl.Boolean) and given.lower() in _BOOLEANS:
-        return truth(_BOOLEANS[given.lower()])
+def text_literal(string: str, dtype: pl.DataType) -> Value | None:
+    """Parse a text as a literal of a type; None if it is invalid."""
+    if isinstance(dtype, pl.Boolean) and string.lower() in _BOOLEANS:
+        return truth(_BOOLEANS[string.lower()])
     if dtype.is_numeric():
-        return _number_literal(given)
-    moment = _moment(given)
-    if isinstance(dtype, pl.Date) and moment is not None and ":" not in given:
+        return _number_literal(string)
+    moment = _moment(string)
+    if isinstance(dtype, pl.Date) and moment is not None and ":" not in string:
         return date_literal(moment.date())
     if isinstance(dtype, pl.Datetime) and moment is not None:
         return time_literal(moment, zoned=dtype.time_zone is not None)
     return None
 
 
-def _number_literal(given: str) -> Value | None:
+def _number_literal(string: str) -> Value | None:
     try:
-        found = Decimal(given.strip())
+        value = Decimal(string.strip())
     except InvalidOperation:
         return None
-    if not found.is_finite() or "e" in given.lower():
-        return number(float(found))
-    return integer(int(found)) if found == found.to_integral_value() else decimal(found)
+    if not value.is_finite() or "e" in string.lower():
+        return number(float(value))
+    return integer(int(value)) if value == value.to_integral_value() else decimal(value)
 
 
-def _moment(given: str) -> datetime | None:
-    """Read a date or a time; without a zone it is in UTC."""
-    match = _TIME.fullmatch(given.strip())
+def _moment(string: str) -> datetime | None:
+    """Parse a date or a time; without a zone it is in UTC."""
+    match = _TIME.fullmatch(string.strip())
     if match is None:
         return None
     year, month, day, hour, minute, second, digits, zone = match.groups()
@@ -204,11 +204,11 @@ def _offset(zone: str | None) -> timedelta:
 
 
 def common_type(values: Sequence[Value], what: str) -> pl.DataType:
-    """Return the type that several values are brought to."""
-    typed = [one for one in values if not one.is_null and not one.is_text_const]
+    """Return the type to which several values are cast."""
+    typed = [value for value in values if not value.is_null and not value.is_text_const]
     if not typed:
-        return pl.String() if any(one.is_text_const for one in values) else pl.Null()
-    kinds = [one.dtype for one in typed]
+        return pl.String() if any(value.is_text_const for value in values) else pl.Null()
+    kinds = [value.dtype for value in typed]
     if all(isinstance(kind, INTEGERS) for kind in kinds):
         bits = max(_BITS[type(kind)] for kind in kinds)
         return next(kind() for kind, width in _BITS.items() if width == bits)
@@ -225,17 +225,17 @@ def common_type(values: Sequence[Value], what: str) -> pl.DataType:
 
 
 def _common_number(values: Sequence[Value]) -> pl.DataType:
-    kinds = [one.dtype for one in values]
+    kinds = [value.dtype for value in values]
     if any(isinstance(kind, pl.Float64) for kind in kinds):
         return pl.Float64()
     if any(isinstance(kind, pl.Float32) for kind in kinds):
-        exact = all(isinstance(one.dtype, pl.Float32) or one.is_const for one in values)
+        exact = all(isinstance(value.dtype, pl.Float32) or value.is_const for value in values)
         return pl.Float32() if exact else pl.Float64()
     return pl.Decimal(MAX_DIGITS, max(scale_of(kind) for kind in kinds))
 
 
 def scale_of(dtype: pl.DataType) -> int:
-    """Return digits after the point."""
+    """Return the number of digits after the decimal point."""
     return dtype.scale or 0 if isinstance(dtype, pl.Decimal) else 0
 
 
@@ -257,20 +257,20 @@ def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
     if isinstance(value.dtype, pl.Date):
         naive = value.expr.cast(pl.Datetime("us"))
         return naive if dtype.time_zone is None else naive.dt.replace_time_zone(dtype.time_zone)
-    found = value.dtype
-    if not isinstance(found, pl.Datetime) or found.time_zone == dtype.time_zone:
+    source = value.dtype
+    if not isinstance(source, pl.Datetime) or source.time_zone == dtype.time_zone:
         return value.expr
-    if found.time_zone is None:
+    if source.time_zone is None:
         return value.expr.dt.replace_time_zone("UTC")
-    in_utc = value.expr if found.time_zone == "UTC" else value.expr.dt.convert_time_zone("UTC")
+    in_utc = value.expr if source.time_zone == "UTC" else value.expr.dt.convert_time_zone("UTC")
     return in_utc if dtype.time_zone is not None else in_utc.dt.replace_time_zone(None)
 
 
 def unified(values: Sequence[Value], what: str) -> tuple[list[pl.Expr], pl.DataType, int]:
-    """Bring values to their common type; returns the expressions, the type and the bound of integers."""
+    """Cast values to their common type; return the expressions, the type and the bound of integers."""
     dtype = common_type(values, what)
-    bound = max((one.bound for one in values), default=0)
-    return [as_type(one, dtype) for one in values], dtype, bound
+    bound = max((value.bound for value in values), default=0)
+    return [as_type(value, dtype) for value in values], dtype, bound
 
 
 def with_expr(value: Value, expr: pl.Expr) -> Value:

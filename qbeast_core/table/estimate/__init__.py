@@ -1,1 +1,1 @@
-"""Estimates from rounds of reads, each of the rows between two fractions."""
+"""Estimate aggregates in rounds; each round reads the rows between two fractions."""

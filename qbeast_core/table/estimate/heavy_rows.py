@@ -1,6 +1,6 @@
-"""The rows of heavy keys, as far as files list them: estimates draw them one by one.
+"""Find the rows of listed heavy keys, which estimates draw one by one.
 
-A heavy key would be in a sample with all of its rows or none, and decide every answer.
+Otherwise a sample would hold all rows of a heavy key or none, which would dominate the answers.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ from qbeast_core.tree.keys.key_tag import OLD_VERSION, parse_heavy
 class HeavyRows:
     """The heavy keys that the tags of files list."""
 
-    # By number of file: rows that can be drawn one by one, and the rows of keys that fit in a page. These are read
-    # whole, since each round would read the page again.
+    # Rows that can be drawn one by one, and rows of keys that fit in a page, by number of the file. The latter are
+    # read separately, because each round would read their page again.
     files: Mapping[int, FileDraw]
-    # Least sum over the other keys of their squared row counts, from the tags of files without a list. Infinite if
-    # the rows of a listed key have no random order; 0.0 if every file has a list, or none has a tag.
+    # Minimum sum of the squared row counts of the other keys, from the tags of files without a list. Infinite if the
+    # rows of a listed key are not in random order; 0.0 if all files have a list, or none has a tag.
     others: float
 
     def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
-        """Return the number of rows that are read whole."""
-        found = 0
-        for number, of in self.files.items():
-            for one in of.apart:
-                gone = np.searchsorted(deleted.get(number, _NONE), [one.first, one.first + one.rows])
-                found += one.rows - int(gone[1] - gone[0])
-        return found
+        """Return the number of rows that are read separately."""
+        rows = 0
+        for number, file_draw in self.files.items():
+            for stretch in file_draw.apart:
+                deleted_range = np.searchsorted(
+                    deleted.get(number, _NO_ROWS), [stretch.first, stretch.first + stretch.rows]
+                )
+                rows += stretch.rows - int(deleted_range[1] - deleted_range[0])
+        return rows
 
 
-_NONE: Final = np.zeros(0, np.int64)
+_NO_ROWS: Final = np.zeros(0, np.int64)
 
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
@@ -51,44 +53,46 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
     tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
     for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():
-        found = parse_heavy(tags[number], int(records[number]))
-        if found is not None:
-            listed[number] = found
+        heavy_keys = parse_heavy(tags[number], int(records[number]))
+        if heavy_keys is not None:
+            listed[number] = heavy_keys
     others = _squares_without_list(reader.snapshot.files, pl.Series(opened.opened))
     if not listed:
         return HeavyRows({}, others)
     heavy = _heaviest(listed.values(), rows)
     files: dict[int, FileDraw] = {}
-    for number, one in listed.items():
-        is_heavy = np.isin(one.weights, heavy)
-        ordered = is_heavy & (one.firsts >= 0) & (opened.pages_total[number] > 0)
+    for number, keys in listed.items():
+        is_heavy = np.isin(keys.weights, heavy)
+        ordered = is_heavy & (keys.firsts >= 0) & (opened.pages_total[number] > 0)
         if (is_heavy & ~ordered).any():
             others = math.inf
-        pairs = zip(one.firsts[ordered].tolist(), one.rows[ordered].tolist(), strict=True)
+        pairs = zip(keys.firsts[ordered].tolist(), keys.rows[ordered].tolist(), strict=True)
         if ordered.any():
             path, page_rows = reader.paths[number], int(opened.table.pages.page_rows[number])
             stretches = [Stretch.of(first, count, path=path) for first, count in pairs]
             files[number] = FileDraw(
-                one_by_one=tuple(one for one in stretches if one.rows > page_rows),
-                apart=tuple(one for one in stretches if one.rows <= page_rows),
+                one_by_one=tuple(stretch for stretch in stretches if stretch.rows > page_rows),
+                apart=tuple(stretch for stretch in stretches if stretch.rows <= page_rows),
             )
     return HeavyRows(files, others)
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:
     """Return the weights of keys that are heavy among a number of rows."""
-    every = list(listed)
-    keys, key = np.unique(np.concatenate([one.weights for one in every]), return_inverse=True)
-    counts = np.bincount(key, np.concatenate([one.rows for one in every])).astype(np.int64)
+    files = list(listed)
+    keys, key = np.unique(
+        np.concatenate([keys_of_file.weights for keys_of_file in files]), return_inverse=True
+    )
+    counts = np.bincount(key, np.concatenate([keys_of_file.rows for keys_of_file in files])).astype(np.int64)
     heavy: I32Array = keys[heaviest(counts, rows)]
     return heavy
 
 
 def _squares_without_list(files: pl.DataFrame, opened: pl.Series) -> float:
-    """Return the least that the sum of the squares of all keys' rows can be, if some files have no list; else 0.0."""
-    without = opened & files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
-    if not without.any():
+    """Return the minimum sum of the squared row counts of all keys if some files have no list, else 0.0."""
+    no_list = opened & files["keys"].str.starts_with(OLD_VERSION).fill_null(value=False)
+    if not no_list.any():
         return 0.0
-    old = files.select("keys", "num_records").filter(without)
-    known = count_keys(old).total
-    return known.squares + int(old["num_records"].sum()) - known.rows
+    old = files.select("keys", "num_records").filter(no_list)
+    total = count_keys(old).total
+    return total.squares + int(old["num_records"].sum()) - total.rows

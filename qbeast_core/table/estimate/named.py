@@ -1,4 +1,4 @@
-"""Expressions by name, from a mapping, a list, a single expression, or SQL."""
+"""Collect expressions by name from a mapping, a list, a single expression, or SQL."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ Expressions: TypeAlias = pl.Expr | str | Sequence[pl.Expr | str] | Mapping[str, 
 
 
 def named_expressions(
-    given: object, name: str, read: Callable[[str], Mapping[str, pl.Expr]]
+    expressions: object, name: str, parse: Callable[[str], Mapping[str, pl.Expr]]
 ) -> dict[str, pl.Expr]:
-    """Return expressions by their names, in their order.
+    """Return expressions by name, in order.
 
-    Without a mapping, an expression has the name that Polars gives its column, and SQL its text or alias.
+    Without a mapping, the name of an expression is its output name in Polars; the name of SQL is its text or alias.
 
-    >>> found = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda text: {})
-    >>> {name: str(one) for name, one in found.items()}
+    >>> expressions = named_expressions([pl.col("a").sum(), pl.len().alias("n")], "aggregates", lambda text: {})
+    >>> {name: str(expr) for name, expr in expressions.items()}
     {'a': 'col("a").sum()', 'n': 'len().alias("n")'}
     """
-    found: dict[str, pl.Expr] = {}
-    for called, one in _items(given, name):
-        if not isinstance(called, str | None) or not isinstance(one, str | pl.Expr):
-            _refuse(name, f"takes Polars expressions or SQL texts, by names that are texts, not {one!r}")
+    result: dict[str, pl.Expr] = {}
+    for alias, item in _items(expressions, name):
+        if not isinstance(alias, str | None) or not isinstance(item, str | pl.Expr):
+            _refuse(name, f"takes Polars expressions or SQL texts, by names, not {item!r}")
         parts = (
-            read(one) if isinstance(one, str) else {_name_of(one, name) if called is None else called: one}
+            parse(item) if isinstance(item, str) else {_name_of(item, name) if alias is None else alias: item}
         )
-        if called is not None and len(parts) != 1:
-            _refuse(name, f"takes one expression for the name {called!r}, and {one!r} is several")
-        twice = [part for part in parts if part in found]
-        if twice:
-            _refuse(name, f"has two of the name {twice[0]!r}; give a mapping of different names")
-        found |= parts if called is None else dict.fromkeys([called], *parts.values())
-    return found
+        if alias is not None and len(parts) != 1:
+            _refuse(name, f"takes one expression for the name {alias!r}, and {item!r} has several")
+        duplicates = [part for part in parts if part in result]
+        if duplicates:
+            _refuse(name, f"has two expressions named {duplicates[0]!r}; use a mapping with different names")
+        result |= parts if alias is None else dict.fromkeys([alias], *parts.values())
+    return result
 
 
-def _items(given: object, name: str) -> Iterator[tuple[object, object]]:
-    if isinstance(given, Mapping):
-        yield from cast("Mapping[object, object]", given).items()
-    elif isinstance(given, str | pl.Expr):
-        yield None, given
-    elif isinstance(given, Sequence):
-        for one in cast("Sequence[object]", given):
-            yield None, one
+def _items(expressions: object, name: str) -> Iterator[tuple[object, object]]:
+    if isinstance(expressions, Mapping):
+        yield from cast("Mapping[object, object]", expressions).items()
+    elif isinstance(expressions, str | pl.Expr):
+        yield None, expressions
+    elif isinstance(expressions, Sequence):
+        for item in cast("Sequence[object]", expressions):
+            yield None, item
     else:
         _refuse(
-            name, f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {given!r}"
+            name,
+            f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}",
         )
 
 
-def _name_of(one: pl.Expr, name: str) -> str:
-    called = None if one.meta.has_multiple_outputs() else one.meta.output_name(raise_if_undetermined=False)
-    if called is None:
-        _refuse(name, f"takes expressions of one column each, and {one} is not one; give them in a list")
-    return called
+def _name_of(expr: pl.Expr, name: str) -> str:
+    alias = None if expr.meta.has_multiple_outputs() else expr.meta.output_name(raise_if_undetermined=False)
+    if alias is None:
+        _refuse(name, f"takes expressions of one column each, not {expr}; use a list")
+    return alias
 
 
 def _refuse(name: str, what: str) -> NoReturn:

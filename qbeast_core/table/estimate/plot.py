@@ -1,4 +1,4 @@
-"""A picture of an estimate: a point for every group, with its interval."""
+"""Draw an estimate: a point for each group, with its interval."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from qbeast_core.table.inspect.plot_tree import FAINT, INK, OPENED, quiet, title
 def draw_estimate(
     frame: pl.DataFrame, name: str, names: Sequence[str], caption: str, axes: Axes | None
 ) -> Figure:
-    """Draw an answer of every group."""
+    """Draw an answer for each group."""
     if axes is None:
         axes = new_axes((6.4, 0.9 + 0.28 * max(frame.height, 3)))
     by = frame.columns[: frame.columns.index(names[0])]
-    known = frame.filter(pl.col(name).is_not_null()).reverse()
-    labels = known.select(
+    answered = frame.filter(pl.col(name).is_not_null()).reverse()
+    labels = answered.select(
         pl.concat_str(pl.col(by).cast(pl.String).fill_null("null"), separator=", ") if by else pl.lit(name)
     )
-    places = list(range(known.height))
+    places = list(range(answered.height))
     for reliable, colour, label in ((True, OPENED, "reliable"), (False, FAINT, "not reliable")):
-        rows = [at for at, one in enumerate(known["reliable"]) if one is reliable]
-        part = known[rows]
+        rows = [index for index, value in enumerate(answered["reliable"]) if value is reliable]
+        part = answered[rows]
         if rows:
             ends = [
                 part[name] - part[f"{name}_low"].fill_null(part[name]),
                 part[f"{name}_high"].fill_null(part[name]) - part[name],
             ]
-            bars = [one.to_numpy() for one in ends]
+            bars = [value.to_numpy() for value in ends]
             axes.errorbar(
                 part[name].to_numpy(), rows, xerr=bars, fmt="o", ms=4, capsize=2, color=colour, label=label
             )
@@ -43,7 +43,7 @@ def draw_estimate(
     axes.xaxis.label.set_color(INK)
     quiet(axes)
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
-    if not known["reliable"].all():
+    if not answered["reliable"].all():
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     title(axes, fill(caption, 72))
     return cast("Figure", axes.figure)

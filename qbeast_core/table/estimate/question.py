@@ -1,4 +1,4 @@
-"""The request of an estimate, validated before anything is read."""
+"""Validate the request of an estimate before reading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRequest:
-    """The arguments of `Table.estimate`; see there."""
+    """The arguments of `Table.estimate`."""
 
     aggregates: Expressions
     by: Expressions | None = None
@@ -51,12 +51,12 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of reading."""
+    """Limits of a read."""
 
     sample: Sample | None
     max_fraction: float
     max_bytes: int | None
-    # For the sums of sampled keys.
+    # Memory for the sums of sampled keys.
     memory_bytes: int
 
 
@@ -65,19 +65,19 @@ class Question:
     """A validated request."""
 
     aggregates: Aggregates
-    # Group expressions by the names of their columns.
+    # Group expressions by column name.
     groups: Mapping[str, pl.Expr]
-    # Only rows that meet all of these count.
+    # Only rows that match all conditions count.
     conditions: tuple[pl.Expr, ...]
     lookup: Lookup | None
     targets: dict[str, Target]
     confidence: float
-    # Whether `confidence` is that of all answers at once.
+    # Whether `confidence` applies to all answers at once.
     simultaneous: bool
-    # Reading does not go on for groups that seem smaller.
+    # Groups with fewer estimated rows do not cause further rounds.
     min_group_rows: int
     limits: Limits
-    # Columns of the table that are read.
+    # Columns of the table to read.
     columns: tuple[str, ...]
 
     @property
@@ -87,31 +87,37 @@ class Question:
 
     @property
     def has_target(self) -> bool:
-        """Whether rounds go on until answers are near enough."""
+        """Whether rounds continue until answers are precise enough."""
         return self.limits.sample is None
 
     @property
     def counts_rows(self) -> bool:
-        """Whether every answer is a function of the number of rows."""
+        """Whether all answers are functions of the number of rows."""
         answers = self.aggregates.answers
-        return not self.by and all(isinstance(one, Smooth) and set(one.totals) <= {0} for one in answers)
+        return not self.by and all(
+            isinstance(answer, Smooth) and set(answer.totals) <= {0} for answer in answers
+        )
 
     @property
     def condition(self) -> pl.Expr | None:
-        """All conditions joined by AND; None: every row counts."""
+        """All conditions joined by AND; None without conditions."""
         return pl.all_horizontal(self.conditions) if self.conditions else None
 
     def pushed(self, schema: pl.Schema) -> pl.Expr | None:
-        """Return the conditions that only name columns of the table, joined by AND."""
-        own = [one for one in self.conditions if set(one.meta.root_names()) <= set(schema)]
-        return reduce(and_, own) if own else None
+        """Return the conditions on columns of the table only, joined by AND."""
+        conditions = [
+            condition for condition in self.conditions if set(condition.meta.root_names()) <= set(schema)
+        ]
+        return reduce(and_, conditions) if conditions else None
 
     def left(self, schema: pl.Schema) -> Question:
-        """Return the question for rows that already meet `pushed`, with the columns that it still needs."""
-        left = tuple(one for one in self.conditions if not set(one.meta.root_names()) <= set(schema))
-        looked_at = _columns(self.aggregates, self.groups, left, self.lookup)
-        own = tuple(name for name in looked_at if name in schema)
-        return replace(self, conditions=left, columns=own or self.columns[:1])
+        """Return the question for rows that already match `pushed`, with the columns it still needs."""
+        conditions = tuple(
+            condition for condition in self.conditions if not set(condition.meta.root_names()) <= set(schema)
+        )
+        names = _columns(self.aggregates, self.groups, conditions, self.lookup)
+        columns = tuple(name for name in names if name in schema)
+        return replace(self, conditions=conditions, columns=columns or self.columns[:1])
 
 
 def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
@@ -120,23 +126,23 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
     joined = _joined(schema, lookup)
     request = _of_query(request, joined)
     groups = _groups(request.by, joined)
-    wanted = _expressions(request.aggregates, "aggregates", joined)
-    if not wanted:
-        _refuse("aggregates", "must be one aggregate at least, such as {'n': pl.len()} or \"avg(price)\"")
-    aggregates = _aggregates(wanted, joined, groups)
+    expressions = _expressions(request.aggregates, "aggregates", joined)
+    if not expressions:
+        _refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
+    aggregates = _aggregates(expressions, joined, groups)
     conditions = _conditions(request.where, joined, frozenset(schema))
-    own = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
+    columns = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
         conditions=conditions,
         lookup=lookup,
-        targets=_targets(request, list(wanted)),
+        targets=_targets(request, list(expressions)),
         confidence=share_of(request.confidence, "confidence", one=False),
         simultaneous=request.simultaneous,
-        min_group_rows=_count(request.min_group_rows, "min_group_rows", least=0),
+        min_group_rows=_count(request.min_group_rows, "min_group_rows", min_value=0),
         limits=_limits(request),
-        columns=tuple(own or list(schema)[:1]),
+        columns=tuple(columns or list(schema)[:1]),
     )
 
 
@@ -146,10 +152,10 @@ def _columns(
     conditions: Sequence[pl.Expr],
     lookup: Lookup | None,
 ) -> list[str]:
-    """Return the columns that are read, each once."""
-    named = [*aggregates.columns, *(lookup.on if lookup else ())]
-    named += [name for one in (*groups.values(), *conditions) for name in one.meta.root_names()]
-    return list(dict.fromkeys(named))
+    """Return the distinct columns to read."""
+    names = [*aggregates.columns, *(lookup.on if lookup else ())]
+    names += [name for expr in (*groups.values(), *conditions) for name in expr.meta.root_names()]
+    return list(dict.fromkeys(names))
 
 
 def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
@@ -158,61 +164,59 @@ def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
 
 
 def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
-    taken = {*by, *_RESERVED, *(f"{other}{end}" for other in expressions for end in ("_low", "_high"))}
+    reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
-        if name in taken:
+        if name in reserved:
             _refuse(
-                "aggregates", f"cannot name an answer {name!r}: the frame of answers has another such column"
+                "aggregates", f"cannot name an answer {name!r}: the result has another column of this name"
             )
     try:
         return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
     except RefusedAggregate as refused:
-        _refuse("aggregates", f"asks for {refused}")
+        _refuse("aggregates", f"contains {refused}")
 
 
-def _expressions(given: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
-    read = partial(_sql_list, argument_name=argument_name, schema=schema)
-    found = named_expressions(given, argument_name, read)
-    for expr in found.values():
+def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
+    parse = partial(_sql_list, argument_name=argument_name, schema=schema)
+    result = named_expressions(expressions, argument_name, parse)
+    for expr in result.values():
         unknown = [name for name in dict.fromkeys(expr.meta.root_names()) if name not in schema]
         if unknown:
             unknown_columns(argument_name, unknown, schema, _NOTHING)
-    return found
+    return result
 
 
-def _names(argument_name: str, given: object) -> list[str]:
-    names = [given] if isinstance(given, str) else given
+def _names(argument_name: str, value: object) -> list[str]:
+    names = [value] if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        _refuse(argument_name, f"takes a column's name, or several in a list, not {given!r}")
+        _refuse(argument_name, f"takes a column name or a list of them, not {value!r}")
     return list(names)
 
 
-def _groups(given: object, schema: pl.Schema) -> dict[str, pl.Expr]:
-    found = {} if given is None else _expressions(given, "by", schema)
-    for name, expr in found.items():
+def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
+    groups = {} if by is None else _expressions(by, "by", schema)
+    for name, expr in groups.items():
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
             _refuse("by", f"cannot group by {name!r}, which is {dtype}")
         if name in _RESERVED:
-            cure = " Give it another name in a mapping."
-            _refuse(
-                "by", f"cannot be called {name!r}: the frame of answers has another such column", cure=cure
-            )
-    return found
+            cure = " Use a mapping to rename it."
+            _refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
+    return groups
 
 
 def _of_query(request: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
-    """Return a request with the parts of its query as its fields, if `aggregates` is a query."""
+    """If `aggregates` is a query, return a request with the parts of the query as fields."""
     text = request.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
         return request
     if request.by is not None or request.where is not None:
-        _refuse("aggregates", "is a query: write groups and conditions in it, or the aggregates alone")
+        _refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
-        found = sql_query(text, schema, clock=UTC_NOW)
-    return replace(request, aggregates=found.aggregates, by=found.by, where=found.where)
+        query = sql_query(text, schema, clock=UTC_NOW)
+    return replace(request, aggregates=query.aggregates, by=query.by, where=query.where)
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -226,55 +230,60 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
 
 @contextmanager
 def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None]:
-    """Turn errors of reading an SQL text into errors of an argument."""
+    """Convert errors of an SQL text to errors of an argument."""
     from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- sqlglot is slow to import
     from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
 
     try:
         yield
     except InvalidSqlError as error:
-        _refuse(argument_name, f"asks for {text!r}, which cannot be read as SQL: {error}")
+        _refuse(argument_name, f"contains {text!r}, which cannot be read as SQL: {error}")
     except UnknownColumnError as error:
         unknown_columns(argument_name, [error.name], schema, _NOTHING)
 
 
-def _conditions(given: Predicate | None, schema: pl.Schema, own: frozenset[str]) -> tuple[pl.Expr, ...]:
-    """Split a condition at AND, until each part names columns of the table only or cannot be split."""
-    if given is None:
+def _conditions(
+    predicate: Predicate | None, schema: pl.Schema, table_columns: frozenset[str]
+) -> tuple[pl.Expr, ...]:
+    """Split a condition at AND, until each part uses only columns of the table or cannot be split."""
+    if predicate is None:
         return ()
-    found: list[pl.Expr] = []
-    left = [condition_of(given, schema, argument="where", outcome=_NOTHING).expr]
-    while left:
-        one = left.pop()
-        halves = [] if own.issuperset(one.meta.root_names()) else one.meta.pop()
-        if len(halves) == 2 and (halves[1] & halves[0]).meta.eq(one):
-            left += halves
+    parts: list[pl.Expr] = []
+    waiting = [condition_of(predicate, schema, argument="where", outcome=_NOTHING).expr]
+    while waiting:
+        expr = waiting.pop()
+        halves = [] if table_columns.issuperset(expr.meta.root_names()) else expr.meta.pop()
+        if len(halves) == 2 and (halves[1] & halves[0]).meta.eq(expr):
+            waiting += halves
         else:
-            found.append(one)
-    return tuple(found)
+            parts.append(expr)
+    return tuple(parts)
 
 
-def _lookup(given: Any, schema: pl.Schema) -> Lookup | None:
-    if given is None:
+def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
+    if join is None:
         return None
-    pair: tuple[Any, ...] = tuple(given) if isinstance(given, tuple) else ()
+    pair: tuple[Any, ...] = tuple(join) if isinstance(join, tuple) else ()
     if len(pair) != 2:
-        _refuse("join", "must be a pair of a frame and the column(s) that it shares with the table")
+        _refuse("join", "must be a pair of a frame and the common column(s)")
     frame, on = pair
     frame, names = to_frame(frame), _names("join", on)
     missing = [name for name in names if name not in schema or name not in frame.columns]
     if missing or not names:
-        _refuse("join", f"needs columns that the table and the frame both have, and not both have {missing}")
-    other = [name for name in names if frame.schema[name] != schema[name]]
-    if other:
         _refuse(
-            "join", f"compares {other}, which are of other types in the frame than in the table: cast them"
+            "join",
+            f"needs columns of both the table and the frame; these are missing in one of them: {missing}",
         )
-    clash = [name for name in frame.columns if name in schema and name not in names]
-    if clash:
-        _refuse("join", f"brings columns that the table has too: {clash}; rename or drop them")
+    mismatched = [name for name in names if frame.schema[name] != schema[name]]
+    if mismatched:
+        _refuse(
+            "join", f"compares {mismatched}, which have other types in the frame than in the table: cast them"
+        )
+    duplicates = [name for name in frame.columns if name in schema and name not in names]
+    if duplicates:
+        _refuse("join", f"has columns that the table also has: {duplicates}; rename or drop them")
     if frame.select(names).is_duplicated().any():
-        _refuse("join", f"is many to one: each value of {names} may be in the frame once; make it unique")
+        _refuse("join", f"is many to one: a value of {names} may occur once in the frame; make it unique")
     return Lookup(frame, tuple(names))
 
 
@@ -283,22 +292,22 @@ def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
 
 
 def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
-    given = cast("object", request.absolute)  # callers without a type checker pass anything
-    if given is not None and not isinstance(given, Mapping):
-        _refuse("absolute", "must be a mapping of names of answers to errors in their own units")
+    mapping = cast("object", request.absolute)  # callers without a type checker pass anything
+    if mapping is not None and not isinstance(mapping, Mapping):
+        _refuse("absolute", "must be a mapping from answer names to errors in their units")
     absolute = dict(request.absolute or {})
     unknown = [name for name in absolute if name not in names]
     if unknown:
-        _refuse("absolute", f"names no such answer(s): {unknown}; there are {[*names]}")
+        _refuse("absolute", f"has unknown answer(s): {unknown}; the answers are {[*names]}")
     if request.sample is not None:
         if request.error is not None or absolute:
-            _refuse("sample", "says what to read and error what to reach: give one of them")
+            _refuse("sample", "cannot be combined with `error` or `absolute`: use one of them")
         return {name: Target() for name in names}
     if request.error is None and set(absolute) != set(names):
         _refuse(
             "error",
-            "must be given: how far an answer may be off, as a share of it (0.02), or `absolute` for each answer; or "
-            "sample=0.01, for intervals from that much",
+            "must be given: the maximum error as a fraction of an answer (0.02), or `absolute` for each answer; or "
+            "sample=0.01 for intervals from a fixed sample",
         )
     relative = None if request.error is None else share_of(request.error, "error")
     return {
@@ -314,23 +323,23 @@ def _limits(request: EstimateRequest) -> Limits:
     if request.sample is not None:
         weights = sample_to_weights(request.sample)
         if weights.is_empty:
-            _refuse("sample", f"must hold something, and {request.sample!r} does not")
-    most = request.max_bytes
+            _refuse("sample", f"must not be empty, and {request.sample!r} is")
+    max_bytes = request.max_bytes
     return Limits(
         request.sample,
         share_of(request.max_fraction, "max_fraction"),
-        None if most is None else _count(most, "max_bytes", least=1),
+        None if max_bytes is None else _count(max_bytes, "max_bytes", min_value=1),
         budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
     )
 
 
-def _positive(given: object, name: str) -> float:
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
-        _refuse(name, f"must be a number above 0, not {given!r}")
-    return float(given)
+def _positive(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        _refuse(name, f"must be a number above 0, not {value!r}")
+    return float(value)
 
 
-def _count(given: object, name: str, *, least: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
-        _refuse(name, f"must be a whole number, {least} or more, not {given!r}")
-    return given
+def _count(value: object, name: str, *, min_value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < min_value:
+        _refuse(name, f"must be a whole number of at least {min_value}, not {value!r}")
+    return value

@@ -1,4 +1,4 @@
-"""Reads of one question: the keys between two fractions, and all rows of files without index."""
+"""Read the rows of a question: keys between two fractions, and all rows of files without index."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
-# If a filter opens at least this share of the rows, samples also read the rows that it leaves out: calibrating to
-# the known number of all rows narrows intervals by more than the index saves.
+# If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
+# known number of all rows is worth more than the savings of the index.
 _MIN_OPENED = 0.5
 
-# Maximum share of the opened rows that are read to count the matching ones.
+# Maximum fraction of the opened rows that are read to count matches.
 _MAX_COUNTED = 0.5
 
-# Maximum number of tasks that the driver reads until it finds a matching row.
-_TASKS_LOOKED_AT = 8
+# Maximum number of tasks that the driver reads to find a matching row.
+_MAX_CENTRE_TASKS = 8
 
-# From this design effect on, rows are summed by key batch by batch, which takes less memory.
-_MANY_ROWS = 2.0
+# From this design effect on, each batch is summed by key, which saves memory.
+_MIN_EFFECT = 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A read of one kind."""
+    """A planned read."""
 
     plan: Plan
     by_key: bool
-    # The question for the rows that the plan returns.
+    # The remaining question for the rows that the plan returns.
     left: Question
 
 
@@ -62,33 +62,33 @@ class Reading:
 
     reader: Reader
     question: Question
-    # Rows of the samples.
+    # Number of rows of the samples.
     rows_read: int = 0
-    # Of data files; pages that are read twice count twice.
+    # Bytes of data files; pages that are read twice count twice.
     bytes_opened: int = 0
-    # Reads the rows; None: this process, batch by batch.
+    # Reads the rows; None to read batches in this process.
     engine: Engine | None = None
-    # Matching rows of files with an index, if they were counted.
+    # Number of matching rows of files with an index, if counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
     _centres: dict[str, float] | None = field(default=None, init=False)
-    # By sample, pushed, indexed and by_key: a round is planned to know its cost, then read.
+    # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
     _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
         default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
     )
 
     @cached_property
     def unplaced(self) -> BoolArray:
-        """Files without index, which are read whole."""
+        """Files without index, whose rows are all read."""
         return self.reader.blocks.unplaced_files
 
     @property
     def rows_known(self) -> int | None:
-        """Number of rows that the sample is drawn from; None if the log does not have it."""
+        """Number of rows of the population; None if the log does not have it."""
         if self.counted is not None:
             return self.counted - self._kept_apart
-        known = self.rows_indexed
-        return None if known is None else known - self.heavy.rows_apart(self.reader.deleted_rows)
+        rows = self.rows_indexed
+        return None if rows is None else rows - self.heavy.rows_apart(self.reader.deleted_rows)
 
     @cached_property
     def rows_indexed(self) -> int | None:
@@ -101,14 +101,14 @@ class Reading:
 
     @cached_property
     def farthest(self) -> dict[int, float]:
-        """Largest magnitude of the columns that totals are sums of, by number of the total, where the log has it."""
+        """Largest magnitude of the column of each total, by number of the total, if the log has it."""
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
-        found: dict[int, float] = {}
+        magnitudes: dict[int, float] = {}
         for number, name in self.question.aggregates.plain.items():
-            far = [_farthest(files, bound, name) for bound in ("min", "max")]
-            if None not in far:
-                found[number] = max(one for one in far if one is not None)
-        return found
+            bounds = [_farthest(files, bound, name) for bound in ("min", "max")]
+            if None not in bounds:
+                magnitudes[number] = max(bound_value for bound_value in bounds if bound_value is not None)
+        return magnitudes
 
     @cached_property
     def design_effect(self) -> float:
@@ -117,12 +117,12 @@ class Reading:
 
     @cached_property
     def rows_opened(self) -> int:
-        """Rows of the files with an index that the filter opens, about."""
+        """Approximate number of rows that the filter opens in files with an index."""
         return int(self._kept.selection.rows_opened[~self.unplaced].sum())
 
     @cached_property
     def _kept(self) -> ScanPlan:
-        """The read of all rows that the index leaves."""
+        """The read of all rows that the index does not exclude."""
         return self._planners[True](None)
 
     @cached_property
@@ -137,7 +137,7 @@ class Reading:
 
     @cached_property
     def _compares_all(self) -> bool:
-        """Whether that is the number of all rows, so that samples read rows that a filter leaves out too."""
+        """Whether totals are calibrated to the number of all rows, so samples also read rows that a filter drops."""
         if self.rows_indexed is None:
             return False
         opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
@@ -146,20 +146,20 @@ class Reading:
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
 
-        The log has the counts of cubes and files that lie wholly inside or outside of the conditions. Of the others the
-        columns of the conditions are read, unless that takes more than `max_bytes`.
+        The log has the counts of cubes and files that are completely inside or outside of the conditions. For the
+        others, the columns of the conditions are read, unless that needs more than `max_bytes`.
         """
         if self.counted is None and self.row_count is not None:
-            found, window = self.row_count
+            count, window = self.row_count
             if window is None:
-                self.counted = found.known
+                self.counted = count.known
             elif window.plan.bytes_opened <= max_bytes:
-                self.counted = self._counted_rows(found, window)
+                self.counted = self._counted_rows(count, window)
         return self.counted is not None
 
     @property
     def squares(self) -> float | None:
-        """Least sum over all keys of their squared row counts; None if samples are not compared with all rows.
+        """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows.
 
         Infinite if there are heavy keys whose rows cannot be drawn one by one.
         """
@@ -168,52 +168,54 @@ class Reading:
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Least and largest possible number of matching rows of indexed files; None: unknown."""
-        found = None if self.is_calibrated else self._kept_rows
-        if found is None:
+        """Minimum and maximum number of matching rows of indexed files; None if unknown."""
+        count = None if self.is_calibrated else self._kept_rows
+        if count is None:
             return None
-        known = found.known - self._kept_apart
-        return max(known, 0), known + found.rows_read
+        min_rows = count.known - self._kept_apart
+        return max(min_rows, 0), min_rows + count.rows_read
 
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
-        """The count of matching rows as far as the log has it, and the read that counts the rest."""
-        found, question = self._kept_rows, self.question
+        """The count of matching rows from the log, and the read that counts the rest; None if that costs too much."""
+        count, question = self._kept_rows, self.question
         condition = question.pushed(self.reader.snapshot.schema)
-        if found is None or condition is None or found.rows_read > _MAX_COUNTED * self.rows_opened:
+        if count is None or condition is None or count.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
-        plan = ScanPlan(found.undecided, ALL_WEIGHTS, None)
+        plan = ScanPlan(count.undecided, ALL_WEIGHTS, None)
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
         read = Plan(self.reader, plan, None, columns)
-        left = replace(question, columns=columns)
-        return found, Window(read, by_key=False, left=left) if found.undecided.opened.any() else None
+        remaining = replace(question, columns=columns)
+        return count, Window(read, by_key=False, left=remaining) if count.undecided.opened.any() else None
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
-        """Number of matching rows as far as cubes and files decide it; None: unknown."""
+        """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
         schema, question = self.reader.snapshot.schema, self.question
         condition = question.pushed(schema)
-        if condition is None or any(set(one.meta.root_names()) - set(schema) for one in question.conditions):
+        if condition is None or any(
+            set(part.meta.root_names()) - set(schema) for part in question.conditions
+        ):
             return None
         rest = parse_rest(condition, schema)
         if isinstance(rest, Unknown):
             return None
-        chosen = self._kept.selection
+        selection = self._kept.selection
         return count_rows(
-            chosen.table,
-            chosen.blocks,
-            match(chosen.table, rest).blocks,
+            selection.table,
+            selection.blocks,
+            match(selection.table, rest).blocks,
             files=~self.unplaced,
             deleted=self.reader.deleted_rows,
         )
 
-    def _counted_rows(self, found: RowCount, window: Window) -> int | None:
-        """Count the undecided rows; None if other rows arrive than planned, so that some might count twice."""
+    def _counted_rows(self, count: RowCount, window: Window) -> int | None:
+        """Count the undecided rows; None if the read returns another number of rows than planned."""
         rows_before = self.rows_read
         row_sums = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
-        kept = sum(int(one.totals()[0, 0]) for one in self._batches(window, row_sums))
+        kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window, row_sums))
         self.bytes_opened += window.plan.bytes_opened
-        return found.known + kept if self.rows_read - rows_before == found.rows_read else None
+        return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
     def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
@@ -223,61 +225,61 @@ class Reading:
 
     @cached_property
     def _left(self) -> Question:
-        """The question for rows that meet the conditions on the table's own columns."""
+        """The question for rows that match the conditions on columns of the table."""
         return self.question.left(self.reader.snapshot.schema)
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
-        """Read the rows that samples leave out, once; see `HeavyRows`."""
-        found = self.read(self.apart, max_bytes=max_bytes)
-        self._kept_apart = sum(int(one.totals()[:, 0].sum()) for one in found)
-        return found
+        """Read the rows that samples skip, once; see `HeavyRows`."""
+        sums = self.read(self.apart, max_bytes=max_bytes)
+        self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
+        return sums
 
     @cached_property
     def apart(self) -> Window | None:
-        """The read of these rows; None if there are none."""
-        if not any(one.apart for one in self.heavy.files.values()):
+        """The read of the rows that samples skip; None if there are none."""
+        if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
-        chosen = apart(self._kept.selection, self.heavy.files)
-        read = Plan(self.reader, replace(self._kept, selection=chosen), None, self.question.columns)
-        return Window(read, by_key=False, left=self._left) if chosen.opened.any() else None
+        selection = apart(self._kept.selection, self.heavy.files)
+        plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
+        return Window(plan, by_key=False, left=self._left) if selection.opened.any() else None
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
         return self._window(None, pushed=True, indexed=False, by_key=False)
 
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
-        """Return the read of the indexed rows between two fractions; None if nothing has to be opened."""
+        """Return the read of the indexed rows between two fractions; None if it opens no file."""
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
         pushed = self.counted is not None or not (by_key and self._compares_all)
         return self._window(sample, pushed=pushed, indexed=True, by_key=by_key)
 
     def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
-        """Return the plan of a read, made once; None if it opens no file."""
+        """Return the plan of a read, cached; None if it opens no file."""
         kind = sample, pushed, indexed, by_key
         if kind not in self._windows:
             plan = self._kept if pushed and sample is None else self._planners[pushed](sample)
             if sample is not None and indexed and self.heavy.files:
-                every = (self._kept if pushed else self._planners[False](None)).selection
-                plan = replace(plan, selection=draw(plan.selection, every, self.heavy.files, plan.weights))
+                matching = (self._kept if pushed else self._planners[False](None)).selection
+                plan = replace(plan, selection=draw(plan.selection, matching, self.heavy.files, plan.weights))
             opened = plan.selection.opened & (self.unplaced != indexed)
-            chosen = replace(plan, selection=replace(plan.selection, opened=opened))
-            read = Plan(self.reader, chosen, sample, self.question.columns)
-            left = self._left if pushed else self.question
-            self._windows[kind] = Window(read, by_key, left) if opened.any() else None
+            opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
+            read = Plan(self.reader, opened_plan, sample, self.question.columns)
+            remaining = self._left if pushed else self.question
+            self._windows[kind] = Window(read, by_key, remaining) if opened.any() else None
         return self._windows[kind]
 
     def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:
-        """Read a window and sum its rows: in parts, of which several may hold the same key."""
-        found = Parts(self.question.by)
+        """Read a window and sum its rows, in parts; several parts may hold the same key."""
+        parts = Parts(self.question.by)
         if window is not None:
             for sums in self._batches(window):
-                found.add(sums)
-                if max_bytes is not None and found.size_bytes > max_bytes:
-                    self._refuse_memory(found.size_bytes, max_bytes, by_key=window.by_key)
+                parts.add(sums)
+                if max_bytes is not None and parts.size_bytes > max_bytes:
+                    self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
             self.bytes_opened += window.plan.bytes_opened
-        return found.sums
+        return parts.sums
 
-    def _refuse_memory(self, held: int, most: int, *, by_key: bool) -> NoReturn:
+    def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
@@ -287,8 +289,8 @@ class Reading:
         what = " and ".join(what for what, cure in reasons.items() if cure)
         cures = ", or ".join(cure for cure in reasons.values() if cure)
         message = (
-            f"after {self.rows_read:,} rows, {what} take {held:,} bytes of memory, more than the {most:,} allowed; no "
-            f"answer was made. Allow more with `memory_bytes`, or ask {cures}"
+            f"after {self.rows_read:,} rows, {what} take {used_bytes:,} bytes of memory, more than the limit of "
+            f"{max_bytes:,}; no answer was computed. Increase `memory_bytes`, or ask {cures}"
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
@@ -299,12 +301,12 @@ class Reading:
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
     def _batches(self, window: Window, row_sums: RowSums | None = None) -> Iterator[Sums]:
-        here = (
+        batches = (
             self._here(window, row_sums)
             if self.engine is None
             else self._by_tasks(window, self.engine, row_sums)
         )
-        for rows, sums in here:
+        for rows, sums in batches:
             self.rows_read += rows
             if rows:
                 yield sums
@@ -329,8 +331,8 @@ class Reading:
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         condition = self.question.condition
         text = None if condition is None else str(condition)
-        by_key = row_sums is None and window.by_key and self.design_effect >= _MANY_ROWS
-        with evaluating(text, "where", "no answer was made"):
+        by_key = row_sums is None and window.by_key and self.design_effect >= _MIN_EFFECT
+        with evaluating(text, "where", "no answer was computed"):
             # One batch at a time: Polars runs each on all of its threads.
             for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
                 sums = self._summed(frame, window, row_sums)
@@ -345,7 +347,7 @@ class Reading:
     def _row_sums(self, question: Question) -> RowSums:
         return RowSums(
             totals=question.aggregates.totals,
-            quantiles=tuple(one.values for one in question.aggregates.quantiles),
+            quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
             groups=question.groups,
             condition=question.condition,
             lookup=question.lookup,
@@ -353,7 +355,7 @@ class Reading:
         )
 
     def _has_centres(self, row_sums: RowSums | None) -> bool:
-        """Return whether the centres are known: until then, batches have to be summed in order."""
+        """Return whether the centres are known; until then, batches must be summed in order."""
         return row_sums is not None or self._centres is not None or not self.question.aggregates.centres
 
     def _find_centres(self, frame: pl.DataFrame, question: Question) -> None:
@@ -362,12 +364,12 @@ class Reading:
             return
         kept = self._row_sums(question).kept(frame)
         if kept.height:
-            found = kept.select(**self.question.aggregates.centres)
-            self._centres = {name: found[name].item() or 0.0 for name in found.columns}
+            centres = kept.select(**self.question.aggregates.centres)
+            self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
 
     def _find_centres_of(self, tasks: Sequence[ScanTask], question: Question) -> None:
-        """Compute the centres for all tasks from the first few: sums by different centres cannot be added."""
-        for task in tasks[:_TASKS_LOOKED_AT]:
+        """Compute the centres for all tasks from the first few, because sums with different centres cannot be added."""
+        for task in tasks[:_MAX_CENTRE_TASKS]:
             for frame in task.read():
                 self._find_centres(frame, question)
                 if self._centres is not None:
@@ -376,25 +378,27 @@ class Reading:
 
 
 def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Join small frames, since each costs some queries."""
-    held, held_bytes = list[pl.DataFrame](), 0
+    """Concatenate small frames, because each frame costs several queries."""
+    waiting, waiting_bytes = list[pl.DataFrame](), 0
     for frame in frames:
-        held.append(frame)
-        held_bytes += int(frame.estimated_size())
-        if held_bytes >= BATCH_BYTES:
-            yield pl.concat(held)
-            held, held_bytes = [], 0
-    if held:
-        yield pl.concat(held)
+        waiting.append(frame)
+        waiting_bytes += int(frame.estimated_size())
+        if waiting_bytes >= BATCH_BYTES:
+            yield pl.concat(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
     """Return the largest magnitude of a bound of a column over all files; None if a file lacks it."""
     stored = files.schema.get(bound)
-    if not isinstance(stored, pl.Struct) or column not in {one.name for one in stored.fields}:
+    if not isinstance(stored, pl.Struct) or column not in {
+        struct_field.name for struct_field in stored.fields
+    }:
         return None
     values = files.select(pl.col(bound).struct.field(column)).to_series()
     if not values.dtype.is_numeric() or values.null_count():
         return None
-    far = values.cast(pl.Float64).abs().max()
-    return float(far) if isinstance(far, float) and math.isfinite(far) else None
+    magnitude = values.cast(pl.Float64).abs().max()
+    return float(magnitude) if isinstance(magnitude, float) and math.isfinite(magnitude) else None

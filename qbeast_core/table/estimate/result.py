@@ -34,35 +34,35 @@ class Estimate:
     Attributes
     ----------
     frame : polars.DataFrame
-        One row a group: the columns of groups; for every answer its value, ``<name>_low`` and ``<name>_high``, in
-        Float64, null where there is none; ``rows_sampled`` of the group; ``reliable``, whether its intervals are
-        believed: exact, or of at least 100 sampled keys, none of which brings more than 30 % of the variance, in a
-        sample that has as many rows as the log lets expect.
+        One row per group: the columns of groups; for each answer its value, ``<name>_low`` and ``<name>_high`` as
+        Float64, null if there is none; ``rows_sampled``, the sampled rows of the group; ``reliable``, whether all
+        intervals of the group are exact, or have at least 100 sampled keys, of which none has more than 30 % of the
+        variance, in a sample whose number of rows agrees with the log.
     uri : str
-        The table.
+        Location of the table.
     version : int
-        Of the table.
+        Version of the table.
     fraction : float
-        Of the keys that were read; 1.0: all, so that answers are exact; 0.0: the log alone told.
+        Fraction of the keys that was read. 1.0: all keys, so answers are exact. 0.0: the log had the answers.
     rows_read, bytes_opened : int
-        Rows that were looked at, and bytes of data files read for them.
+        Number of rows read, and bytes of data files read for them.
     bytes_total : int
-        Of all live data files.
+        Bytes of all live data files.
     confidence : float
-        Of each interval; with `simultaneous`, of all at once.
+        Confidence of each interval; with `simultaneous`, of all intervals at once.
     simultaneous : bool
-        Whether it is that of all of them.
+        Whether `confidence` applies to all intervals at once.
     met : bool or None
-        Whether every answer (of groups of at least `min_group_rows`) is reliable and as near as was asked for. None:
-        no error was asked for.
+        Whether all answers (of groups with at least `min_group_rows`) are reliable and meet the requested error. None
+        if no error was requested.
     complete : bool
-        Whether all groups are known: one that no sampled row belongs to is not listed.
+        Whether all groups are listed. Groups without sampled rows are missing.
     design_effect : float
-        How clustered samples of the table are, at least; see `Table.design_effect`.
+        Minimum design effect of samples of the table, see `Table.design_effect`.
     names : tuple of str
-        Of the answers.
+        Names of the answers.
     notes : tuple of str
-        What has no bound, and why; and what was read twice.
+        Answers without a bound, with the reason, and rows that were read twice.
     """
 
     frame: pl.DataFrame
@@ -82,16 +82,16 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """Bytes read over bytes in all; more than 1.0 where pages were read twice."""
+        """Bytes read divided by all bytes; above 1.0 if pages were read twice."""
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
 
     def to_json(self) -> str:
-        """Return everything as JSON text; `frame` is a list of objects."""
-        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return the estimate as JSON text; `frame` is a list of objects."""
+        facts = {item.name: getattr(self, item.name) for item in fields(self)}
         return to_json({**facts, "share": self.share, "frame": self.frame.to_dicts()})
 
     def to_pandas(self) -> Any:
-        """Return `frame` for pandas.
+        """Return `frame` as a pandas data frame.
 
         Raises
         ------
@@ -102,56 +102,58 @@ class Estimate:
         return self.frame.to_pandas()
 
     def plot(self, name: str | None = None, *, axes: Axes | None = None) -> Figure:
-        """Draw an answer of every group as a point, with its interval as a bar.
+        """Draw an answer for each group as a point, with its interval as a bar.
 
         Parameters
         ----------
         name : str, optional
-            Of the answer; the first by default.
+            Name of the answer; the first by default.
         axes : matplotlib Axes, optional
-            Where to draw; a new picture by default.
+            Axes to draw on; a new figure by default.
 
         Raises
         ------
         InvalidInputError
-            If there is no answer of this name.
+            If no answer has this name.
         MissingDependencyError
             If matplotlib is not installed.
         """
-        chosen = self.names[0] if name is None else name
-        if chosen not in self.names:
-            msg = f"there is no answer {name!r}; there are {list(self.names)}"
+        answer = self.names[0] if name is None else name
+        if answer not in self.names:
+            msg = f"there is no answer {name!r}; the answers are {list(self.names)}"
             raise InvalidInputError(msg, argument="name")
         require("matplotlib", "drawing")
-        from qbeast_core.table.estimate.plot import draw_estimate  # noqa: PLC0415 - matplotlib is loaded where it draws
+        from qbeast_core.table.estimate.plot import draw_estimate  # noqa: PLC0415 - matplotlib is slow to import
 
-        return draw_estimate(self.frame, chosen, self.names, self.summary, axes)
+        return draw_estimate(self.frame, answer, self.names, self.summary, axes)
 
     @property
     def summary(self) -> str:
-        """How sure the answers are and what they cost, in a line."""
+        """Precision and cost of the answers, in one line."""
         if self.fraction in (0.0, 1.0):
-            sure = "exact, by the log alone" if self.fraction == 0.0 else "exact: everything was read"
+            precision = "exact, from the log" if self.fraction == 0.0 else "exact: all rows were read"
         else:
-            of = "all intervals at once" if self.simultaneous else "each interval"
-            kept = {
-                True: ", the error asked for is kept",
-                False: ", the error asked for is NOT kept",
+            scope = "all intervals at once" if self.simultaneous else "each interval"
+            target = {
+                True: ", the requested error is met",
+                False: ", the requested error is NOT met",
                 None: "",
             }[self.met]
-            sure = f"{self.confidence:.10g} confidence of {of}{kept}, from {self.fraction:.2%} of the keys"
-        groups = "" if self.complete else "; groups that no sampled row belongs to are not listed"
+            precision = (
+                f"{self.confidence:.10g} confidence of {scope}{target}, from {self.fraction:.2%} of the keys"
+            )
+        groups = "" if self.complete else "; groups without sampled rows are not listed"
         size = f"{self.bytes_opened:,} of {self.bytes_total:,} bytes"
         cost = f"{self.rows_read:,} rows and {size} read ({self.share:.2%})"
-        return f"{sure}; {cost}{groups}"
+        return f"{precision}; {cost}{groups}"
 
     def __repr__(self) -> str:
         head = f"Estimate of {self.uri}, version {self.version}: {self.summary}"
         return in_lines([head, *(f"  {note}" for note in self.notes), *str(self.frame).split("\n")])
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        facts = {"how sure": escape(self.summary)}
+        """Return the estimate as HTML for notebooks."""
+        facts = {"precision": escape(self.summary)}
         if self.notes:
             facts["notes"] = "<br>".join(map(escape, self.notes))
         return html_of(f"Estimate of {self.uri}, version {self.version}", facts, self.frame)
@@ -173,7 +175,7 @@ def frame_of(question: Question, sample: KeySample, intervals: Sequence[Interval
 
 
 def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.Series:
-    """Return numbers, with null for NaN except where NaN is the value itself."""
+    """Return numbers, with null for NaN except where `stays` marks NaN as the value."""
     missing = np.isnan(values) if stays is None else np.isnan(values) & ~stays
     return pl.Series(name, values, pl.Float64).set(pl.Series(missing, dtype=pl.Boolean), None)
 
@@ -181,30 +183,30 @@ def _column(name: str, values: F64Array, stays: BoolArray | None = None) -> pl.S
 def notes_of(
     question: Question, intervals: Sequence[Interval], *, rows_read: int, rows_total: int | None
 ) -> tuple[str, ...]:
-    """Return which answers have no bound or no reliable one, and whether rows were read twice."""
+    """Return notes on answers without a bound or a reliable one, and on rows that were read twice."""
     notes: list[str] = []
     for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
         infinite = int((~interval.finite).sum())
         if infinite:
             notes.append(
                 f"{answer.name}: rows of {infinite} group(s) hold NaN or infinities, for which there is no bound; "
-                "leave them out with where="
+                "exclude them with where="
             )
     reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])
-    few = int((~reliable).sum())
-    if few:
+    unreliable = int((~reliable).sum())
+    if unreliable:
         reason = (
             "the number of rows or keys in the sample deviates from the log by more than chance explains, so it lacks "
-            "heavy keys or has too many; allow to read more"
+            "heavy keys or has too many; increase the limits to read more"
             if any(interval.deviates for interval in intervals)
             else f"fewer than {MIN_KEYS} sampled keys, one of them with more than {MAX_SHARE:.0%} of the variance, "
             "or no bound at all"
         )
-        notes.append(f"{few} of {len(reliable)} group(s) are not reliable: {reason}")
+        notes.append(f"{unreliable} of {len(reliable)} group(s) are not reliable: {reason}")
     if rows_total is not None and rows_read > rows_total:
-        cure = "; min_group_rows= leaves out small groups, which need all rows" if question.by else ""
+        cure = "; min_group_rows= ignores small groups, which need all rows" if question.by else ""
         notes.append(
-            f"{rows_read:,} rows were read of {rows_total:,}: samples first, then everything, because the samples "
-            f"were not near enough{cure}"
+            f"{rows_read:,} rows were read of {rows_total:,}: samples first, then all rows, because the samples "
+            f"were not precise enough{cure}"
         )
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Rounds of an estimate: a pilot, then the fraction that its variance requires, then a check of the result."""
+"""Run the rounds of an estimate: a pilot, the fraction that its variance requires, and a check of the result."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from qbeast_core.table.estimate.result import Estimate, frame_of, notes_of
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
 
-# Rows of the first round, about. The variance of an answer is not known before rows are read: the pilot estimates it.
+# Approximate rows of the first round, the pilot, which estimates the variance of the answers.
 # Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
 _PILOT_ROWS: Final = 20_000
 
 # Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0
 
-# A round that reads this share of the bytes of everything is not worth its error: everything is read.
-_WORTH: Final = 0.8
+# A round that needs this fraction of all bytes is not worth its error: all rows are read instead.
+_MAX_ROUND_BYTES: Final = 0.8
 
-# Copies of the sums by key in memory while new ones are joined to them and evaluated.
+# Copies of the sums by key in memory while new sums are added and evaluated.
 _COPIES: Final = 4
 
-# Maximum number of cuts of a round until it keeps to `max_bytes`.
-_FEWER_BYTES: Final = 8
+# Maximum number of reductions of a round to keep `max_bytes`.
+_MAX_REDUCTIONS: Final = 8
 
 
 def rounds(
     reader: Reader, question: Question, *, progressive: bool = False, engine: Engine | None = None
 ) -> Iterator[Estimate]:
-    """Yield better estimates until one is near enough or nothing more may be read."""
+    """Yield better estimates until one is precise enough or a limit is reached."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
     if state.is_known():
-        yield state.known()
+        yield state.log_estimate()
         return
     end = state.first_end()
     while True:
@@ -66,7 +66,7 @@ def rounds(
 
 @dataclass(eq=False)
 class _State:
-    """The rows read so far, and what they give."""
+    """The rows read so far, and their results."""
 
     reading: Reading
     progressive: bool
@@ -87,32 +87,32 @@ class _State:
 
     @property
     def is_counted(self) -> bool:
-        """Whether counting gives the answer."""
+        """Whether the number of rows is the answer."""
         question = self.question
         return question.has_target and question.counts_rows and self.reading.counted is not None
 
     def is_known(self) -> bool:
-        """Return whether the log gives the answer: the number of all rows."""
+        """Return whether the log has the answer, which is the number of all rows."""
         question = self.question
         return (
             question.counts_rows and not question.conditions and known_rows(self.reading.reader) is not None
         )
 
-    def known(self) -> Estimate:
-        """Return the answer of the log."""
+    def log_estimate(self) -> Estimate:
+        """Return the answer from the log."""
         self.take_count(known_rows(self.reading.reader) or 0)
         self.look(probability=1.0)
         return self.estimate()
 
     def take_count(self, rows: int) -> None:
-        """Add a number of rows to what is known; nothing is left to sample."""
+        """Add a known number of rows; no rows remain to sample."""
         nothing, name = self.reading.nothing(), f"{TOTAL}0"
-        known = pl.lit(rows, nothing.groups.schema[name]).alias(name)
-        self.whole.append(replace(nothing, groups=nothing.groups.with_columns(known)))
+        count = pl.lit(rows, nothing.groups.schema[name]).alias(name)
+        self.whole.append(replace(nothing, groups=nothing.groups.with_columns(count)))
         self.sampled, self.apart = [nothing], None
 
     def first_end(self) -> float:
-        """Read the files without index, and return where the first round ends."""
+        """Read the files without index, and return the end of the first round."""
         limits, reading = self.question.limits, self.reading
         self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
         if limits.sample is not None:
@@ -125,33 +125,33 @@ class _State:
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
-        """Count the matching rows if that costs no more than a round; return whether that is the whole answer."""
-        most, window = self.question.limits.max_bytes, self.window(end)
-        left = math.inf if most is None else most - self.reading.bytes_opened
+        """Count the matching rows if that is not more expensive than a round; return whether that is the answer."""
+        max_bytes, window = self.question.limits.max_bytes, self.window(end)
+        remaining = math.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
         cost = 0 if window is None else window.plan.bytes_opened
-        return self.reading.count(min(cost, left)) and self.question.counts_rows
+        return self.reading.count(min(cost, remaining)) and self.question.counts_rows
 
     def worth(self, end: float) -> float:
-        """Return where a round ends: at 1.0 where reading everything costs hardly more.
+        """Return the end of a round: 1.0 if reading all rows costs hardly more.
 
-        Samples also read the indexed columns, and fetch smaller shares of the same pages.
+        Samples also read the indexed columns, and use only parts of the pages they read.
         """
         if end == 1.0:
             return end
         window, everything = self.window(end), self.everything()
         if window is None or everything is None:
             return end
-        return 1.0 if window.plan.bytes_opened >= _WORTH * everything.plan.bytes_opened else end
+        return 1.0 if window.plan.bytes_opened >= _MAX_ROUND_BYTES * everything.plan.bytes_opened else end
 
     def everything(self) -> Window | None:
-        """Return the cheaper way to read all rows: the rest, or everything again without weights."""
-        anew = self.reading.between(0.0, 1.0, by_key=False)
+        """Return the cheaper read of all rows: the rest, or all rows again without weights."""
+        all_rows = self.reading.between(0.0, 1.0, by_key=False)
         if not self.sampled:
-            return anew
+            return all_rows
         rest = self.reading.between(self.fraction, 1.0, by_key=False)
-        if rest is None or anew is None:
+        if rest is None or all_rows is None:
             return rest
-        return rest if rest.plan.bytes_opened < anew.plan.bytes_opened else anew
+        return rest if rest.plan.bytes_opened < all_rows.plan.bytes_opened else all_rows
 
     def read_to(self, end: float) -> None:
         """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""
@@ -165,13 +165,13 @@ class _State:
             return
         window = self.window(end)
         if window is not None and window.plan.sample is None:
-            self.sampled, self.apart = [], None  # everything is read again
+            self.sampled, self.apart = [], None  # all rows are read again
         limits, is_all = self.question.limits, self.is_all(end)
         if not is_all and self.apart is None:
             self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
-        # The memory of the rounds of a target is estimated before they are read, see `fits`.
-        most = limits.memory_bytes if is_all or limits.sample is not None else None
-        (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=most))
+        # For a target, `fits` estimates the memory of a round before the read.
+        max_bytes = limits.memory_bytes if is_all or limits.sample is not None else None
+        (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=max_bytes))
         self.fraction = end
 
     def is_all(self, end: float) -> bool:
@@ -185,33 +185,34 @@ class _State:
         )
 
     def fits(self, end: float) -> bool:
-        """Return whether the sums of all keys up to a fraction fit in memory; at 1.0 only groups are in memory."""
+        """Return whether the sums of all keys up to a fraction fit in memory; at 1.0, only groups are in memory."""
         read = self.fraction - self.start
         if self.is_all(end) or not read:
             return True
-        held = sum(one.size_bytes for one in self.sampled) * (end - self.start) / read
-        return _COPIES * held <= self.question.limits.memory_bytes
+        size_bytes = sum(sums.size_bytes for sums in self.sampled) * (end - self.start) / read
+        return _COPIES * size_bytes <= self.question.limits.memory_bytes
 
     def within_bytes(self, end: float) -> float:
-        """Return the fraction up to which a round keeps to `max_bytes`."""
-        most = self.question.limits.max_bytes
-        if most is None:
+        """Return the end of a round that keeps `max_bytes`."""
+        max_bytes = self.question.limits.max_bytes
+        if max_bytes is None:
             return end
-        left = most - self.reading.bytes_opened
+        remaining = max_bytes - self.reading.bytes_opened
         if self.apart is None and not self.is_all(end) and self.reading.apart is not None:
-            left -= self.reading.apart.plan.bytes_opened
-        for _ in range(_FEWER_BYTES if left > 0 else 0):
+            remaining -= self.reading.apart.plan.bytes_opened
+        for _ in range(_MAX_REDUCTIONS if remaining > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
                 break  # the rest of the round has no rows
-            if window is None or window.plan.bytes_opened <= left:
+            if window is None or window.plan.bytes_opened <= remaining:
                 return end
             self.is_stopped = True
-            end = self.fraction + (end - self.fraction) * min(0.8 * left / window.plan.bytes_opened, 0.9)
+            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / window.plan.bytes_opened, 0.9)
         if self.fraction == self.start:
             msg = (
-                f"max_bytes={most:,} is too small for any sample: it needs the files without index, and a few pages of "
-                f"the others; {self.reading.bytes_opened:,} bytes were read. Allow more, or optimize the table"
+                f"max_bytes={max_bytes:,} is too small for any sample: it needs the files without index, and a few "
+                f"pages of the others; {self.reading.bytes_opened:,} bytes were read. Increase it, or optimize the "
+                "table"
             )
             raise InvalidInputError(msg, argument="max_bytes")
         self.is_stopped = True
@@ -224,7 +225,7 @@ class _State:
             read = (self.start, self.fraction)
             probability = sample_to_weights(read).probability if self.fraction > self.start else 0.0
             if reading.counted == 0 or reading.between(0.0, 1.0, by_key=False) is None:
-                probability = 1.0  # no file with an index holds a row that counts
+                probability = 1.0  # no file with an index can match
         sample = self.seen = self.sample(probability)
         factor = factor_of(
             question.confidence,
@@ -236,10 +237,10 @@ class _State:
         self.intervals = list(_intervals(sample, question, factor))
         rows = sample.totals[:, 0]
         self.sizes = rows >= question.min_group_rows
-        met = [is_met(found, target) for found, target in self.answers()]
-        # No sampled row has a group, but unread rows may.
+        met = [is_met(interval, target) for interval, target in self.answers()]
+        # No sampled row matches, but unread rows may.
         unseen = len(rows) == 0 and probability < 1.0
-        self.is_met = not unseen and all(bool((one | ~self.sizes).all()) for one in met)
+        self.is_met = not unseen and all(bool((is_precise | ~self.sizes).all()) for is_precise in met)
 
     def estimate(self) -> Estimate:
         """Return the estimate of the last intervals."""
@@ -266,8 +267,8 @@ class _State:
 
     def answers(self) -> Iterator[tuple[Interval, Target]]:
         """Yield each interval with its target."""
-        for found, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
-            yield found, self.question.targets[answer.name]
+        for interval, answer in zip(self.intervals, self.question.aggregates.answers, strict=True):
+            yield interval, self.question.targets[answer.name]
 
     def sample(self, probability: float) -> KeySample:
         """Return all rows read so far as one sample."""
@@ -275,16 +276,16 @@ class _State:
         whole = [*self.whole, *(self.apart or ())]
         if not whole and not self.sampled:
             whole = [reading.nothing()]
-        known, sampled = (
-            Sums.together(some or [others[0].without_rows(question.by)], question.by)
-            for some, others in ((whole, self.sampled), (self.sampled, whole))
+        whole_sums, sampled = (
+            Sums.concat(parts or [others[0].without_rows(question.by)], question.by)
+            for parts, others in ((whole, self.sampled), (self.sampled, whole))
         )
         self.sampled = [sampled]
         return KeySample.of(
             question.aggregates,
             question.by,
             sampled,
-            known,
+            whole_sums,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=bool(question.conditions),
@@ -296,15 +297,15 @@ class _State:
         )
 
     def next_end(self) -> float | None:
-        """Return where the next round ends; None: the answer is near enough, or nothing more may be read."""
+        """Return the end of the next round; None if the answer is precise enough or a limit is reached."""
         limits = self.question.limits
         done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
         if limits.sample is not None or done:
             return None
         growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
-            next_fraction(self.fraction, found, target, self.sizes, **growth)
-            for found, target in self.answers()
+            next_fraction(self.fraction, interval, target, self.sizes, **growth)
+            for interval, target in self.answers()
         )
         if len(self.sizes) == 0:
             following = min(_STEP * self.fraction, 1.0)

@@ -1,4 +1,4 @@
-"""The sums by key of a part of a read, in any process: it pickles and opens no log."""
+"""Sum a part of a read by key in any process; it can be pickled and does not open the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qbeast_core.sampling.sums import Sums
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.read.scan_task import ScanTask
 
-_UNANSWERED: Final = "no answer was made"
+_UNANSWERED: Final = "no answer was computed"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,20 +20,20 @@ class TaskSums:
     """The function that `Engine.map` calls with each task of a read."""
 
     row_sums: RowSums
-    # Whether all rows of each key are counted, also those that do not match.
+    # Whether to count all rows of each key, including rows that do not match.
     sizes: bool
 
     def __call__(self, task: ScanTask) -> tuple[int, Sums]:
         """Read a task; return the number of its rows, and their sums."""
-        rows, found = 0, list[Sums]()
+        rows, parts = 0, list[Sums]()
         for frame in task.read():
             rows += frame.height
-            found.append(sums_of(self.row_sums, frame, sizes=self.sizes))
-        return rows, Sums.together(found, self.row_sums.by).by_key(self.row_sums.by)
+            parts.append(sums_of(self.row_sums, frame, sizes=self.sizes))
+        return rows, Sums.concat(parts, self.row_sums.by).by_key(self.row_sums.by)
 
 
 def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
-    """Return the sums of a batch, see `RowSums.of`; an error names the expression that fails."""
+    """Return the sums of a batch; an error names the failing expression."""
     try:
         return row_sums.of(frame, sizes=sizes)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -43,7 +43,7 @@ def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
             ("by", row_sums.groups.values()),
             ("aggregates", (*row_sums.totals, *row_sums.quantiles)),
         ):
-            for one in expressions:
-                with evaluating(one, argument, _UNANSWERED):
-                    kept.with_columns(**row_sums.centres).select(one)
+            for expr in expressions:
+                with evaluating(expr, argument, _UNANSWERED):
+                    kept.with_columns(**row_sums.centres).select(expr)
         raise

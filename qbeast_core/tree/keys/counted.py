@@ -1,4 +1,4 @@
-"""A summary of rows that somebody else counted and sampled, such as a query engine."""
+"""Build a summary from counts and a sample of another engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbeast_core.tree.space.summary import (
     summarise_ends,
 )
 
-# Bits of the numbers that rows draw: a float64 holds them exactly.
+# Bits of the random numbers of rows: a float64 holds them exactly.
 KEY_BITS: Final = 53
 
 _SHIFT: Final = 64 - KEY_BITS
@@ -25,7 +25,7 @@ _SHIFT: Final = 64 - KEY_BITS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnCounts:
-    """What was counted of one indexed column."""
+    """Counts of one indexed column."""
 
     ends: pl.Series
     nulls: int
@@ -41,15 +41,15 @@ def counted_summary(
     weight_sum: int,
     limits: SampleLimits,
 ) -> IndexSummary:
-    """Return the summary of rows that each drew a number, and are in the sample where it was below a limit.
+    """Return the summary of rows with random numbers; rows below a limit are in the sample.
 
     >>> frame = pl.DataFrame({"a": [1, 5, 3]})
     >>> counts = ColumnCounts(pl.Series("a", [1, 7]), nulls=2)
     >>> drawn = pl.Series([10, 90, 20])
-    >>> found = counted_summary(
+    >>> summary = counted_summary(
     ...     frame, drawn, [counts], rows=90, least_limit=50, weight_sum=0, limits=SampleLimits(99, 1 << 20)
     ... )
-    >>> found.values("a").to_list(), found.columns[0].highest
+    >>> summary.values("a").to_list(), summary.columns[0].highest
     ([1, 3], 7)
     """
     keys = (drawn.cast(pl.UInt64) * (1 << _SHIFT)).alias(KEY_COLUMN)

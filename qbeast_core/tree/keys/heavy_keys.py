@@ -1,4 +1,4 @@
-"""Keys that hold much of a file: how many rows they have, and where these lie in an order that says nothing of them."""
+"""Heavy keys of a file: their number of rows, and the position of rows that are in an independent order."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.tree.keys.key_sketch import mixed
 
-# A key is heavy that has at least this part of the rows that no heavier key has, and two of them.
+# A key is heavy if it has at least two rows, and one in this many rows that no heavier key has.
 HEAVY_SHARE: Final = 256
 
 _MIN_ROWS: Final = 2
 
-# Stretches of about equal length that a heavy key is found in: it has one, unless other keys have its weight.
+# Maximum number of stretches of a heavy key. Usually it has one; other keys with the same weight split it.
 _MAX_RUNS: Final = 16
 
 
@@ -23,10 +23,10 @@ _MAX_RUNS: Final = 16
 class HeavyKeys:
     """The heavy keys of a file."""
 
-    # Their weights, ascending.
+    # Weights of the keys, ascending.
     weights: I32Array
     rows: I64Array
-    # The first of them in the file, where they lie end to end and in an order that is independent of their
+    # First row of each key in the file, if its rows are contiguous and in an order that is independent of their
     # values; else -1.
     firsts: I64Array
 
@@ -35,15 +35,15 @@ class HeavyKeys:
 
     @staticmethod
     def none() -> HeavyKeys:
-        """Return no keys."""
+        """Return an instance without keys."""
         return HeavyKeys(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @staticmethod
     def of(weights: I32Array, starts: I64Array | None) -> HeavyKeys:
-        """Find them.
+        """Find the heavy keys of a file.
 
-        >>> found = HeavyKeys.of(np.array([1, 1, 5, 7, 7, 7], dtype=np.int32), np.array([0, 4]))
-        >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
+        >>> heavy = HeavyKeys.of(np.array([1, 1, 5, 7, 7, 7], dtype=np.int32), np.array([0, 4]))
+        >>> heavy.weights.tolist(), heavy.rows.tolist(), heavy.firsts.tolist()
         ([1, 7], [2, 3], [0, -1])
         """
         begins, counts = _runs(weights, np.zeros(0, np.int64) if starts is None else starts)
@@ -56,9 +56,9 @@ class HeavyKeys:
         return HeavyKeys(keys[heavy], rows[heavy], np.where(together, begins[first], -1)[heavy])
 
     def shuffled(self, rows: int) -> I64Array | None:
-        """Return an order of the rows of the file in which those that lie end to end follow a hash of their places.
+        """Return an order of the file's rows that shuffles each contiguous heavy key by a hash of the positions.
 
-        Whatever the values of these rows are, a stretch of them is then a simple random sample. None: there are none.
+        A stretch of these rows is then a simple random sample, independent of their values. None without such keys.
         """
         order = np.arange(rows, dtype=np.int64)
         stretches = np.flatnonzero(self.firsts >= 0).tolist()
@@ -71,7 +71,7 @@ class HeavyKeys:
 
 
 def heaviest(counts: I64Array, rows: int) -> I64Array:
-    """Return the places of heavy keys, the heaviest first: at most `HEAVY_SHARE`.
+    """Return the positions of heavy keys, heaviest first, at most `HEAVY_SHARE`.
 
     >>> heaviest(np.array([1, 300, 2, 700]), 1_500).tolist()
     [3, 1, 2]
@@ -84,9 +84,9 @@ def heaviest(counts: I64Array, rows: int) -> I64Array:
 
 
 def _runs(weights: I32Array, starts: I64Array) -> tuple[I64Array, I64Array]:
-    """Return where stretches of one weight and block begin, and how many rows they have."""
-    fresh = np.ones(len(weights), np.bool_)
-    np.not_equal(weights[1:], weights[:-1], out=fresh[1:])
-    fresh[starts] = True
-    begins = np.flatnonzero(fresh)
+    """Return the first row and the number of rows of each stretch with one weight and block."""
+    is_start = np.ones(len(weights), np.bool_)
+    np.not_equal(weights[1:], weights[:-1], out=is_start[1:])
+    is_start[starts] = True
+    begins = np.flatnonzero(is_start)
     return begins, np.diff(begins, append=len(weights))

@@ -15,11 +15,11 @@ from qbeast_core.tree.keys.key_sketch import MAX_COUNTERS, MAX_LISTED, KeySketch
 # Name of the tag.
 KEYS_TAG: Final = "qbeast.keys"
 
-# How tags begin that have no list of heavy keys.
+# Prefix of tags without a list of heavy keys.
 OLD_VERSION: Final = "1:"
 
 _VERSION: Final = "2:"
-_KNOWN: Final = (OLD_VERSION, _VERSION)
+_VERSIONS: Final = (OLD_VERSION, _VERSION)
 _MAX_CHARACTERS: Final = 1 << 14
 _MAX_BYTES: Final = 1 << 14
 _MIN_COUNTERS: Final = 64
@@ -28,7 +28,7 @@ _CRC_BYTES: Final = 4
 _WEIGHT_BYTES: Final = 4
 _MAX_ROWS: Final = 1 << 48
 _MAX_VARINT_BYTES: Final = 10  # bytes of a number in groups of seven bits
-_OF_ONE_PLANE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
+_COUNTERS_OF_BYTE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
 def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
@@ -42,41 +42,41 @@ def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
     """
     listed = sketch.is_listed
     count = len(sketch.numbers)
-    # Counters as 0, -1, 1, -2 ... -> 0, 1, 2, 3 ..., so that small ones have no high bytes.
+    # Counters as 0, -1, 1, -2 ... -> 0, 1, 2, 3 ..., so small counters have no high bytes.
     numbers = sketch.numbers if listed else (sketch.numbers << 1) ^ (sketch.numbers >> 63)
     planes = [_planes(sketch.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)] if listed else []
     planes.append(_planes(numbers.astype(np.uint64)))
-    head = [_packed(number) for number in (sketch.rows, sketch.squares, count << 1 | int(listed))]
-    text = _VERSION + _squeezed([*head, *planes])
+    head = [_to_varint(number) for number in (sketch.rows, sketch.squares, count << 1 | int(listed))]
+    text = _VERSION + _compressed([*head, *planes])
     if heavy is None or not len(heavy):
         return text
     parts = [_planes(heavy.weights.view(np.uint32).astype(np.uint64), _WEIGHT_BYTES)]
-    parts += [_packed(number) for number in (*heavy.rows.tolist(), *(heavy.firsts + 1).tolist())]
-    return f"{text}:{_squeezed([_packed(len(heavy)), *parts])}"
+    parts += [_to_varint(number) for number in (*heavy.rows.tolist(), *(heavy.firsts + 1).tolist())]
+    return f"{text}:{_compressed([_to_varint(len(heavy)), *parts])}"
 
 
 def parse_keys(text: str | None) -> KeySketch | None:
-    """Return what a tag says; None where there is none, where it is damaged, or of another version.
+    """Parse a tag; None if it is missing, damaged, or of another version.
 
-    A tag takes up to 16 KiB, packed or unpacked, and carries a checksum.
+    A tag has at most 16 KiB, compressed or not, and includes a checksum.
 
-    >>> found = parse_keys("1:e40uu2NmZWVkZQADJkYA")
-    >>> found.rows, found.squares, found.weights.tolist(), found.numbers.tolist()
+    >>> sketch = parse_keys("1:e40uu2NmZWVkZQADJkYA")
+    >>> sketch.rows, sketch.squares, sketch.weights.tolist(), sketch.numbers.tolist()
     (3, 5, [1, 5], [2, 1])
     >>> parse_keys("3:eNpj") is None
     True
     """
-    if text is None or not text.startswith(_KNOWN) or len(text) > _MAX_CHARACTERS:
+    if text is None or not text.startswith(_VERSIONS) or len(text) > _MAX_CHARACTERS:
         return None
-    data = _unsqueezed(text.split(":")[1])
+    data = _decompressed(text.split(":")[1])
     return None if data is None else _read(data)
 
 
 def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
-    """Return the heavy keys that a tag lists; None where it has no list, or one that cannot be true.
+    """Return the heavy keys of a tag; None if it has no list, or an invalid one.
 
-    >>> found = parse_heavy("2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==", 3)
-    >>> found.weights.tolist(), found.rows.tolist(), found.firsts.tolist()
+    >>> heavy = parse_heavy("2:e40uu2NmZWVkZQADJkYA:e1V2tWNkZGBgYGIEAA==", 3)
+    >>> heavy.weights.tolist(), heavy.rows.tolist(), heavy.firsts.tolist()
     ([1], [2], [0])
     >>> parse_heavy("1:e40uu2NmZWVkZQADJkYA", 3) is None
     True
@@ -86,39 +86,39 @@ def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
     pieces = text.split(":")
     if len(pieces) == 2:  # without heavy keys
         return HeavyKeys.none()
-    data = _unsqueezed(pieces[2])
+    data = _decompressed(pieces[2])
     return None if data is None else _read_heavy(data, rows)
 
 
-def _squeezed(parts: list[bytes]) -> str:
-    # Runs and Huffman codes: repeats by chance cost more than they save.
+def _compressed(parts: list[bytes]) -> str:
+    # Run lengths and Huffman codes only: encoding of random repeats costs more than it saves.
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, 9, zlib.Z_RLE)
     data = b"".join(parts)
-    # The checksum of zlib's own format misses changes of small numbers.
+    # The checksum of the zlib format misses changes of small numbers.
     packed = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") + packer.compress(data) + packer.flush()
     return b64encode(packed).decode("ascii")
 
 
-def _unsqueezed(text: str) -> bytes | None:
+def _decompressed(text: str) -> bytes | None:
     try:
         packed = b64decode(text.encode("ascii"), validate=True)
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(packed[_CRC_BYTES:], _MAX_BYTES)
     except (ValueError, zlib.error):
         return None
-    right = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
-    return data if right and unpacker.eof and not unpacker.unused_data else None
+    is_valid = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
+    return data if is_valid and unpacker.eof and not unpacker.unused_data else None
 
 
 def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
-    """Return what the bytes list, as far as it fits the rows of the file."""
-    item = _unpacked(data)
+    """Parse the list of heavy keys; None if it does not fit the number of rows."""
+    item = _from_varint(data)
     if item is None or not 0 < item[0] <= HEAVY_SHARE or len(item[1]) < _WEIGHT_BYTES * item[0]:
         return None
     count, data = item
     weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
     data, numbers = data[_WEIGHT_BYTES * count :], list[int]()
-    while data and len(numbers) < 2 * count and (item := _unpacked(data)) is not None:
+    while data and len(numbers) < 2 * count and (item := _from_varint(data)) is not None:
         numbers.append(item[0])
         data = item[1]
     if data or len(numbers) < 2 * count or max(numbers) > rows:
@@ -133,18 +133,18 @@ def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
 
 
 def _read(data: bytes) -> KeySketch | None:
-    """Return what the bytes say, as far as they agree with themselves."""
+    """Parse a sketch; None if it is inconsistent."""
     head: list[int] = []
     for _ in range(3):
-        item = _unpacked(data)
+        item = _from_varint(data)
         if item is None:
             return None
         number, data = item
         head.append(number)
     rows, squares, coded = head
     count, listed = coded >> 1, bool(coded & 1)
-    known = count <= MAX_LISTED if listed else _is_width(count)
-    if not known or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
+    is_valid = count <= MAX_LISTED if listed else _is_width(count)
+    if not is_valid or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
         return None
     weights = np.zeros(0, np.int32)
     if listed:
@@ -159,12 +159,12 @@ def _read(data: bytes) -> KeySketch | None:
 
 
 def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool:
-    # Unsigned: the size of the least signed number is none. What is at most `rows` each adds up without overflow.
+    # Unsigned, because the minimum signed number has no absolute value. Sums of sizes up to `rows` do not overflow.
     sizes = np.abs(numbers).view(np.uint64)
     if int(sizes.max(initial=0)) > rows:
         return False
     if listed:
-        return int(numbers.sum()) == rows and sum(one * one for one in numbers.tolist()) == squares
+        return int(numbers.sum()) == rows and sum(count * count for count in numbers.tolist()) == squares
     return int(sizes.sum()) <= rows
 
 
@@ -173,8 +173,8 @@ def _is_width(count: int) -> bool:
 
 
 def _counters(data: bytes, count: int) -> I64Array:
-    if len(data) == count:  # nearly always: a table's files are counted at every append
-        return _OF_ONE_PLANE[np.frombuffer(data, np.uint8)]
+    if len(data) == count:  # the usual case, and fast: each append reads the counters of all files
+        return _COUNTERS_OF_BYTE[np.frombuffer(data, np.uint8)]
     return _signed(_from_planes(data, count))
 
 
@@ -183,7 +183,7 @@ def _signed(numbers: U64Array) -> I64Array:
 
 
 def _planes(numbers: U64Array, width: int | None = None) -> bytes:
-    """Return numbers as planes of like bytes, lowest first; as many as the largest needs."""
+    """Return numbers as planes of bytes, lowest byte first; the largest number decides how many planes."""
     if width is None:
         width = -(-int(numbers.max(initial=0)).bit_length() // 8)
     return np.ascontiguousarray(numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
@@ -192,13 +192,13 @@ def _planes(numbers: U64Array, width: int | None = None) -> bytes:
 def _from_planes(data: bytes, count: int) -> U64Array:
     planes = np.zeros((count, _MAX_NUMBER_BYTES), np.uint8)
     if count:
-        read: U8Array = np.frombuffer(data, np.uint8)[: len(data) // count * count].reshape(-1, count)
-        planes[:, : len(read)] = read.T
+        stored: U8Array = np.frombuffer(data, np.uint8)[: len(data) // count * count].reshape(-1, count)
+        planes[:, : len(stored)] = stored.T
     return planes.view("<u8").reshape(-1)
 
 
-def _packed(number: int) -> bytes:
-    """Return a number in groups of seven bits, lowest first, all but the last with the high bit set."""
+def _to_varint(number: int) -> bytes:
+    """Encode a number in groups of seven bits, lowest first; all groups except the last have the high bit set."""
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)
@@ -207,10 +207,10 @@ def _packed(number: int) -> bytes:
     return bytes(groups)
 
 
-def _unpacked(data: bytes) -> tuple[int, bytes] | None:
+def _from_varint(data: bytes) -> tuple[int, bytes] | None:
     number = 0
-    for at, group in enumerate(data[: _MAX_VARINT_BYTES + 4]):
-        number |= (group & 0x7F) << 7 * at
+    for index, group in enumerate(data[: _MAX_VARINT_BYTES + 4]):
+        number |= (group & 0x7F) << 7 * index
         if group < 0x80:
-            return number, data[at + 1 :]
+            return number, data[index + 1 :]
     return None

@@ -1,4 +1,4 @@
-"""How often index keys repeat in many files: their sketches, added up."""
+"""Add up sketches of repeated index keys over many files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.keys.key_sketch import KeySketch, fold, to_counters
 
-_DIGITS: Final = 6  # what sums of floats lose is not told
+_DIGITS: Final = 6  # hides rounding errors of sums
 
 
 class KeyTotal:
-    """A sum of sketches; what is kept of them does not grow with their number, lists of few keys aside.
+    """A sum of sketches; its size does not grow with their number, except for lists of keys.
 
     >>> total = KeyTotal()
     >>> total.add(KeySketch.of(np.array([1, 1, 5], dtype=np.int32)))
@@ -25,7 +25,7 @@ class KeyTotal:
 
     def __init__(self) -> None:
         self.rows = 0
-        """Rows counted."""
+        """Number of rows."""
         self._lists: list[tuple[I32Array, I64Array]] = []
         self._levels: dict[int, _Level] = {}
         self._squares, self._roots = 0.0, 0.0
@@ -45,7 +45,7 @@ class KeyTotal:
         level.add(sketch.numbers)
 
     def copy(self) -> KeyTotal:
-        """Return the same sum, to count on without this one."""
+        """Return an independent copy."""
         other = KeyTotal()
         other.rows, other._squares, other._roots = self.rows, self._squares, self._roots
         other._lists = list(self._lists)
@@ -57,13 +57,13 @@ class KeyTotal:
         """``sum(m_k ** 2)`` over keys: exact within a file and among listed keys, else estimated."""
         weights, counts = self._listed()
         listed = float((counts.astype(np.float64) ** 2).sum())
-        known = self._squares + listed
-        # No more than if files repeated each other's keys in proportion (Cauchy and Schwarz).
-        most = (self._roots + math.sqrt(listed)) ** 2
-        return min(known * (1.0 + self._shared(weights, counts)), max(most, known))
+        squares = self._squares + listed
+        # Upper bound: all files repeat the same keys in proportion (Cauchy and Schwarz).
+        max_squares = (self._roots + math.sqrt(listed)) ** 2
+        return min(squares * (1.0 + self._shared(weights, counts)), max(max_squares, squares))
 
     def design_effect(self, *, unknown_rows: int = 0) -> float:
-        """Return the design effect of sampling these rows, 1.0 or more; of no rows 1.0."""
+        """Return the design effect of sampling these rows, at least 1.0; 1.0 without rows."""
         rows = self.rows + unknown_rows
         return max(round((self.squares + unknown_rows) / rows, _DIGITS), 1.0) if rows else 1.0
 
@@ -76,8 +76,8 @@ class KeyTotal:
         counters = to_counters(weights, counts, widths[0])
         for width in widths:
             counters = fold(counters, width) + self._levels[width].counters
-        known = self.squares if squares is None else squares
-        return KeySketch(self.rows, round(known), weights[:0], counters)
+        total = self.squares if squares is None else squares
+        return KeySketch(self.rows, round(total), weights[:0], counters)
 
     def _listed(self) -> tuple[I32Array, I64Array]:
         if not self._lists:
@@ -90,45 +90,45 @@ class KeyTotal:
         return keys, counts
 
     def _shared(self, weights: I32Array, counts: I64Array) -> float:
-        """Estimate what keys add that lie in several files, as a share of the squares within files.
+        """Estimate the contribution of keys in several files, as a fraction of the squares within files.
 
-        Both are told by products of counters. Their ratio errs less than the products do: of files that hold the
-        same keys it is exact.
+        Products of counters estimate both. Their ratio is more precise than the products; it is exact for files with
+        the same keys.
         """
         widths = sorted(self._levels, reverse=True)
         if not widths:
             return 0.0
         finer = to_counters(weights, counts, widths[0])
-        own, shared = _square(finer), 0.0
+        within, shared = _square(finer), 0.0
         for width in widths:
             level = self._levels[width]
             finer = fold(finer, width)
             shared += 2.0 * _product(finer, level.counters) + level.shared
-            own += level.own
+            within += level.within
             finer = finer + level.counters
-        return max(shared / own, 0.0) if own else 0.0
+        return max(shared / within, 0.0) if within else 0.0
 
 
 class _Level:
-    """Files with as many counters each."""
+    """Sum of the files with the same number of counters."""
 
     def __init__(self, width: int) -> None:
         self.counters = np.zeros(width, np.int64)
-        self.own = 0.0
+        self.within = 0.0
 
     def add(self, numbers: I64Array) -> None:
         self.counters += numbers
-        self.own += _square(numbers)
+        self.within += _square(numbers)
 
     def copy(self) -> _Level:
         other = _Level(len(self.counters))
-        other.counters, other.own = self.counters.copy(), self.own
+        other.counters, other.within = self.counters.copy(), self.within
         return other
 
     @property
     def shared(self) -> float:
         """Products of counters of different files."""
-        return _square(self.counters) - self.own
+        return _square(self.counters) - self.within
 
 
 def _square(numbers: I64Array) -> float:
@@ -136,5 +136,5 @@ def _square(numbers: I64Array) -> float:
 
 
 def _product(first: I64Array, second: I64Array) -> float:
-    # No `dot`: its threads wait in a loop afterwards, and take a core from others for some 30 ms.
+    # Not `dot`: its threads spin afterwards, and occupy a core for some 30 ms.
     return float(np.einsum("i,i->", first.astype(np.float64), second.astype(np.float64)))

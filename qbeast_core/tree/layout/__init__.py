@@ -1,1 +1,1 @@
-"""The tree: cells, thresholds, places of rows, files."""
+"""Build the tree: cells, thresholds, cubes of rows, files."""

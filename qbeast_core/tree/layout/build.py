@@ -1,4 +1,4 @@
-"""Thresholds and assignment: every row to its cube, in whole-array rounds of a few levels each (format 9)."""
+"""Compute thresholds and assign each row to a cube, in array rounds of a few levels (format 9)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import GRID_BITS, group_keys
 from qbeast_core.tree.layout.parallel import map_chunks
 
-# A round counts several levels at once, so that rows are visited once per round instead of once per level. It stops
-# where its nodes would leave the caches: at the first number if rows are few, at the second if they are many.
+# A round counts several levels at once, so rows are visited once per round instead of once per level. A round ends
+# before its nodes outgrow the caches: the first limit applies to few rows, the second to many.
 _MIN_ROUND_NODES: Final = 1 << 16
 _MAX_ROUND_NODES: Final = 1 << 18
 
-# Rows that 16 successive splits leave together have one key, or nearly equal ones. More levels would cost time and
-# cubes without rows, so the cube becomes a big leaf, which is cut into several files.
+# Rows that stay together in 16 successive splits have equal or nearly equal keys. More levels would cost time and add
+# cubes without rows, so the cube becomes a large leaf, which is split into several files.
 _MAX_CHAIN: Final = 16
 
-# Thresholds of a level's nodes, and the index of the first of them among all nodes.
+# Thresholds of the nodes of a level, and the index of its first node.
 _Path = tuple[I32Array, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """Where every row goes."""
+    """The cube of each row."""
 
     cubes: Cubes
     thresholds: I32Array
@@ -47,11 +47,11 @@ def assign_rows(
     existing: ExistingTree | None = None,
     smallest_block_rows: int = 0,
 ) -> Assignment:
-    """Send each row to the first cube on its path whose threshold admits its weight.
+    """Assign each row to the first cube on its path whose threshold is at least its weight.
 
-    Domains (rows of the whole table per cube region) are exact counts of the given rows plus those
-    of `existing`. A cube whose tree holds at most `cube_size` rows is a leaf and takes the rest; so is
-    one that the grid cannot split. No row is ever left out.
+    Domains (rows of the whole table in the region of a cube) are exact counts of the new rows plus the domains of
+    `existing`. A cube is a leaf, and takes all remaining rows, if its tree holds at most `cube_size` rows or the grid
+    cannot split it.
 
     >>> from qbeast_core.tree.layout.grid import grid
     >>> rows = assign_rows([grid(np.array([0.1, 0.9]))], np.array([-5, 7], np.int32), cube_size=1)
@@ -66,7 +66,7 @@ def assign_rows(
 
 
 class TreeBuilder:
-    """The state of the rounds: cubes found so far, and the cube of each row."""
+    """The state of the rounds: the cubes so far, and the cube of each row."""
 
     def __init__(
         self,
@@ -104,17 +104,17 @@ class TreeBuilder:
             step = _count_round(self.cells, active, node, nodes=len(top.rows), depth=top.depth, levels=levels)
             top = self._decide(top, step)
             if top is not None:
-                wanted = top.open & step.has_free_rows(self.row_cube)
-                active, node = step.rows_below(wanted)
-                top = top.only(np.flatnonzero(wanted)) if wanted.any() else None
+                has_rows = top.open & step.has_free_rows(self.row_cube)
+                active, node = step.rows_below(has_rows)
+                top = top.only(np.flatnonzero(has_rows)) if has_rows.any() else None
 
     def _levels_ahead(self, top: Level, rows: int) -> int:
-        """Levels of the next round: one in an append, whose thresholds depend on the rows not yet taken."""
+        """Return the levels of the next round; one for appends, whose thresholds depend on the remaining rows."""
         max_levels = GRID_BITS - top.depth
         if self.tree.levels or max_levels < 2:
             return min(max_levels, 1)
-        # As many as the largest node needs to fall to the cube size if its rows spread evenly: more would be counted
-        # in vain.
+        # Levels that reduce the largest node to the cube size if its rows spread evenly. More levels would probably
+        # stay unused.
         dimensions = len(self.cells)
         largest = float((top.domains * (1.0 - top.parents_fraction)).max())
         nodes = max(_MIN_ROUND_NODES, min(rows, _MAX_ROUND_NODES))
@@ -126,7 +126,7 @@ class TreeBuilder:
         return levels
 
     def _decide(self, top: Level, step: Round) -> Level | None:
-        """Set the thresholds of the round's levels, place its rows, and return the level below, if any."""
+        """Set the thresholds of the round's levels, place the rows, and return the next level, if any."""
         below: Level | None = top
         paths: list[_Path] = []
         for number in range(max(step.levels, 1)):
@@ -157,7 +157,7 @@ class TreeBuilder:
         return below
 
     def _free_minimum(self, level: Level, step: Round) -> I32Array:
-        """Smallest weight among each node's rows that no ancestor took; only appends ask for it."""
+        """Return the minimum weight of each node's remaining rows; computed only for appends."""
         lowest = np.full(len(level.domains), MAX_WEIGHT, np.int32)
         if self.tree.levels:
             rows, node = step.free_rows(self.row_cube)
@@ -165,42 +165,42 @@ class TreeBuilder:
         return lowest
 
     def _thresholds(self, level: Level, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
-        # Rows that ancestors took are gone: what is left of a domain decides, not the domain itself (format 9).
+        # Only the part of a domain that ancestors did not take counts (format 9).
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
         rows = level.rows * self.rows_each
         leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
         if level.depth >= GRID_BITS:  # the grid has no finer cells
             leaf[:] = True
-        # A block of an append should fill some pages: where few rows arrive, the cube takes a larger share of them than
-        # its domain asks for. Otherwise each sample would read one page for a handful of rows.
+        # A block of an append should fill some pages. If few rows arrive, the cube takes a larger share than its domain
+        # requires; otherwise each sample would read one page for a few rows.
         kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
             leaf, threshold = self._respect_live_blocks(level, free, leaf, threshold)
         final: I32Array = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
-        # The threshold in force may differ from the computed one: children build on what is in force.
+        # The final threshold may differ from the computed one; children use the final one.
         return leaf | (final == MAX_WEIGHT), weight_to_fraction(final), final
 
     def _respect_live_blocks(
         self, level: Level, free: I32Array, leaf: BoolArray, threshold: I64Array
     ) -> tuple[BoolArray, I64Array]:
-        """Keep format 8.3: descendants' blocks stay above the smallest live threshold of their ancestors."""
+        """Keep the weights of blocks above the smallest live threshold of their ancestors (format 8.3)."""
         live = self.tree.levels[level.depth]
         position = np.maximum(level.existing, 0)
         is_live = level.existing >= 0
-        # A rewrite puts its rows back into the cubes they came from, with the thresholds of before. New ones would
-        # move rows of untouched neighbours too, or break the order below.
+        # A rewrite returns its rows to their cubes, with the previous thresholds. New thresholds would also move rows
+        # of other files, or break the order below.
         kept = is_live & (live.kept[position] < MAX_WEIGHT)
         threshold, leaf = np.where(kept, live.kept[position], threshold), leaf & ~kept
         blocks = is_live & live.has_blocks[position]
         orphaned = is_live & ~live.has_blocks[position] & live.has_descendants[position]
-        # The smallest live threshold of a cube counts. If this append gives the cube no block with the new threshold,
-        # the old one stays in force, so rows below must stay above it.
+        # The smallest live threshold of a cube counts. If this append adds no block to the cube, the old threshold
+        # stays valid, so rows below must stay above it.
         empty = blocks & (free > threshold)
         threshold = np.where(empty, np.maximum(threshold, live.thresholds[position]), threshold)
-        # A cube without blocks, above live ones: rows that it takes now form a new ancestor block, whose threshold must
-        # be smaller than every weight below it.
+        # A cube without blocks above live blocks: its new rows form a new ancestor block, whose threshold must be
+        # smaller than all weights below it.
         threshold = np.where(
             orphaned, np.minimum(threshold, live.lowest_below[position].astype(np.int64) - 1), threshold
         )
@@ -211,7 +211,7 @@ class TreeBuilder:
         counts, cubes = self.counts(), self.cubes()
         thresholds = self.final_thresholds(counts > 0)
         used = np.flatnonzero(counts)
-        # Along the Hilbert curve neighbouring cubes get neighbouring pages, so a box reads fewer runs of pages.
+        # On the Hilbert curve, neighbouring cubes get neighbouring pages, so a box reads fewer runs of pages.
         used = used[file_order(Cubes(cubes.depth[used], cubes.cells[used]))]
         number = np.full(self.node_count, -1, np.int32)
         number[used] = np.arange(len(used), dtype=np.int32)
@@ -223,7 +223,7 @@ class TreeBuilder:
         )
 
     def counts(self) -> I64Array:
-        """Return the rows that each node took, shape (nodes,)."""
+        """Return the number of rows of each node, shape (nodes,)."""
         counts = (
             np.bincount(self.row_cube, minlength=self.node_count)
             if self.node_count
@@ -235,23 +235,23 @@ class TreeBuilder:
         """Return all nodes, in order of depth and then cube."""
         sizes = [len(level.rows) for level in self.levels]
         depths = np.repeat(np.array([level.depth for level in self.levels], np.uint8), sizes)
-        none = np.zeros((0, len(self.cells)), np.int64)
-        cells = np.concatenate([none, *(level.cells for level in self.levels)]).astype(np.uint64)
+        no_cells = np.zeros((0, len(self.cells)), np.int64)
+        cells = np.concatenate([no_cells, *(level.cells for level in self.levels)]).astype(np.uint64)
         return Cubes(depths, cells)
 
     def final_thresholds(self, used: BoolArray) -> I32Array:
-        """Return the nodes' thresholds, given which nodes hold rows.
+        """Return the final thresholds; `used` marks nodes with rows.
 
-        Rows with equal weights go to one cube together, so a cube may take all rows that its children were expected to
-        get. It is a leaf then, and a leaf has the maximum weight as its threshold (format 8.4).
+        Rows with equal weights go to one cube, so a cube may take all rows intended for its children. It is then a
+        leaf, whose threshold is the maximum weight (format 8.4).
         """
         thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
         thresholds[~self._has_below(used)] = MAX_WEIGHT
         return thresholds
 
     def _has_below(self, used: BoolArray) -> BoolArray:
-        """Return which nodes have a descendant that took rows or has live blocks."""
-        # From the deepest level up: a node passes on to its parent that it, or a descendant, has rows.
+        """Return which nodes have a descendant with rows or live blocks."""
+        # From the deepest level up, because a parent depends on its children.
         below = np.zeros(self.node_count, np.bool_)
         last = self.node_count
         for level in reversed(self.levels):
@@ -263,9 +263,9 @@ class TreeBuilder:
         return below
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Round:
-    """Rows counted over `levels` levels."""
+    """Row counts of the nodes of `levels` levels."""
 
     dimensions: int
     levels: int
@@ -276,7 +276,7 @@ class Round:
 
     @cached_property
     def _ladder(self) -> list[tuple[I64Array, I64Array, I64Array]]:
-        """Per level, finest last: keys and rows of its nodes, and each finest node's ancestor among them."""
+        """Per level, finest last: keys and rows of the nodes, and the ancestor of each finest node."""
         nodes, rows = self.nodes, self.rows
         ancestors = np.arange(len(nodes))
         ladder: list[tuple[I64Array, I64Array, I64Array]] = []
@@ -298,13 +298,13 @@ class Round:
         return keys, rows
 
     def free_rows(self, row_cube: I32Array) -> tuple[I64Array, I64Array]:
-        """Return the rows that no cube has taken, and their nodes of the round's first level."""
+        """Return the rows without a cube, and their nodes on the round's first level."""
         rows = np.arange(len(row_cube)) if self.active is None else self.active
         free = np.flatnonzero(row_cube[rows] < 0)
         return rows[free], self._ladder[0][2][self.row_node[free]]
 
     def place(self, weights: I32Array, row_cube: I32Array, paths: list[_Path]) -> None:
-        """Write the cube of every row that one of the round's levels takes."""
+        """Write the cubes of the rows that the round's levels take."""
         ladder = self._ladder
         thresholds = [level[ladder[number][2]] for number, (level, _) in enumerate(paths)]
         places = [ladder[number][2] + first for number, (_, first) in enumerate(paths)]
@@ -313,8 +313,8 @@ class Round:
         def chunk(start: int, stop: int) -> None:
             rows = slice(start, stop) if self.active is None else self.active[start:stop]
             node, weight = self.row_node[start:stop], weights[rows]
-            # Thresholds never decrease along a branch (format 8.4), so the thresholds that a weight exceeds are
-            # those of the first levels: their number is the level that takes the row.
+            # Thresholds never decrease along a branch (format 8.4), so a weight exceeds the thresholds of
+            # the first levels only. Their number is the level that takes the row.
             level = np.zeros(stop - start, np.int32)
             for threshold in thresholds:
                 level += weight > threshold[node]
@@ -326,13 +326,13 @@ class Round:
         map_chunks(chunk, len(self.row_node))
 
     def has_free_rows(self, row_cube: I32Array) -> BoolArray:
-        """Return which of the finest nodes have rows that no cube has taken."""
+        """Return which of the finest nodes have rows without a cube."""
         free = np.flatnonzero((row_cube if self.active is None else row_cube[self.active]) < 0)
         left: BoolArray = np.bincount(self.row_node[free], minlength=len(self.nodes)) > 0
         return left
 
     def rows_below(self, kept: BoolArray) -> tuple[I64Array, I32Array]:
-        """Return the rows whose finest node is kept, and the nodes' numbers among those kept."""
+        """Return the rows of the kept finest nodes, and the number of each row's node among the kept nodes."""
         here = np.flatnonzero(kept[self.row_node])
         number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
         return here if self.active is None else self.active[here], number[self.row_node[here]]
@@ -341,7 +341,7 @@ class Round:
 def _count_round(
     cells: list[U32Array], active: I64Array | None, node: I32Array, *, nodes: int, depth: int, levels: int
 ) -> Round:
-    """Count rows by the nodes that lie `levels` levels below those they are in."""
+    """Count the rows of the nodes `levels` levels below the current ones."""
     dimensions = len(cells)
     spread = _spread(levels, dimensions)
     shift, mask = np.uint32(GRID_BITS - depth - levels), np.uint32((1 << levels) - 1)
@@ -361,7 +361,7 @@ def _count_round(
 
 
 def _spread(levels: int, dimensions: int) -> I64Array:
-    """Every number of `levels` bits with its bits `dimensions` apart."""
+    """Return all numbers of `levels` bits, with their bits `dimensions` apart."""
     numbers = np.arange(1 << levels)
     spread = np.zeros(1 << levels, np.int64)
     for bit in range(levels):
@@ -371,7 +371,7 @@ def _spread(levels: int, dimensions: int) -> I64Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """Nodes with rows in their region, in cube order; arrays of shape (n,) or (n, dimensions)."""
+    """Nodes with rows in their region, in cube order, as arrays of shape (n,) or (n, dimensions)."""
 
     depth: int
     cells: I64Array
@@ -384,7 +384,7 @@ class Level:
     parent: I64Array
 
     def live_below(self, tree: ExistingTree) -> BoolArray:
-        """Return which nodes have live blocks further down."""
+        """Return which nodes have live blocks below."""
         if self.depth >= len(tree.levels):
             return np.zeros(len(self.rows), np.bool_)
         is_live: BoolArray = self.existing >= 0

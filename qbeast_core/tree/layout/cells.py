@@ -1,4 +1,4 @@
-"""The finest-grid cells of rows, by the spaces of a revision's columns."""
+"""Compute the finest-grid cells of rows in the space of a revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbeast_core.tree.space.columns import to_index_column
 
 
 def grid_columns(frame: pl.DataFrame, revision: Revision) -> list[U32Array]:
-    """Return the finest-grid cell of every row along each indexed column of `revision`."""
+    """Return the finest-grid cell of each row along each indexed column of `revision`."""
     columns = [frame.get_column(name) for name in revision.columns]
     cells = [np.empty(frame.height, np.uint32) for _ in columns]
 

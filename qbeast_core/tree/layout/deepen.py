@@ -1,9 +1,9 @@
-"""Which files hold mostly rows that would go deeper into the tree if they were put back now (format 9).
+"""Find the files whose rows a rewrite would mostly move deeper into the tree (format 9).
 
-A tree of twice the rows has thresholds of half the height. Blocks of before keep theirs, and small appends use larger
-ones, so that their rows do not scatter. What a rewrite would do about it is told from the log alone, by the
-thresholds that it would use: those of the whole table's rows, larger where few rows are put back. A rewrite that
-keeps to them leaves nothing that they would move again.
+A tree with twice the rows has thresholds of half the size. Old blocks keep their thresholds, and small appends use
+larger ones, so their rows do not scatter. The log alone shows the effect of a rewrite, by the thresholds that the
+rewrite would use: from the rows of the whole table, larger if few rows are rewritten. A second rewrite would move no
+rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qbeast_core.tree.layout.plan import smallest_block_rows
 
 _MOSTLY: Final = 0.5
 
-# A block of so many cube sizes holds a key that no tree parts.
+# A block of this many cube sizes holds a key that the tree cannot split.
 _HEAVY: Final = 1.5
 
 
@@ -35,7 +35,7 @@ def files_to_deepen(
     anyway: BoolArray,
     cube_size: int,
 ) -> BoolArray:
-    """Return the files of which most rows would go deeper, if all of these were put back together.
+    """Return the files whose rows would mostly move deeper, if all these files were rewritten together.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> roots = decode_cubes([""] * 3, dimensions=2)
@@ -59,14 +59,14 @@ def files_to_deepen(
         above = np.clip(high - np.maximum(threshold, low), 0.0, None)
         share = np.divide(above, high - low, out=np.zeros_like(above), where=high > low)
         deeper = np.bincount(files, np.where(heavy, 0.0, share * element_counts), len(among))
-        left = chosen & (deeper > _MOSTLY * rows)
-        if np.array_equal(left, chosen):
-            return left
-        chosen = left
+        remaining = chosen & (deeper > _MOSTLY * rows)
+        if np.array_equal(remaining, chosen):
+            return remaining
+        chosen = remaining
 
 
 class _Thresholds:
-    """The tree of all blocks, and the thresholds that some of them would be put back by."""
+    """The tree of all blocks, and the thresholds for a rewrite of some of them."""
 
     def __init__(self, cubes: Cubes, element_counts: I64Array, cube_size: int) -> None:
         self._cubes, self._counts, self._size = cubes, element_counts, cube_size
@@ -74,7 +74,7 @@ class _Thresholds:
         self._domains = region_rows(cubes, self._keys, self._positions, element_counts)
 
     def of_blocks(self, taken: BoolArray) -> F64Array:
-        """Return for each block the share of all weights below its cube's threshold, as a write would set it."""
+        """Return the threshold that a write would set for each block's cube, as a fraction of all weights."""
         counts = np.where(taken, self._counts, 0)
         smallest = smallest_block_rows(int(counts.sum()), cube_size=self._size)
         back = region_rows(self._cubes, self._keys, self._positions, counts)
@@ -87,18 +87,18 @@ class _Thresholds:
             is_leaf = (domains * left <= self._size) | (rows * left <= smallest)
             kept = np.maximum(self._size / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
             above = np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0))
-            own = self._cubes.depth == k
-            thresholds[own] = above[self._place(k, own)]
+            is_level = self._cubes.depth == k
+            thresholds[is_level] = above[self._place(k, is_level)]
         return thresholds
 
     def in_same_cube(self, blocks: BoolArray) -> BoolArray:
-        """Tell of each block whether one of those given is of its cube."""
+        """Return whether the cube of each block contains one of `blocks`."""
         is_same = np.zeros(len(blocks), np.bool_)
         for k, keys in enumerate(self._keys):
-            own = self._cubes.depth == k
-            place = self._place(k, own)
-            is_same[own] = (np.bincount(place, blocks[own], len(keys)) > 0)[place]
+            is_level = self._cubes.depth == k
+            place = self._place(k, is_level)
+            is_same[is_level] = (np.bincount(place, blocks[is_level], len(keys)) > 0)[place]
         return is_same
 
-    def _place(self, level: int, own: BoolArray) -> I64Array:
-        return self._positions[level][own[self._cubes.depth >= level]]
+    def _place(self, level: int, is_level: BoolArray) -> I64Array:
+        return self._positions[level][is_level[self._cubes.depth >= level]]

@@ -1,4 +1,4 @@
-"""Draw the outline of a tree from a sample of the rows and from what is live."""
+"""Build the outline of a tree from a sample of the rows and the live blocks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def draw_outline(
     existing: ExistingTree | None = None,
     smallest_block_rows: int = 0,
 ) -> Outline:
-    """Draw the tree of many rows from a uniform sample of them.
+    """Build the tree of many rows from a uniform sample of them.
 
-    Thresholds and leaves come from the sampled counts; with a sample of share p, the rows of a cube of n rows
-    are known to about ``1 / sqrt(p * n)``. Where every row is in the sample this is the tree of `assign_rows`.
+    Thresholds and leaves come from the sampled counts; with a sample of fraction p, the error of the count of a cube
+    of n rows is about ``1 / sqrt(p * n)``. If all rows are in the sample, this is the tree of `assign_rows`.
     """
     builder = TreeBuilder(
         cells,
@@ -42,20 +42,21 @@ def draw_outline(
 
 
 def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
-    """Join the sampled nodes and the live ones that lie below open nodes, level by level."""
+    """Join the sampled nodes and the live nodes below open nodes, level by level."""
     dimensions = len(builder.cells)
     live = builder.tree.levels
     sampled = _sampled_levels(builder)
     levels: list[OutlineLevel] = []
     # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
-    # joined. The position of each node of the level above in the outline; -1: not there, or below a leaf.
+    # joined. `sampled_at` and `live_at` are the positions in the outline of the nodes of the level above, or -1 if
+    # missing or below a leaf.
     sampled_at = live_at = np.zeros(1, np.int64)
     for depth in range(max(len(sampled), len(live))):
-        none = (np.zeros(0, np.int64), np.zeros(0, np.int32))
-        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (none[0], *none)
+        no_nodes = (np.zeros(0, np.int64), np.zeros(0, np.int32))
+        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (no_nodes[0], *no_nodes)
         sampled_keys = _keys(sampled_at, parents, codes, dimensions)
-        here = live[depth] if depth < len(live) else None
-        child_keys = none[0] if here is None else here.keys
+        live_level = live[depth] if depth < len(live) else None
+        child_keys = no_nodes[0] if live_level is None else live_level.keys
         live_keys = _keys(live_at, child_keys >> dimensions, child_keys & ((1 << dimensions) - 1), dimensions)
         keys = np.unique(np.concatenate([sampled_keys, live_keys]))
         keys = keys[keys >= 0]
@@ -63,15 +64,16 @@ def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
             break
         sampled_at, live_at = _positions(keys, sampled_keys), _positions(keys, live_keys)
         level = _blank(keys)
-        if here is not None:
-            bounds = _live_bounds(here, depth)
+        if live_level is not None:
+            bounds = _live_bounds(live_level, depth)
             _put(level.thresholds, live_at, bounds)
-            _put(level.live_below, live_at, here.has_descendants)
+            _put(level.live_below, live_at, live_level.has_descendants)
         _put(level.thresholds, sampled_at, thresholds)
         levels.append(level)
         closed = level.thresholds == MAX_WEIGHT  # nothing lies below a leaf
         sampled_at, live_at = (
-            np.where((at >= 0) & ~closed[np.maximum(at, 0)], at, -1) for at in (sampled_at, live_at)
+            np.where((position >= 0) & ~closed[np.maximum(position, 0)], position, -1)
+            for position in (sampled_at, live_at)
         )
     return levels
 
@@ -93,8 +95,8 @@ def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32A
 def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
     """Return thresholds for live cubes that no sampled row reached.
 
-    A cube with blocks takes all rows. One without blocks stays below its descendants' weights, or it would break
-    the order of weights along the branch.
+    A cube with blocks takes all rows. A cube without blocks stays below the weights of its descendants;
+    otherwise it would break the order of weights along the branch.
     """
     if depth >= GRID_BITS:
         return np.full(len(level.keys), MAX_WEIGHT, np.int32)
@@ -103,7 +105,7 @@ def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
 
 
 def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
-    """Return the keys of nodes in the outline; -1 where the parent is not there, or closed."""
+    """Return the keys of nodes in the outline; -1 if the parent is missing or closed."""
     positions = at[parents]
     return np.where(positions >= 0, (positions << dimensions) | codes, -1)
 

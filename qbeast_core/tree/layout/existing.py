@@ -1,4 +1,4 @@
-"""The tree a revision already has, rebuilt from its live blocks (format 9)."""
+"""Rebuild the existing tree of a revision from its live blocks (format 9)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbeast_core.tree.layout.grid import child_codes, find_keys
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingLevel:
-    """Cubes of one depth, sorted by `keys`; every cube's parent is in the level above."""
+    """Cubes of one depth, sorted by `keys`; the parent of each cube is in the level above."""
 
     keys: I64Array
     domains: F64Array
@@ -27,18 +27,18 @@ class ExistingLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingTree:
-    """Levels from the root down; `dimensions` bits name a child."""
+    """Levels from the root down; a child has a number of `dimensions` bits."""
 
     dimensions: int
     levels: tuple[ExistingLevel, ...]
 
     @property
     def cube_count(self) -> int:
-        """Cubes with live blocks."""
+        """Number of cubes with live blocks."""
         return sum(int(level.has_blocks.sum()) for level in self.levels)
 
     def find(self, depth: int, keys: I64Array) -> I64Array:
-        """Return the position of each key among the cubes of `depth`, -1 where there is none."""
+        """Return the position of each key among the cubes of `depth`, -1 if missing."""
         if depth >= len(self.levels):
             return np.full(len(keys), -1, np.int64)
         return find_keys(self.levels[depth].keys, keys)
@@ -54,31 +54,31 @@ def existing_tree(
 ) -> ExistingTree:
     """Rebuild domains and thresholds of a revision from its live blocks.
 
-    Tree sizes are summed bottom-up from the blocks' rows; a child's domain is its share of its
-    siblings' tree sizes times its parent's domain. Cubes without blocks are filled in.
+    Tree sizes are summed bottom-up from the blocks' rows; a child's domain is its parent's domain times
+    its share of the siblings' tree sizes. Cubes without blocks are added.
     """
     if not len(cubes.depth):
         return ExistingTree(cubes.dimensions, ())
     depth = cubes.depth.astype(np.int64)
     keys, positions = place_cubes(cubes)
     live = np.ones(len(depth), np.bool_) if gone is None else ~gone
-    remembered = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
+    kept_weights = np.full(len(depth), MAX_WEIGHT, np.int32) if gone is None else max_weights
     domains = region_rows(cubes, keys, positions, np.where(live, element_counts, 0))
     levels: list[ExistingLevel] = []
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         reaching = depth >= k
-        own = depth[reaching] == k
-        mine = (min_weights[reaching], max_weights[reaching], remembered[reaching], live[reaching])
-        levels.append(_level(level_keys, domains[k], position, own, mine))
+        is_level = depth[reaching] == k
+        bounds = (min_weights[reaching], max_weights[reaching], kept_weights[reaching], live[reaching])
+        levels.append(_level(level_keys, domains[k], position, is_level, bounds))
     return ExistingTree(cubes.dimensions, tuple(levels))
 
 
 def region_rows(
     cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array
 ) -> list[F64Array]:
-    """Estimate how many rows lie in the region of each cube, those of its ancestors' blocks included.
+    """Estimate the number of rows in the region of each cube, including rows of its ancestors' blocks.
 
-    Rows of a cube's own blocks lie in its children's regions in proportion to what is below these.
+    Rows in the blocks of a cube are distributed over the regions of its children in proportion to their tree sizes.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "A", "w"], dimensions=2)
@@ -108,10 +108,10 @@ def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
         shift = (depth[reaching] - k).astype(np.uint64)
         cells: U64Array = cubes.cells[reaching] >> shift[:, None]
         key = (position[reaching] << cubes.dimensions) | child_codes(cells)
-        level_keys, at = np.unique(key, return_inverse=True)
-        position[reaching] = at
+        level_keys, inverse = np.unique(key, return_inverse=True)
+        position[reaching] = inverse
         keys.append(level_keys)
-        positions.append(at.astype(np.int64))
+        positions.append(inverse.astype(np.int64))
     return keys, positions
 
 
@@ -131,23 +131,23 @@ def _level(
     keys: I64Array,
     domains: F64Array,
     position: I64Array,
-    own: BoolArray,
+    is_level: BoolArray,
     bounds: tuple[I32Array, I32Array, I32Array, BoolArray],
 ) -> ExistingLevel:
-    min_weights, max_weights, remembered, live = bounds
+    min_weights, max_weights, kept_weights, live = bounds
     size = len(keys)
     kept = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(kept, position[own], remembered[own])
-    own, below = own & live, ~own & live
+    np.minimum.at(kept, position[is_level], kept_weights[is_level])
+    is_level, below = is_level & live, ~is_level & live
     thresholds = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(thresholds, position[own], max_weights[own])
+    np.minimum.at(thresholds, position[is_level], max_weights[is_level])
     lowest_below = np.full(size, MAX_WEIGHT, np.int32)
     np.minimum.at(lowest_below, position[below], min_weights[below])
     return ExistingLevel(
         keys=keys,
         domains=domains,
         thresholds=thresholds,
-        has_blocks=np.bincount(position[own], minlength=size) > 0,
+        has_blocks=np.bincount(position[is_level], minlength=size) > 0,
         lowest_below=lowest_below,
         has_descendants=np.bincount(position[below], minlength=size) > 0,
         kept=kept,

@@ -1,7 +1,7 @@
-"""The order of cubes in data files: by depth, those of one depth along a Hilbert curve (format 7).
+"""Order cubes in data files: by depth, then along a Hilbert curve (format 7).
 
-Along the curve neighbours in space stay neighbours in files: the cubes that a box meets lie in fewer runs of pages than
-in the order of their bits. The curve is that of J. Skilling, "Programming the Hilbert curve" (2004).
+On the curve, neighbours in space are neighbours in files, so the cubes of a box form fewer runs of pages than in bit
+order. The curve follows J. Skilling, "Programming the Hilbert curve" (2004).
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _WORD_BITS: Final = 64
 
 
 def file_order(cubes: Cubes) -> I64Array:
-    """Return the places of cubes in the order that data files hold them in.
+    """Return the positions of cubes in file order.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> file_order(decode_cubes(["w", "g", "Q", "A", ""], dimensions=2)).tolist()
     [4, 3, 2, 0, 1]
     """
     deepest = int(cubes.depth.max()) if len(cubes) else 0
-    # Each cube by its first corner on the grid of the deepest ones: the curve enters and leaves a cube once.
+    # The first corner of each cube on the grid of the deepest cubes: the curve enters and leaves a cube once.
     corners = cubes.cells << (deepest - cubes.depth.astype(np.uint64))[:, None]
     words = _words(_along_curve(corners.T.copy(), deepest), deepest)
     return np.lexsort([*reversed(words), cubes.depth.astype(np.uint64)])
 
 
 def _along_curve(axes: U64Array, bits: int) -> U64Array:
-    """Return the places of points on the curve, one bit of each dimension a level, highest level first."""
+    """Return positions on the curve, as one bit per dimension and level, highest level first; overwrites `axes`."""
     one = np.uint64(1)
     for bit in range(bits - 1, 0, -1):
         below = (one << np.uint64(bit)) - one
@@ -41,24 +41,24 @@ def _along_curve(axes: U64Array, bits: int) -> U64Array:
             axes[0] ^= np.where(upper, below, swapped)
             axes[number] ^= swapped
     np.bitwise_xor.accumulate(axes, axis=0, out=axes)
-    turned = np.zeros_like(axes[0])
+    rotation = np.zeros_like(axes[0])
     for bit in range(bits - 1, 0, -1):
         upper = (axes[-1] >> np.uint64(bit)) & one
-        turned ^= upper * ((one << np.uint64(bit)) - one)
-    axes ^= turned
+        rotation ^= upper * ((one << np.uint64(bit)) - one)
+    axes ^= rotation
     return axes
 
 
 def _words(axes: U64Array, bits: int) -> list[U64Array]:
-    """Return places on the curve as numbers, the most significant first."""
+    """Return positions on the curve as 64-bit words, most significant first."""
     words: list[U64Array] = []
-    left = 0
+    free_bits = 0
     for bit in range(bits - 1, -1, -1):
         for axis in axes:
-            if not left:
+            if not free_bits:
                 words.append(np.zeros_like(axis))
-                left = _WORD_BITS
+                free_bits = _WORD_BITS
             words[-1] <<= np.uint64(1)
             words[-1] |= (axis >> np.uint64(bit)) & np.uint64(1)
-            left -= 1
+            free_bits -= 1
     return words

@@ -1,4 +1,4 @@
-"""Coordinates as cells of one fine grid, which child of its parent a cell is, and rows grouped by key."""
+"""Map coordinates to cells of a fine grid, number child cells, and group rows by key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import MAX_DEPTH
 
-# Each coordinate is kept as a cell number of `2**32` cells, so a tree is at most 32 deep.
+# A coordinate is one of `2**32` cells, so a tree has at most 32 levels below the root.
 GRID_BITS: Final = MAX_DEPTH
 
 _DENSE_KEYS_PER_ROW: Final = 4
@@ -44,7 +44,7 @@ def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
 
 
 def find_keys(level_keys: I64Array, keys: I64Array) -> I64Array:
-    """Return the position of each key among sorted ones, -1 where it is missing.
+    """Return the position of each key among sorted ones, -1 if missing.
 
     >>> find_keys(np.array([2, 5]), np.array([5, 3, 9])).tolist()
     [1, -1, -1]
@@ -56,7 +56,7 @@ def find_keys(level_keys: I64Array, keys: I64Array) -> I64Array:
 
 
 def group_keys(key: I64Array, key_count: int) -> tuple[I64Array, I64Array, I32Array]:
-    """Return the distinct keys in order, the rows of each, and every row's position among them.
+    """Return the distinct keys in order, the number of rows of each, and the position of each row's key.
 
     >>> [part.tolist() for part in group_keys(np.array([5, 2, 5]), 8)]
     [[2, 5], [1, 2], [1, 0, 1]]

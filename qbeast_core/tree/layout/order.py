@@ -1,4 +1,4 @@
-"""Whether the blocks that are left when others go keep the order of weights (format 8.3 and 8.4)."""
+"""Check the order of weights of blocks, for example after others were removed (format 8.3 and 8.4)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BROKEN = pl.Schema({"cube": pl.Int64, "block": pl.Int64, "above": pl.Boolean})
 
 
 def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) -> pl.DataFrame:
-    """Return the cubes whose blocks break the order of weights, and the blocks to blame.
+    """Return the cubes whose blocks break the order of weights, and these blocks.
 
-    A cube is at fault if its smallest threshold is not below every weight of its descendants' blocks, or if it
-    is a leaf and no block of it has the greatest threshold. To remove all blocks of one side repairs it.
+    A cube is invalid if its smallest threshold is not below all weights of its descendants' blocks, or if it is a
+    leaf and none of its blocks has the maximum threshold. Removing all blocks of one side repairs it.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "w"], dimensions=2)
@@ -34,35 +34,35 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
     for level, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
         size = len(level_keys)
         reaching = np.flatnonzero(depth >= level)
-        own = depth[reaching] == level
+        is_level = depth[reaching] == level
         lows, highs = min_weights[reaching], max_weights[reaching]
-        # After appends a cube has blocks with several thresholds, of which the smallest counts: a reader that stops
-        # there (the JVM does) must miss no row further down. So every weight below has to be greater.
+        # After appends a cube may have several thresholds, of which the smallest counts: a reader may stop there (the
+        # JVM does) and must not miss rows below. So all weights below must be greater.
         smallest = np.full(size, MAX_WEIGHT, np.int32)
-        np.minimum.at(smallest, position[own], highs[own])
+        np.minimum.at(smallest, position[is_level], highs[is_level])
         greatest = np.full(size, MIN_WEIGHT, np.int32)
-        np.maximum.at(greatest, position[own], highs[own])
+        np.maximum.at(greatest, position[is_level], highs[is_level])
         lowest = np.full(size, MAX_WEIGHT, np.int32)
-        np.minimum.at(lowest, position[~own], lows[~own])
-        filled = np.bincount(position[own], minlength=size) > 0
-        inner = np.bincount(position[~own], minlength=size) > 0
-        # Without descendants the cube is a leaf, which takes all weights: one block with the maximum is enough.
-        # A cube without blocks has no threshold, so it has nothing to break.
+        np.minimum.at(lowest, position[~is_level], lows[~is_level])
+        filled = np.bincount(position[is_level], minlength=size) > 0
+        inner = np.bincount(position[~is_level], minlength=size) > 0
+        # A cube without descendants is a leaf, which takes all weights: one block with the maximum is enough. A cube
+        # without blocks has no threshold.
         broken = filled & np.where(inner, smallest >= lowest, greatest < MAX_WEIGHT)
         if broken.any():
-            # Equal weights are a fault too: rows of one key have one weight and belong in one cube.
-            blamed = broken[position] & (own | (lows <= smallest[position]))
-            rows = {"cube": position[blamed] + first, "block": reaching[blamed], "above": own[blamed]}
+            # Equal weights are invalid too: rows of one key have one weight and belong in one cube.
+            blamed = broken[position] & (is_level | (lows <= smallest[position]))
+            rows = {"cube": position[blamed] + first, "block": reaching[blamed], "above": is_level[blamed]}
             parts.append(pl.DataFrame(rows, schema=_BROKEN))
         first += size
     return pl.concat(parts)
 
 
 def open_where_broken(tree: ExistingTree) -> ExistingTree:
-    """Return the tree as a build should see it after blocks were removed from a valid one.
+    """Return the tree for a build after blocks were removed from a valid tree.
 
-    If the remaining thresholds of a cube are too large for its descendants, the cube counts as one without blocks.
-    New rows may then get a threshold below the descendants' weights, which repairs the order.
+    If the remaining thresholds of a cube are too large for its descendants, treat the cube as one without blocks. New
+    rows then get a threshold below the descendants' weights, which repairs the order.
     """
     levels = []
     for level in tree.levels:

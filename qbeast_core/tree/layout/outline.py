@@ -1,4 +1,4 @@
-"""A tree drawn from a sample of the rows: where any row goes, without seeing the others (format 9)."""
+"""A tree built from a sample; it assigns rows one by one (format 9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import GRID_BITS, find_keys
 from qbeast_core.tree.layout.parallel import CHUNK_ROWS
 
-_MAX_LOOKED_UP: Final = 1 << 22
+_MAX_TABLE_SIZE: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,34 +27,34 @@ class OutlineLevel:
     live_below: BoolArray
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Outline:
-    """The nodes that the sample met, from the root down, numbered in order of depth and then cube.
+    """The nodes of the sample, from the root down, numbered by depth and then cube.
 
-    A row that leaves a node for a child that is not here lies in a region where the sample saw nothing:
-    that child is a leaf of its own, without a number, and follows its parent in the order of files.
+    If a row belongs to a child that is missing here, the sample had no rows in that region: the child is a leaf
+    without a number, and follows its parent in the order of files.
     """
 
     dimensions: int
     levels: tuple[OutlineLevel, ...]
 
-    def __getstate__(self) -> dict[str, object]:  # what is derived is made anew faster than sent
+    def __getstate__(self) -> dict[str, object]:  # derived values are faster to compute than to send
         return {"dimensions": self.dimensions, "levels": self.levels}
 
     @cached_property
     def firsts(self) -> I64Array:
-        """Number of the first node of each level, and of all nodes, shape (levels + 1,)."""
+        """Number of the first node of each level, and the number of nodes, shape (levels + 1,)."""
         sizes = [len(level.keys) for level in self.levels]
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
     @cached_property
     def thresholds(self) -> I32Array:
-        """Threshold of every node."""
+        """Threshold of each node."""
         return np.concatenate([np.zeros(0, np.int32), *(level.thresholds for level in self.levels)])
 
     @cached_property
     def cubes(self) -> Cubes:
-        """Cube of every node."""
+        """Cube of each node."""
         cells = [np.zeros((1, self.dimensions), np.int64)]
         shifts = np.arange(self.dimensions - 1, -1, -1)
         for level in self.levels[1:]:
@@ -65,18 +65,18 @@ class Outline:
 
     @cached_property
     def nodes_in_files(self) -> I32Array:
-        """Every node once, in the order of data files."""
+        """All nodes, in the order of data files."""
         return file_order(self.cubes).astype(np.int32)
 
     @cached_property
     def places_in_files(self) -> I32Array:
-        """Place of every node in the order of data files."""
+        """Position of each node in the order of data files."""
         places = np.empty(len(self.cubes), np.int32)
         places[self.nodes_in_files] = np.arange(len(places), dtype=np.int32)
         return places
 
     def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
-        """Return the node of each row: the first on its path that takes its weight, or the last one there."""
+        """Return the node of each row: the first on its path that takes its weight, or the last node of the path."""
         nodes = np.empty(len(weights), np.int32)
         for start in range(0, len(weights), CHUNK_ROWS):
             chunk = slice(start, start + CHUNK_ROWS)
@@ -90,8 +90,8 @@ class Outline:
             here = slice(self.firsts[depth], self.firsts[depth + 1])
             below[here] |= self.levels[depth].live_below
             if depth:
-                held = used[here] | below[here]
-                parents = self.levels[depth].keys[held] >> self.dimensions
+                has_rows = used[here] | below[here]
+                parents = self.levels[depth].keys[has_rows] >> self.dimensions
                 below[self.firsts[depth - 1] + parents] = True
         return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
 
@@ -118,12 +118,12 @@ class Outline:
 
     @cached_property
     def _tables(self) -> list[I64Array | None]:
-        """Per level the position of every possible key, if these are few: a search takes three times as long."""
+        """Position of each possible key per level, or None if there are too many; search is three times slower."""
         tables: list[I64Array | None] = [None]
         for above, level in zip(self.levels[:-1], self.levels[1:], strict=True):
             size = len(above.keys) << self.dimensions
             table: I64Array | None = None
-            if size <= _MAX_LOOKED_UP:
+            if size <= _MAX_TABLE_SIZE:
                 table = np.full(size, -1, np.int64)
                 table[level.keys] = np.arange(len(level.keys))
             tables.append(table)
@@ -131,7 +131,7 @@ class Outline:
 
 
 def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
-    """Return the child codes of some rows at `depth`."""
+    """Return the child codes of `rows` at `depth`."""
     shift = np.uint32(GRID_BITS - depth)
     codes = np.zeros(len(rows), np.int64)
     for column in cells:

@@ -1,4 +1,4 @@
-"""Cubes into files: rows in order of depth, cube (see `file_order`) and weight, cut into files of about equal rows."""
+"""Pack cubes into files of about equal rows, in order of depth, cube (see `file_order`) and weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.tree.layout.parallel import CHUNK_ROWS, map_chunks
 
-if TYPE_CHECKING:  # workers that write files draw no tree
+if TYPE_CHECKING:  # workers that write files build no tree
     from qbeast_core.tree.layout.build import Assignment
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
@@ -25,20 +25,20 @@ _PAGES_PER_CUBE: Final = 8
 _PAGES_PER_FILE: Final = 64
 _SNAP_SHARE: Final = 8
 _UINT16_VALUES: Final = 1 << 16
-_SIGN: Final = np.uint32(1 << 31)  # turned over, signed numbers sort as unsigned ones
+_SIGN: Final = np.uint32(1 << 31)  # with this bit flipped, signed numbers sort as unsigned ones
 
 
-# Numbers of input rows; 32 bits wherever they do.
+# Numbers of input rows; 32 bits if they fit.
 RowNumbers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 
 
-# Numbers of cubes; 16 bits wherever they do.
+# Numbers of cubes; 16 bits if they fit.
 CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedFiles:
-    """Which rows and blocks each file holds, as runs of the ordered rows."""
+    """The rows and blocks of each file, as runs of the ordered rows."""
 
     file_starts: I64Array
     block_starts: I64Array
@@ -47,31 +47,31 @@ class PackedFiles:
 
 
 def rows_by_file(assignment: Assignment, packed: PackedFiles, weights: I32Array) -> RowNumbers:
-    """Return the rows file by file, ascending in each, so that taking them reads the input in order."""
+    """Return the rows grouped by file, ascending in each file, so a gather reads the input in order."""
     files = len(packed.file_starts) - 1
     rows = len(assignment.row_cube)
     file_of_block = np.repeat(np.arange(files), np.diff(packed.file_first_block))
     first_block = np.searchsorted(packed.block_cube, np.arange(len(assignment.counts)))
-    few = files <= _UINT16_VALUES  # 16-bit numbers are sorted by counting
-    file_of_row: CubeNumbers = np.empty(rows, np.uint16) if few else np.empty(rows, np.int32)
+    is_small = files <= _UINT16_VALUES  # 16-bit numbers are sorted by counting
+    file_of_row: CubeNumbers = np.empty(rows, np.uint16) if is_small else np.empty(rows, np.int32)
     file_of_cube = file_of_block[first_block].astype(file_of_row.dtype)
 
-    def name(start: int, stop: int) -> None:
+    def assign(start: int, stop: int) -> None:
         file_of_row[start:stop] = file_of_cube[assignment.row_cube[start:stop]]
 
-    map_chunks(name, rows)
+    map_chunks(assign, rows)
     shared = np.flatnonzero(np.bincount(packed.block_cube, minlength=len(first_block)) > 1)
     for cube in shared.tolist():
-        mine = np.flatnonzero(assignment.row_cube == cube)
+        cube_rows = np.flatnonzero(assignment.row_cube == cube)
         blocks = np.flatnonzero(packed.block_cube == cube)
         sizes = np.diff(packed.block_starts[blocks[0] : blocks[-1] + 2])
-        by_weight = mine[np.argsort(weights[mine], kind="stable")]
+        by_weight = cube_rows[np.argsort(weights[cube_rows], kind="stable")]
         file_of_row[by_weight] = np.repeat(file_of_block[blocks], sizes)
     return _grouped(file_of_row, files)
 
 
 def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
-    """Return the rows group by group, ascending in each: chunks are sorted by themselves, then all are put together."""
+    """Return the rows by group, ascending in each group: sort chunks separately, then merge them."""
     rows = len(group)
     out: RowNumbers = np.empty(rows, np.uint32) if rows < 1 << 32 else np.empty(rows, np.int64)
     if not rows:
@@ -82,14 +82,14 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
         return np.bincount(group[start:stop], minlength=groups)
 
     counts = np.array(map_chunks(count, rows, chunk_rows=chunk_rows)).reshape(-1, groups)
-    # By chunk and group, where its first row goes: after all rows of earlier groups, and those of earlier chunks.
+    # First output position by chunk and group: after all earlier groups, and after earlier chunks of the group.
     firsts = (np.cumsum(counts.T) - counts.T.ravel()).reshape(groups, -1).T
 
     def place(start: int, stop: int) -> None:
         number = start // chunk_rows
-        own = counts[number]
+        sizes = counts[number]
         order = np.argsort(group[start:stop], kind="stable")
-        positions = np.repeat(firsts[number] - (np.cumsum(own) - own), own)
+        positions = np.repeat(firsts[number] - (np.cumsum(sizes) - sizes), sizes)
         positions += np.arange(stop - start)
         out[positions] = order + start
 
@@ -98,7 +98,7 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
 
 
 def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
-    """Return the places of a file's rows by cube and weight; equals keep their order."""
+    """Return the stable order of a file's rows by cube and weight."""
     position_bits = len(cubes).bit_length()
     first = int(cubes.min()) if len(cubes) else 0
     span = int(cubes.max()) - first if len(cubes) else 0
@@ -107,8 +107,8 @@ def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
     key |= weights.view(np.uint32) ^ _SIGN
     if 32 + span.bit_length() + position_bits > 64:
         return np.argsort(key, kind="stable")
-    # With the place in the low bits one plain sort of the numbers does, which is several times faster; by Polars, for
-    # NumPy's takes three times as long on processors that are slow at what it is written for.
+    # With the position in the low bits, a plain sort of numbers is enough, which is several times faster. Polars sorts
+    # up to three times faster than NumPy on some processors.
     key <<= np.uint64(position_bits)
     key |= np.arange(len(key), dtype=np.uint32)
     key = pl.Series(key).sort(multithreaded=False).to_numpy()
@@ -116,14 +116,14 @@ def order_in_file(cubes: CubeNumbers, weights: I32Array) -> RowNumbers:
 
 
 def rows_per_file(row_bytes: float) -> int:
-    """Return how many rows a file aims at, given a row's bytes in memory; at least one.
+    """Return the target number of rows of a file, from the size of a row in memory; at least one.
 
     >>> rows_per_file(160.0), rows_per_file(8e6)
     (393216, 33)
     """
     row_bytes = max(row_bytes, 1.0)
-    wanted = min(max(_FILE_MEMORY_BYTES / row_bytes, _MIN_FILE_ROWS), _MAX_FILE_ROWS)
-    return int(max(min(wanted, _MAX_FILE_BYTES / row_bytes), 1))
+    target = min(max(_FILE_MEMORY_BYTES / row_bytes, _MIN_FILE_ROWS), _MAX_FILE_ROWS)
+    return int(max(min(target, _MAX_FILE_BYTES / row_bytes), 1))
 
 
 def page_rows_for(file_rows: int, *, cube_size: int) -> int:
@@ -132,14 +132,14 @@ def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     >>> page_rows_for(400_000, cube_size=16_384), page_rows_for(28_000, cube_size=4_096)
     (2048, 256)
     """
-    wanted = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
-    return min(max(1 << (wanted.bit_length() - 1), _MIN_PAGE_ROWS), _MAX_PAGE_ROWS)
+    target = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
+    return min(max(1 << (target.bit_length() - 1), _MIN_PAGE_ROWS), _MAX_PAGE_ROWS)
 
 
 def pack_files(counts: I64Array, *, file_rows: int) -> PackedFiles:
-    """Cut the ordered rows into files of about `file_rows` rows, at the end of a cube where one is near.
+    """Split the ordered rows into files of about `file_rows` rows, at the end of a cube if one is near.
 
-    A cube larger than a file is spread over several, lower weights first.
+    A cube that is larger than a file is split into several files, lower weights first.
 
     >>> packed = pack_files(np.array([4, 3, 5]), file_rows=6)
     >>> packed.file_starts.tolist(), packed.block_cube.tolist()

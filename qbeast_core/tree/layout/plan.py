@@ -1,4 +1,4 @@
-"""The plan of a write: which rows go to which file, in which order, in which blocks."""
+"""Plan a write: the file of each row, the order of rows, and the blocks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FilePlan:
 
 @dataclass(frozen=True, eq=False)
 class IndexPlan:
-    """Where every row of a write goes; files are cut out of it one by one."""
+    """The files of a write; `file` returns the plan of one file."""
 
     revision: Revision
     weights: I32Array
@@ -54,7 +54,7 @@ class IndexPlan:
 
     @property
     def file_count(self) -> int:
-        """Files to write; 0 for no rows."""
+        """Number of files to write; 0 without rows."""
         return len(self.packed.file_starts) - 1
 
     def file(self, number: int) -> FilePlan:
@@ -94,7 +94,7 @@ def plan_index(
     existing: ExistingTree | None,
     file_rows: int,
 ) -> IndexPlan:
-    """Plan where the rows of `frame` go."""
+    """Plan the files for the rows of `frame`."""
     assignment = assign_rows(
         grid_columns(frame, revision),
         weights,
@@ -103,21 +103,21 @@ def plan_index(
         smallest_block_rows=smallest_block_rows(frame.height, cube_size=revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
-    few = len(assignment.counts) <= 1 << 16
+    is_small = len(assignment.counts) <= 1 << 16
     return IndexPlan(
         revision=revision,
         weights=weights,
         cubes=assignment.cubes,
         thresholds=assignment.thresholds,
         packed=packed,
-        row_cube=assignment.row_cube.astype(np.uint16) if few else assignment.row_cube,
+        row_cube=assignment.row_cube.astype(np.uint16) if is_small else assignment.row_cube,
         rows_by_file=rows_by_file(assignment, packed, weights),
     )
 
 
 def smallest_block_rows(rows: int, *, cube_size: int) -> int:
-    """Return the rows a block of an append of `rows` rows should have at least.
+    """Return the minimum rows that a block should have in an append of `rows` rows.
 
-    Blocks of less than some pages cost a sample a page each and save a filter nothing.
+    Smaller blocks than a few pages cost each sample a page and do not help filters.
     """
     return min(_PAGES_OF_APPENDED_BLOCK * page_rows_for(rows, cube_size=cube_size), cube_size)

@@ -1,4 +1,4 @@
-"""Polars columns as the NumPy carriers that the kernels of `qbeast_core.space` work on."""
+"""Convert Polars columns to the NumPy columns of `qbeast_core.space`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def data_type_of(name: str, dtype: pl.DataType) -> DataType:
 
 
 def to_index_column(series: pl.Series) -> IndexColumn:
-    """Return a Polars column as the carrier of the kernels.
+    """Convert a Polars column to an index column.
 
     >>> to_index_column(pl.Series("x", [1, None], dtype=pl.Int32)).nulls
     array([False,  True])
@@ -79,24 +79,24 @@ def to_index_column(series: pl.Series) -> IndexColumn:
 
 
 def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
-    """Return every row's weight: Spark's hash of the indexed columns, in order (format 6).
+    """Return the weight of each row: Spark's hash of the indexed columns, in order (format 6).
 
     >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
     array([42], dtype=int32)
     """
-    picked = frame[list(names)]  # a query costs more than hashing some rows
+    keys = frame[list(names)]  # a select has more overhead than hashing a few rows
     weights = np.empty(frame.height, np.int32)
 
     def chunk(start: int, stop: int) -> None:
-        rows = picked.slice(start, stop - start)  # bounds the copies that strings and nulls need
-        weights[start:stop] = spark_hash([to_index_column(one) for one in rows], rows=stop - start)
+        rows = keys.slice(start, stop - start)  # limits the size of copies of strings and nulls
+        weights[start:stop] = spark_hash([to_index_column(column) for column in rows], rows=stop - start)
 
     map_chunks(chunk, frame.height)
     return weights
 
 
 def text_column(series: pl.Series) -> StringColumn:
-    """Return a column of texts as the carrier of the kernels.
+    """Convert a text column to an index column.
 
     >>> len(text_column(pl.Series(["", "wg"])))
     2

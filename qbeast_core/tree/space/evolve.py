@@ -1,4 +1,4 @@
-"""Does this data need a new revision, and which (format 3 and 4)."""
+"""Decide whether data needs a new revision, and build it (format 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from qbeast_core.tree.space.summary import ColumnSummary, IndexSummary
 # A tree with more cubes gets a larger cube size at the next append.
 MAX_CUBES: Final = 65_000
 
-_SMALLEST_CUBE: Final = 4096
+_MIN_CUBE_SIZE: Final = 4096
 
-_USUAL_CUBE: Final = 16_384
+_DEFAULT_CUBE_SIZE: Final = 16_384
 
 _CUBES_OF_SMALL_TABLE: Final = 16
 
@@ -26,7 +26,7 @@ _CUBES_OF_LARGE_TABLE: Final = 32_768
 
 @dataclass(frozen=True, slots=True)
 class IndexWish:
-    """What a write asks of the index: columns, cube size (None: keep or choose), bounds, dialect."""
+    """Options of a write for the index: columns, cube size (None: keep or choose), bounds, dialect."""
 
     specs: tuple[ColumnSpec, ...]
     cube_size: int | None
@@ -39,24 +39,24 @@ class IndexWish:
         return [spec.name for spec in self.specs]
 
     def bounds_of(self, name: str) -> ColumnBounds:
-        """Return what the caller says about a column."""
+        """Return the bounds of a column from the caller."""
         return self.bounds.get(name, ColumnBounds())
 
 
 def default_cube_size(rows: int) -> int:
-    """Return the cube size for a table that begins with this many rows.
+    """Return the cube size for a table with `rows` rows in its first write.
 
-    Small cubes make filters sharp; they grow so that a table keeps some tens of thousands at most.
+    Small cubes make filters precise; cubes are larger in large tables, to limit their number to some tens of thousands.
 
     >>> default_cube_size(28_000), default_cube_size(6_000_000), default_cube_size(10**9)
     (4096, 16384, 30517)
     """
-    small = min(max(rows // _CUBES_OF_SMALL_TABLE, _SMALLEST_CUBE), _USUAL_CUBE)
+    small = min(max(rows // _CUBES_OF_SMALL_TABLE, _MIN_CUBE_SIZE), _DEFAULT_CUBE_SIZE)
     return max(small, rows // _CUBES_OF_LARGE_TABLE)
 
 
 def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, timestamp_ms: int) -> Revision:
-    """Return revision 1 of a table that begins with the summarised rows."""
+    """Return revision 1 of a table whose first rows are summarised."""
     size = wish.cube_size or default_cube_size(summary.rows)
     knots = quantile_count(summary.rows, cube_size=size)
     fitted = [
@@ -69,18 +69,18 @@ def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, tim
 def next_revision(
     current: Revision, wish: IndexWish, summary: IndexSummary, *, growth: Growth, timestamp_ms: int
 ) -> Revision:
-    """Return the revision to index an append with: `current` itself, or the one that supersedes it."""
+    """Return the revision for an append: `current`, or a new revision that supersedes it."""
     size = wish.cube_size or _kept_cube_size(current, growth)
     knots = quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))
     fitted: list[Fitted] = []
     for i, (spec, column) in enumerate(zip(wish.specs, summary.columns, strict=True)):
-        known = pairs[i] if i < len(pairs) else None
-        if known is None or not _is_kept(spec.kind, known[0].kind):
+        pair = pairs[i] if i < len(pairs) else None
+        if pair is None or not _is_kept(spec.kind, pair[0].kind):
             fitted.append(_fit(wish, spec, column, summary, knots))
         else:
-            now = refit_column(
-                known,
+            transformation = refit_column(
+                pair,
                 column,
                 summary.values(column.name),
                 rows=summary.rows,
@@ -89,7 +89,7 @@ def next_revision(
                 growth=growth,
                 knots=knots,
             )
-            fitted.append((known[0], now))
+            fitted.append((pair[0], transformation))
     if size == current.desired_cube_size and fitted == pairs:
         return current
     return _revision(
@@ -97,9 +97,9 @@ def next_revision(
     )
 
 
-def _is_kept(wished: ColumnKind, stored: str) -> bool:
-    """Tell whether a column stays as it is; a histogram that is wished for is stored as quantiles."""
-    return wished in {"auto", stored} or (wished, stored) == ("histogram", "quantiles")
+def _is_kept(requested: ColumnKind, stored: str) -> bool:
+    """Return whether a column keeps its kind; a requested histogram is stored as quantiles."""
+    return requested in {"auto", stored} or (requested, stored) == ("histogram", "quantiles")
 
 
 def _kept_cube_size(current: Revision, growth: Growth) -> int:

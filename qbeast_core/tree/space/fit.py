@@ -1,4 +1,4 @@
-"""From the data of a column to its transformation: what a new space looks like (format 4)."""
+"""Choose the transformation of a column from its data (format 4)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NULL_HASH: Final = -1
 _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
     "IntegerDataType": (-(2**31), 2**31 - 1),
     "LongDataType": (-(2**63), 2**63 - 1),
-    # The last millisecond, 9_223_372_036_854_775, is none of the values of float64, in which values are counted.
+    # Values are float64, which does not include the last millisecond, 9_223_372_036_854_775.
     "TimestampDataType": (-9_223_372_036_854_776, 9_223_372_036_854_776),
     "DateDataType": (-(2**31) * 86_400_000, (2**31 - 1) * 86_400_000),
     "FloatDataType": (-3.4028234663852886e38, 3.4028234663852886e38),
@@ -52,14 +52,14 @@ _LIMITS: Final[dict[OrderedDataType, tuple[float, float]]] = {
 
 _DOUBLE_LIMITS: Final = (-1.7976931348623157e308, 1.7976931348623157e308)
 
-# Quantiles of a column at most: a coordinate is then within 0.1 % of the rank it stands for.
+# Maximum number of quantiles: the error of a coordinate is then at most 0.1 % of all ranks.
 _MAX_KNOTS: Final = 1024
 
 _MIN_KNOTS: Final = 96
 
 _KNOTS_PER_CUBE: Final = 16
 
-# Characters kept of a text quantile: a prefix divides the order just as well.
+# Maximum characters of a text quantile: a prefix is precise enough.
 KNOT_CHARACTERS: Final = 64
 
 _OUTSIDE_SHARE: Final = 0.4
@@ -71,9 +71,9 @@ _KS_95: Final = 1.36
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What the caller says about a column: bounds in the format's unit, or quantiles.
+    """Bounds of a column from the caller, in the format's unit, or its quantiles.
 
-    Bounds are merged with the data's own and never narrow them; quantiles replace those of the data.
+    Bounds extend the range of the data and never narrow it; quantiles replace the quantiles of the data.
     """
 
     lowest: float | str | None = None
@@ -83,25 +83,25 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the newest revision fares.
+    """Sizes of the table that decide about a new revision.
 
-    Rows count whatever revision they are in: a new revision starts with few, and of these alone the next
-    batch of a growing column would always be a large share.
+    Rows of all revisions count: a new revision starts with few rows, of which the next batch of a growing column
+    would always be a large fraction.
     """
 
     rows: int = 0
-    # Those outside the newest quantiles, per column that has some.
+    # Rows outside of the newest quantiles, by column.
     outside_rows: Mapping[str, float] = field(default_factory=dict[str, float])
-    # What the table is known to hold, per such column.
+    # Range of values in the table, by the same columns.
     ranges: Mapping[str, ValueRange] = field(default_factory=dict[str, ValueRange])
     cubes: int = 0
 
 
 def quantile_count(rows: int, *, cube_size: int) -> int:
-    """Return how many quantiles a column of a table is worth: as many as its cubes tell apart, with room to grow.
+    """Return the number of quantiles for a column: as many as its cubes can use, with room to grow.
 
-    Even with a single column a cube has sixteen of them; with several, cubes are wider still. The log repeats
-    the quantiles with every revision.
+    With a single column, a cube has sixteen quantiles; with several columns, cubes are wider. The number is limited,
+    because the log stores the quantiles in each revision.
 
     >>> quantile_count(2_000, cube_size=4096), quantile_count(240_000, cube_size=15_000)
     (96, 256)
@@ -121,7 +121,7 @@ def fit_column(
     knots: int = _MAX_KNOTS,
     only_nulls: bool = False,
 ) -> Fitted:
-    """Choose a column's transformer and transformation from its data."""
+    """Choose the transformer and transformation of a column from its data."""
     lowest, highest = _fit_range(summary, bounds)
     chosen = kind
     if chosen == "auto":
@@ -139,7 +139,7 @@ def fit_column(
 
 
 def refit_column(
-    known: Fitted,
+    current_fit: Fitted,
     column: ColumnSummary,
     sample: pl.Series,
     *,
@@ -149,27 +149,26 @@ def refit_column(
     growth: Growth,
     knots: int = _MAX_KNOTS,
 ) -> Transformation:
-    """Return the transformation of a column that more rows came to: the one in force, or what supersedes it.
+    """Return the transformation of a column after more rows: the current one, or a new one.
 
-    A linear range that the data leaves is widened by its own length on that side, so that steady growth
-    costs a new revision per doubling. Quantiles clamp; they are drawn anew when two fifths of the table's
-    rows, the new ones included, lie outside.
+    If data leaves a linear range, the range grows by its length on that side, so steady growth needs a new revision
+    per doubling. Quantiles clamp values; they are recomputed if two fifths of all rows lie outside.
     """
-    now = known[1]
-    if isinstance(now, LinearTransformation):
-        return _widened(now, column, bounds)
-    if isinstance(now, OneValueTransformation):
-        return _beyond_one_value(known, column, sample, bounds, dialect, knots=knots)
-    if not isinstance(now, QuantilesTransformation):
-        return now  # hash and histogram are never superseded by data
+    current = current_fit[1]
+    if isinstance(current, LinearTransformation):
+        return _refit_linear(current, column, bounds)
+    if isinstance(current, OneValueTransformation):
+        return _refit_single_value(current_fit, column, sample, bounds, dialect, knots=knots)
+    if not isinstance(current, QuantilesTransformation):
+        return current  # hash and histogram are never superseded by data
     if bounds.quantiles is None:
-        return _requantiled(now, column, sample, rows - column.nulls, growth, most=knots)
-    given = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
-    return now if given == now else given
+        return _refit_quantiles(current, column, sample, rows - column.nulls, growth, max_knots=knots)
+    requested = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
+    return current if requested == current else requested
 
 
 def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
-    """Return the column's range, widened to the caller's bounds where these reach further.
+    """Return the column's range, extended by the caller's bounds.
 
     >>> _fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
     (3, 9)
@@ -186,12 +185,12 @@ def identity_or_unit(
     *,
     only_nulls: bool = False,
 ) -> Transformation:
-    """Return the space of a column with one value, or with none.
+    """Return the space of a column with one value or none.
 
     Released JVMs fail on the identity transformation: in their dialect the column becomes linear over
-    ``[v, v + 1]``, or ``[0, 1]`` without values. Where v + 1 is no value of the column's type, the range
-    ends at the next float, or, at the end of the type, begins below v. Where all rows are null, the JVM has a
-    transformation of its own, and beside any other its appends of such rows fail.
+    ``[v, v + 1]``, or ``[0, 1]`` without values. If v + 1 is not a value of the column's type, the range ends at the
+    next float, or, at the end of the type, begins below v. If all rows are null, the JVM requires a special
+    transformation; with any other, its appends of such rows fail.
 
     >>> identity_or_unit("LongDataType", 7, "qbeast-spark").max_number
     8
@@ -201,29 +200,29 @@ def identity_or_unit(
         return identity_transformation(data_type, value=number)
     if number is None and only_nulls:
         return NullToZeroTransformation()
-    return linear_space(data_type, *_unit(0 if number is None else number, data_type))
+    return linear_space(data_type, *_unit_range(0 if number is None else number, data_type))
 
 
 def linear_space(data_type: OrderedDataType, low: float, high: float) -> LinearTransformation:
-    """Return a linear space from `low` to `high`, further where these are one float64.
+    """Return a linear space from `low` to `high`, extended if both are the same float64.
 
-    The JVM reads bounds as float64 and cannot load a table where they are equal. So from 2**53 on the upper
-    bound becomes the next float64, or, where the column's type ends there, the lower one that before.
+    The JVM reads bounds as float64 and cannot load a table with equal bounds. So from 2**53 on, the upper bound
+    becomes the next float64, or, at the end of the column's type, the lower bound becomes the previous one.
 
     >>> linear_space("LongDataType", 2**53, 2**53 + 1).max_number - 2**53
     2
     """
     if float(low) == float(high):
-        least, most = value_limits(data_type)
+        min_value, max_value = value_limits(data_type)
         number = int if data_type in INTEGER_DATA_TYPES else float
         above, below = math.nextafter(low, math.inf), math.nextafter(low, -math.inf)
-        high = number(above) if above <= most else high
-        low = low if above <= most else max(number(below), least)
+        high = number(above) if above <= max_value else high
+        low = low if above <= max_value else max(number(below), min_value)
     return linear_transformation(data_type, min_number=low, max_number=high, null_value=low)
 
 
 def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
-    """Return the least and the greatest number that a column of this type holds, in the format's unit.
+    """Return the minimum and maximum number of a column type, in the format's unit.
 
     >>> value_limits("IntegerDataType")
     (-2147483648, 2147483647)
@@ -231,24 +230,26 @@ def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
     return _LIMITS.get(data_type, _DOUBLE_LIMITS)
 
 
-def _widened(now: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds) -> Transformation:
+def _refit_linear(
+    current: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds
+) -> Transformation:
     lowest, highest = _fit_range(column, bounds)
-    first, last = now.limits
+    first, last = current.limits
     low = first if lowest is None else min(_number(lowest), first)
     high = last if highest is None else max(_number(highest), last)
     if low == first and high == last:
-        return now
-    least, most = value_limits(now.ordered_data_type)
-    whole = now.ordered_data_type in INTEGER_DATA_TYPES
+        return current
+    min_value, max_value = value_limits(current.ordered_data_type)
+    whole = current.ordered_data_type in INTEGER_DATA_TYPES
     span = int(high) - int(low) if whole else float(high) - float(low)
     span = span if math.isfinite(span) else 0.0
-    low = max(low - span, least) if low < first else low
-    high = min(high + span, most) if high > last else high
-    return linear_space(now.ordered_data_type, low, high)
+    low = max(low - span, min_value) if low < first else low
+    high = min(high + span, max_value) if high > last else high
+    return linear_space(current.ordered_data_type, low, high)
 
 
-def _beyond_one_value(
-    known: Fitted,
+def _refit_single_value(
+    current_fit: Fitted,
     column: ColumnSummary,
     sample: pl.Series,
     bounds: ColumnBounds,
@@ -256,49 +257,51 @@ def _beyond_one_value(
     *,
     knots: int,
 ) -> Transformation:
-    transformer, now = known
-    value = now.limits[0] if now.limits else None
+    transformer, current = current_fit
+    value = current.limits[0] if current.limits else None
     if value is not None and not isinstance(value, str):
         value = typed_number(value, column.data_type)
     low, high = _fit_range(column, ColumnBounds(value, value))
     both = replace(column, lowest=low, highest=high)
     lowest, highest = _fit_range(both, bounds)
     if lowest is None or (lowest == highest == value and bounds.quantiles is None):
-        return now
+        return current
     kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
     return fit_column(kind, both, sample, bounds=bounds, dialect=dialect, knots=knots)[1]
 
 
-def _requantiled(
-    now: QuantilesTransformation,
+def _refit_quantiles(
+    current: QuantilesTransformation,
     column: ColumnSummary,
     sample: pl.Series,
     rows: int,
     growth: Growth,
     *,
-    most: int,
+    max_knots: int,
 ) -> Transformation:
     if column.lowest is None or column.highest is None:
-        return now
-    texts = isinstance(now, CDFStringQuantilesTransformation)
+        return current
+    texts = isinstance(current, CDFStringQuantilesTransformation)
     values = sample.drop_nulls() if texts else _sampled_numbers(sample)
-    first, last = now.quantiles[0], now.quantiles[-1]
-    one_text = len(now.quantiles) == 2 and isinstance(first, str) and last == first + "\0"
-    cut = values.str.head(KNOT_CHARACTERS) if texts else values  # what only the quantiles lost is not outside
-    share = ((cut < first) | (cut > last)).mean()
+    first, last = current.quantiles[0], current.quantiles[-1]
+    is_single_text = len(current.quantiles) == 2 and isinstance(first, str) and last == first + "\0"
+    shortened = values.str.head(KNOT_CHARACTERS) if texts else values  # quantiles are shortened, too
+    share = ((shortened < first) | (shortened > last)).mean()
     outside = share if isinstance(share, float) else 0.0
-    if one_text and outside == 0.0 and column.lowest == first:
-        return now
-    if not one_text and not _too_many_outside(outside * rows, rows, column.name, growth):
-        return now
+    if is_single_text and outside == 0.0 and column.lowest == first:
+        return current
+    if not is_single_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+        return current
     ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
-    old = now.quantiles if not one_text else now.quantiles[:1] if growth.rows else ()
+    old = current.quantiles if not is_single_text else current.quantiles[:1] if growth.rows else ()
     beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
-    # The new rows stand for those of the table that lie outside, too.
-    knots = _merged_quantiles(old, growth.rows - beyond, values.append(ends), beyond + rows, most=most)
+    # The new rows also represent the rows of the table outside of the quantiles.
+    knots = _merged_quantiles(
+        old, growth.rows - beyond, values.append(ends), beyond + rows, max_knots=max_knots
+    )
     if len(knots) < 2:
-        return now
-    return now.model_copy(update={"quantiles": tuple(knots)})
+        return current
+    return current.model_copy(update={"quantiles": tuple(knots)})
 
 
 def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
@@ -306,15 +309,17 @@ def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Gr
     return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
 
 
-def _unit(value: float, data_type: OrderedDataType) -> tuple[float, float]:
-    """Return a range from `value` up that the column's type tells from a point."""
-    most = value_limits(data_type)[1]
-    if value >= most:
+def _unit_range(value: float, data_type: OrderedDataType) -> tuple[float, float]:
+    """Return a range from `value` up with distinct ends in the column's type."""
+    max_value = value_limits(data_type)[1]
+    if value >= max_value:
         return (
-            (value - 1, value) if data_type in INTEGER_DATA_TYPES else (_next(value, -most, data_type), value)
+            (value - 1, value)
+            if data_type in INTEGER_DATA_TYPES
+            else (_next(value, -max_value, data_type), value)
         )
     above = typed_number(value + 1, data_type)
-    return value, above if value < above else _next(value, most, data_type)
+    return value, above if value < above else _next(value, max_value, data_type)
 
 
 def _next(value: float, towards: float, data_type: OrderedDataType) -> float:
@@ -325,7 +330,7 @@ def _next(value: float, towards: float, data_type: OrderedDataType) -> float:
 
 
 def _number(value: float | str) -> float:
-    """Return a number as it is; the range of a numeric column holds no text."""
+    """Return a number unchanged; reject texts in the range of a numeric column."""
     if isinstance(value, str):
         msg = f"a numeric column needs numeric bounds, got the text {value!r}"
         raise InvalidInputError(msg, argument="column_stats")
@@ -378,16 +383,18 @@ def _quantiles(
     sample: pl.Series,
     ends: tuple[float | str | None, float | str | None],
     bounds: ColumnBounds,
-    most: int,
+    max_knots: int,
 ) -> Transformation:
-    """Return the ranks among a sample's quantiles; those of fewer than two values divide nothing."""
+    """Return a quantile transformation of a sample; fewer than two quantiles return a single value."""
     lowest, highest = ends
     knots: list[Any] = []
     if data_type == "StringDataType":
         if bounds.quantiles is not None:
             knots = sorted({str(q) for q in bounds.quantiles})
         elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
-            knots = _sample_quantiles(sample.drop_nulls().sort(), lowest=lowest, highest=highest, most=most)
+            knots = _sample_quantiles(
+                sample.drop_nulls().sort(), lowest=lowest, highest=highest, max_knots=max_knots
+            )
         if len(knots) < 2:
             only = str(knots[0]) if knots else lowest if isinstance(lowest, str) else ""
             knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
@@ -396,60 +403,57 @@ def _quantiles(
         knots = sorted({float(_number(q)) for q in bounds.quantiles})
     elif lowest is not None and highest is not None and lowest != highest:
         low, high = float(_number(lowest)), float(_number(highest))
-        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high, most=most)
+        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high, max_knots=max_knots)
     if len(knots) < 2:
         return identity_transformation(data_type, value=None if lowest is None else _number(lowest))
     return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
 
 
 def _sample_quantiles(
-    values: pl.Series, *, lowest: float | str, highest: float | str, most: int
+    values: pl.Series, *, lowest: float | str, highest: float | str, max_knots: int
 ) -> list[Any]:
-    """Return strictly increasing quantiles of a sample, with the column's true ends.
+    """Return strictly increasing quantiles of a sample, with the exact ends of the column.
 
-    Values are finite float64 or texts, sorted, without nulls; there may be none. A heavy one stands once, so the others
-    share the space it leaves. Texts are in the order of their UTF-8 bytes, and cut to 64 characters: a prefix divides
-    the order just as well.
+    Values are finite float64 or texts, sorted, without nulls; there may be none. A frequent value appears once, so
+    other values get more space. Texts are ordered by UTF-8 bytes and shortened to 64 characters, which is precise
+    enough.
 
-    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, most=1024)
+    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, max_knots=1024)
     [0.0, 1.0, 2.0, 4.0]
     """
-    picked = values.gather(_positions(len(values), most))
-    return _knots(picked.append(pl.Series([lowest, highest], dtype=values.dtype)))
+    quantiles = values.gather(_positions(len(values), max_knots))
+    return _knots(quantiles.append(pl.Series([lowest, highest], dtype=values.dtype)))
 
 
 def _merged_quantiles(
-    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float, *, most: int
+    old: Sequence[float] | Sequence[str], old_rows: float, new: pl.Series, new_rows: float, *, max_knots: int
 ) -> list[Any]:
     """Return quantiles of old and new rows together.
 
-    Each quantile in force stands for an equal share of `old_rows`; the new values, finite float64 or texts, are a
-    sample of `new_rows`, with their true ends.
+    Each old quantile represents an equal part of `old_rows`; the new values, finite float64 or texts, are a sample of
+    `new_rows`, with their exact ends.
 
-    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2, most=1024)
+    >>> _merged_quantiles(["a", "b"], 2, pl.Series(["c", "d"]), 2, max_knots=1024)
     ['a', 'b', 'c', 'd']
     """
     mass = np.repeat([old_rows / max(len(old), 1), new_rows / max(len(new), 1)], [len(old), len(new)])
     values = pl.concat([pl.Series(new.name, old, dtype=new.dtype), new])
     order = values.arg_sort().to_numpy()
-    return _knots(values.gather(order[_weighted_positions(mass[order], most)]))
+    return _knots(values.gather(order[_weighted_positions(mass[order], max_knots)]))
 
 
 def _knots(values: pl.Series) -> list[Any]:
-    """Return values as they are stored, each once, ascending; zero without a sign."""
+    """Return distinct values as stored, ascending; zero without a sign."""
     texts = values.dtype == pl.String
-    found: list[Any] = (values.str.head(KNOT_CHARACTERS) if texts else values + 0.0).unique().sort().to_list()
-    return found
+    knots: list[Any] = (values.str.head(KNOT_CHARACTERS) if texts else values + 0.0).unique().sort().to_list()
+    return knots
 
 
 def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool:
-    """Tell whether a column is spread evenly enough for linear scaling.
+    """Return whether the values of a column are even enough for linear scaling; True without values or range.
 
-    Compares the sample with the uniform distribution over the column's range by the greatest distance
-    of their distribution functions; what is near enough needs no quantiles, because the tree splits
-    crowded regions deeper by itself.
-
-    An empty sample, or range, is.
+    Compares the sample with the uniform distribution over the column's range, by the maximum distance of the
+    distribution functions. Small distances need no quantiles, because the tree splits dense regions deeper.
 
     >>> _is_near_uniform(np.linspace(0, 9, 1000), lowest=0.0, highest=9.0)
     True
@@ -457,7 +461,7 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
     False
     """
     count = len(values)
-    span = highest / 2 - lowest / 2  # halved: the range of extreme doubles does not overflow
+    span = highest / 2 - lowest / 2  # halved, so the range of extreme doubles does not overflow
     if not count or not span > 0:
         return True
     expected = np.clip((values / 2 - lowest / 2) / span, 0.0, 1.0)
@@ -467,17 +471,17 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
     return distance <= _UNIFORM_DISTANCE + _KS_95 / math.sqrt(count)
 
 
-def _positions(count: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if count <= most:
+def _positions(count: int, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if count <= max_count:
         return np.arange(count)
-    return np.linspace(0, count - 1, most).round().astype(np.int64)
+    return np.linspace(0, count - 1, max_count).round().astype(np.int64)
 
 
-def _weighted_positions(mass: F64Array, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """First and last position, and between them those at equal steps of the summed mass."""
-    if len(mass) <= most:
+def _weighted_positions(mass: F64Array, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the first and last position, and positions at equal steps of the cumulative mass between them."""
+    if len(mass) <= max_count:
         return np.arange(len(mass))
     total = np.cumsum(mass)
-    steps = np.linspace(0.0, total[-1], most)
+    steps = np.linspace(0.0, total[-1], max_count)
     inner = np.searchsorted(total, steps[1:-1])
     return np.unique(np.concatenate([[0], np.minimum(inner, len(mass) - 1), [len(mass) - 1]]))

@@ -1,4 +1,4 @@
-"""Which rows have no place of their own in a revision's space."""
+"""Find rows outside of the space of a revision."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.space.columns import to_index_column
 
-# Widens ranges of values, of a column of a type, by what their writer may have made of them.
+# Widens ranges of values of a column type by the inaccuracies of their writer.
 Slack: TypeAlias = Callable[[F64Array, F64Array, pl.DataType], tuple[F64Array, F64Array]]
 
 
 def rows_outside(frame: pl.DataFrame, revision: Revision, *, slack: Slack | None = None) -> BoolArray:
-    """Tell which rows would ask for a new revision: beyond a linear range, or another value than the only one.
+    """Return the rows that need a new revision: outside of a linear range, or different from the single value.
 
-    Such rows could be indexed all the same, at the ends of the space, where filters would not find them
-    apart. Nulls, NaN and infinities ask for nothing; quantiles and hashes take any value.
+    Such rows can still be indexed, at the ends of the space, where filters cannot separate them. Nulls, NaN and
+    infinities never need a revision; quantiles and hashes take any value.
 
     >>> from qbeast_core.tree.space.evolve import IndexWish, first_revision
     >>> from qbeast_core.tree.space.summary import summarise
@@ -45,22 +45,22 @@ def _outside(column: pl.Series, space: Transformation, slack: Slack | None) -> B
     if limits is None:
         return np.zeros(len(column), np.bool_)
     if space.holds_texts and limits:
-        other: BoolArray = (column.cast(pl.String) != limits[0]).fill_null(value=False).to_numpy()
-        return _finite(column) & other
+        differs: BoolArray = (column.cast(pl.String) != limits[0]).fill_null(value=False).to_numpy()
+        return _finite(column) & differs
     if not limits:
         return _finite(column)
     low, high = (float(limit) for limit in limits)
     values = to_index_column(column)
     if not isinstance(values, NumberColumn):
-        return _finite(column)  # of another type than the space was made for
+        return _finite(column)  # the space is for another type
     numbers = number_values(values)
     lower, upper = (numbers, numbers) if slack is None else slack(numbers, numbers, column.dtype)
-    beyond: BoolArray = (upper < low) | (lower > high)
-    return beyond & _finite(column)
+    outside: BoolArray = (upper < low) | (lower > high)
+    return outside & _finite(column)
 
 
 def _finite(column: pl.Series) -> BoolArray:
-    """Tell which rows are neither null nor NaN nor infinite."""
+    """Return which rows are not null, NaN or infinite."""
     finite = column.is_not_null()
     if column.dtype.is_float():
         finite = finite & column.is_finite().fill_null(value=False)

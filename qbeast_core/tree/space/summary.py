@@ -1,4 +1,4 @@
-"""What one pass over the indexed columns learns; summaries of batches add up."""
+"""Summaries of the indexed columns from one pass; summaries of batches can be merged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from qbeast_core.spec.data_type import DataType
 from qbeast_core.tree.layout.parallel import map_chunks
 from qbeast_core.tree.space.columns import data_type_of, to_index_column
 
-# Rows of the uniform sample kept for quantiles; a rank is then known to about 0.2 %.
+# Rows of the uniform sample for quantiles; the error of a rank is about 0.2 %.
 _SAMPLE_ROWS: Final = 1 << 16
 
-# The limit of a sample that is all rows.
+# Key limit of a sample that holds all rows.
 EVERY_KEY: Final = (1 << 64) - 1
 
-# Where a sample holds the keys of its rows; no column of a table has this name.
+# Column of a sample with the keys of its rows; tables cannot have a column with this name.
 KEY_COLUMN: Final = "\0row key"
 
 _WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
@@ -33,7 +33,7 @@ _LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
 
 @dataclass(frozen=True, slots=True)
 class SampleLimits:
-    """How large the sample of a summary may be: rows, and about as many bytes."""
+    """Maximum size of the sample of a summary: rows, and approximate bytes."""
 
     rows: int
     size_bytes: int
@@ -41,7 +41,7 @@ class SampleLimits:
 
 _QUANTILE_LIMITS: Final = SampleLimits(_SAMPLE_ROWS, 1 << 40)
 
-# For a sample that a tree is drawn from: of 50 million rows it knows a cube of 16,384 rows to about 5 %.
+# For a sample to build a tree from: with 50 million rows, the error for a cube of 16,384 rows is about 5 %.
 DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
 
 
@@ -60,8 +60,8 @@ class ColumnSummary:
 class IndexSummary:
     """Rows, ranges and a uniform sample of the indexed columns.
 
-    The sample keeps the rows with the smallest keys, a hash of the row's number: it does not depend on
-    weights, which repeat with the keys they hash.
+    The sample keeps the rows with the smallest keys, which hash row numbers. It does not depend on weights, which are
+    equal for equal index keys.
     """
 
     rows: int
@@ -69,7 +69,7 @@ class IndexSummary:
     sample: pl.DataFrame
     key_limit: int = EVERY_KEY
     weight_sum: int = 0
-    # Of rows that were summarised apart, as they lie outside the space of a revision; not counted in the rest.
+    # Separate summary of rows outside of the space of a revision; not included in the other fields.
     outside: IndexSummary | None = None
 
     @property
@@ -82,7 +82,7 @@ class IndexSummary:
         return self.sample.get_column(name)
 
     def below(self, key_limit: int) -> IndexSummary:
-        """Return the summary without sampled rows that another one, of that limit, leaves out anyway."""
+        """Return the summary with a smaller sample: only keys up to `key_limit`, as in another summary."""
         if key_limit >= self.key_limit:
             return self
         return replace(self, sample=self.sample.filter(pl.col(KEY_COLUMN) <= key_limit), key_limit=key_limit)
@@ -101,21 +101,21 @@ def summarise(
     >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
     (3, 1, 3, 1)
     """
-    picked = frame[list(names)]
-    kept, keys = _sampled_rows(first_row, frame.height, limits.rows)
-    sample = picked[pl.Series(kept)] if len(kept) < frame.height else picked
+    columns_frame = frame[list(names)]
+    rows, keys = _sampled_rows(first_row, frame.height, limits.rows)
+    sample = columns_frame[pl.Series(rows)] if len(rows) < frame.height else columns_frame
     sample = sample.hstack([pl.Series(KEY_COLUMN, keys)])
-    columns = tuple(_column(picked.get_column(name)) for name in names)
-    limit = int(keys.max()) if len(kept) < frame.height else EVERY_KEY
+    columns = tuple(_column(columns_frame.get_column(name)) for name in names)
+    limit = int(keys.max()) if len(rows) < frame.height else EVERY_KEY
     return cut_sample(IndexSummary(frame.height, columns, sample, limit), limits)
 
 
 def merge_summaries(
     parts: Sequence[IndexSummary], *, limits: SampleLimits = _QUANTILE_LIMITS
 ) -> IndexSummary:
-    """Add up the summaries of several batches; the order does not matter."""
+    """Merge the summaries of several batches, in any order."""
     limit = min(part.key_limit for part in parts)
-    apart = [part.outside for part in parts if part.outside is not None]
+    outside = [part.outside for part in parts if part.outside is not None]
     samples = [
         part.sample if part.key_limit == limit else part.sample.filter(pl.col(KEY_COLUMN) <= limit)
         for part in parts
@@ -126,26 +126,26 @@ def merge_summaries(
         sample=pl.concat(samples),
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
-        outside=merge_summaries(apart, limits=limits) if apart else None,
+        outside=merge_summaries(outside, limits=limits) if outside else None,
     )
     return cut_sample(merged, limits)
 
 
 def cut_sample(summary: IndexSummary, limits: SampleLimits) -> IndexSummary:
-    """Leave the greatest keys out until the sample is as small as it has to be."""
+    """Drop the largest keys until the sample is within the limits."""
     sample = summary.sample
-    most = limits.rows
+    max_rows = limits.rows
     size = int(sample.estimated_size())
     if size > limits.size_bytes:
-        most = min(most, max(sample.height * limits.size_bytes // size, 1))
-    if sample.height <= most:
+        max_rows = min(max_rows, max(sample.height * limits.size_bytes // size, 1))
+    if sample.height <= max_rows:
         return summary
-    kept = sample.bottom_k(most, by=KEY_COLUMN)
+    kept = sample.bottom_k(max_rows, by=KEY_COLUMN)
     return replace(summary, sample=kept, key_limit=int(kept.get_column(KEY_COLUMN).to_numpy().max()))
 
 
 def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
-    """Summarise a column whose ends are known."""
+    """Summarise a column from its minimum and maximum."""
     data_type = data_type_of(ends.name, ends.dtype)
     lowest, highest = _in_format_unit(ends, data_type)
     return ColumnSummary(ends.name, data_type, nulls, lowest, highest)
@@ -154,7 +154,7 @@ def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
 def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
     lows = [c.lowest for c in (left, right) if c.lowest is not None]
     highs = [c.highest for c in (left, right) if c.highest is not None]
-    # All values of one column are of one kind; text orders by code points, which is UTF-8 byte order.
+    # Values of one column have one type; texts compare by code points, which is UTF-8 byte order.
     return ColumnSummary(
         left.name,
         left.data_type,
@@ -166,7 +166,7 @@ def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
 
 def _column(values: pl.Series) -> ColumnSummary:
     finite = values.filter(values.is_finite()) if values.dtype.is_float() else values
-    # Moments as integers: Python's own end at the year 9999.
+    # Times as integers: Python's types end at the year 9999.
     plain = finite.to_physical() if values.dtype.is_temporal() else finite
     ends = pl.Series(values.name, [plain.min(), plain.max()], dtype=plain.dtype).cast(values.dtype)
     return summarise_ends(ends, nulls=values.null_count())
@@ -187,20 +187,20 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
 
 
 def _sampled_rows(first_row: int, rows: int, max_rows: int) -> tuple[I64Array, U64Array]:
-    """Return the rows with the smallest keys, and these keys: a uniform sample that others' can join.
+    """Return the rows with the smallest keys, and these keys: a uniform sample that can be merged with others.
 
-    Places are ascending, from 0; a key is a hash of the row's number.
+    Rows are ascending, from 0; a key is a hash of the row number.
 
     >>> [array.tolist() for array in _sampled_rows(0, 3, 1)]
     [[2], [487617019471545679]]
     """
     limit = np.uint64(min(2.0 * max_rows / max(rows, 1), 1.0) * _LARGEST_KEY)
-    everything = rows <= max_rows
+    is_complete = rows <= max_rows
 
     def chunk(start: int, stop: int) -> tuple[I64Array, U64Array]:
         keys = _row_keys(first_row + start, stop - start)
-        likely = np.arange(len(keys)) if everything else np.flatnonzero(keys <= limit)
-        return likely + start, keys[likely]
+        candidates = np.arange(len(keys)) if is_complete else np.flatnonzero(keys <= limit)
+        return candidates + start, keys[candidates]
 
     chunks = map_chunks(chunk, rows)
     rows_kept = np.concatenate([np.zeros(0, np.int64), *(place for place, _ in chunks)])
@@ -212,7 +212,7 @@ def _sampled_rows(first_row: int, rows: int, max_rows: int) -> tuple[I64Array, U
 
 
 def _row_keys(first_row: int, rows: int) -> U64Array:
-    """Return a well-mixed 64-bit number per row number (the finaliser of splitmix64)."""
+    """Return a hash of 64 bits for each row number (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         x = np.arange(first_row + 1, first_row + rows + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Summaries as bytes, so that those who count rows elsewhere can send them."""
+"""Serialise summaries, so other processes can send them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZE_BYTES: Final = 8
 
 
 def dump_summary(summary: IndexSummary) -> bytes:
-    """Return a summary as bytes: three sizes, a JSON header, the sample as an Arrow file, and the summary outside.
+    """Serialise a summary: three sizes, a JSON header, the sample as an Arrow file, and the summary of rows outside.
 
     >>> from qbeast_core.tree.space.summary import summarise
     >>> load_summary(dump_summary(summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"]))).columns[0].lowest
@@ -38,7 +38,7 @@ def dump_summary(summary: IndexSummary) -> bytes:
 
 
 def load_summary(data: bytes) -> IndexSummary:
-    """Return what `dump_summary` was given."""
+    """Return the summary from the bytes of `dump_summary`."""
     sizes = [int.from_bytes(data[i * _SIZE_BYTES : (i + 1) * _SIZE_BYTES], "little") for i in range(3)]
     ends = [3 * _SIZE_BYTES + sum(sizes[:i]) for i in range(4)]
     head, sample, outside = (data[first:end] for first, end in pairwise(ends))

@@ -344,7 +344,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "error in percent": ({"error": 5}, "For 5 % write error=0.05"),
     "error of more": ({"error": "150%"}, "text such as '5%', not '150%'; nothing was read$"),
     "absolute": ({"absolute": {"m": 0}}, "`absolute` must be a number above 0"),
-    "absolute of another": ({"error": 0.1, "absolute": {"z": 1}}, "names no such answer"),
+    "absolute of another": ({"error": 0.1, "absolute": {"z": 1}}, "has unknown answer"),
     "confidence 1": (
         {"error": 0.1, "confidence": 1},
         "`confidence` must be a fraction between 0 and 1, without both",
@@ -358,24 +358,24 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too few bytes": ({"error": 0.1, "max_bytes": 10}, "max_bytes=10 is too small"),
     "memory": ({"error": 0.1, "memory_bytes": 1}, "`memory_bytes` must be a whole number of bytes"),
     "sample": ({"sample": 1.5}, "`sample` must be a fraction"),
-    "no sample": ({"sample": 0.0}, "`sample` must hold something"),
-    "both": ({"sample": 0.1, "error": 0.1}, "give one of them"),
+    "no sample": ({"sample": 0.0}, "`sample` must not be empty"),
+    "both": ({"sample": 0.1, "error": 0.1}, "use one of them"),
     "by": ({"error": 0.1, "by": "z"}, "`by` names no such column"),
     "by an expression of no column": ({"error": 0.1, "by": pl.col("z") + 1}, "`by` names no such column"),
     "by no name": ({"error": 0.1, "by": 3}, "`by` takes Polars expressions or SQL texts"),
     "by lists": ({"error": 0.1, "by": [["x"]]}, "`by` takes Polars expressions or SQL texts"),
-    "by twice": ({"error": 0.1, "by": ["x", pl.col("x") // 2]}, "has two of the name 'x'"),
+    "by twice": ({"error": 0.1, "by": ["x", pl.col("x") // 2]}, "has two expressions named 'x'"),
     "by several": ({"error": 0.1, "by": pl.all()}, "one column each"),
     "by other rows": ({"error": 0.1, "by": pl.col("x").rank()}, "must say one thing of each row"),
     "by nothing": ({"error": 0.1, "by": pl.lit(1)}, "`by` .* names no column"),
     "by structs": ({"error": 0.1, "by": pl.struct("x")}, "cannot group by 'x', which is Struct"),
-    "by its own": ({"error": 0.1, "by": {"reliable": "x"}}, "cannot be called 'reliable'"),
+    "by its own": ({"error": 0.1, "by": {"reliable": "x"}}, "cannot be named 'reliable'"),
     "where": ({"error": 0.1, "where": "z = 1"}, "`where` names no such column"),
     "where of rows": (
         {"error": 0.1, "where": pl.col("x") > pl.col("x").mean()},
         "must say one thing of each row",
     ),
-    "no aggregates": ({"error": 0.1, "aggregates": {}}, "one aggregate at least"),
+    "no aggregates": ({"error": 0.1, "aggregates": {}}, "at least one aggregate"),
     "column": ({"error": 0.1, "aggregates": {"m": pl.col("z").sum()}}, "names no such column"),
     "name": ({"error": 0.1, "aggregates": {"m": pl.len(), "m_low": pl.len()}}, "cannot name an answer"),
     "max": ({"error": 0.1, "aggregates": {"m": pl.col("x").max()}}, "Max depends on single rows"),
@@ -397,13 +397,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "join by no name": (
         {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"]}), 3)},
-        "`join` takes a column's name",
+        "`join` takes a column name",
     ),
     "join": ({"error": 0.1, "join": (pl.DataFrame({"kind": ["a", "a"]}), "kind")}, "many to one"),
     "join types": ({"error": 0.1, "join": (pl.DataFrame({"kind": [1]}), "kind")}, "other types"),
     "join columns": (
         {"error": 0.1, "join": (pl.DataFrame({"kind": ["a"], "x": [1]}), "kind")},
-        "that the table has too",
+        "that the table also has",
     ),
 }
 
@@ -430,7 +430,7 @@ def test_an_environment_without_a_budget_is_refused(
 
 def test_an_answer_shows_itself(table: qbeast.Table) -> None:
     found = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
-    assert "0.95 confidence of each interval, the error asked for is kept" in repr(found)
+    assert "0.95 confidence of each interval, the requested error is met" in repr(found)
     assert "<table" in found._repr_html_()
     assert found.to_pandas().shape == found.frame.shape
     drawn = found.plot("n")

@@ -166,7 +166,7 @@ def test_parts_of_a_query_are_those_of_the_arguments(table: qbeast.Table) -> Non
         ({"aggregates": "SELECT avg(z) FROM self"}, r"no such column\(s\): \['z'\]"),
         ({"aggregates": "SELECT max(x) FROM self"}, "depends on single rows"),
         ({"aggregates": {"a": "avg(x), sum(x)"}}, "takes one expression for the name 'a'"),
-        ({"aggregates": ["avg(x)", "avg(x)"]}, r"has two of the name 'avg\(x\)'"),
+        ({"aggregates": ["avg(x)", "avg(x)"]}, r"has two expressions named 'avg\(x\)'"),
         ({"aggregates": "avg(x)", "by": "avg(x)"}, "several columns or rows at once"),
         ({"aggregates": "avg(x)", "by": "id; DROP TABLE x"}, "second statement"),
         ({"aggregates": "avg(x)", "by": "(" * 2000}, "nests more than"),
