@@ -12,7 +12,7 @@ from tests.cli.running import complaint, run, said
 ORDERS = table_path("tx230_partitioned")
 
 
-def test_a_carbondata_table_is_shown_like_another() -> None:
+def test_carbondata_table_is_shown_like_others() -> None:
     text = run("show", ORDERS).stdout
     assert "CarbonData table" in text
     assert "partition: country, dt" in text
@@ -23,7 +23,7 @@ def test_a_carbondata_table_is_shown_like_another() -> None:
     ).columns
 
 
-def test_what_a_carbondata_table_has_not_is_refused() -> None:
+def test_sample_of_carbondata_table_raises() -> None:
     assert "no sample" in complaint("show", ORDERS, "--sample", "10%", code=2)
 
 
@@ -36,7 +36,7 @@ def test_rows_are_imported(tmp_path: Path) -> None:
     assert re.search(r"^  commits +2$", text, re.MULTILINE)
 
 
-def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+def test_dry_run_changes_no_file(tmp_path: Path) -> None:
     text = run("import-carbondata", ORDERS, tmp_path / "orders", "--dry-run").stdout
     assert text.startswith("a dry run; nothing was changed")
     assert re.search(r"^  rows +37$", text, re.MULTILINE)

@@ -16,7 +16,7 @@ def rows_of(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path).sort("id")
 
 
-def test_delete_deletes_what_its_dry_run_counted(mine: Path) -> None:
+def test_delete_removes_rows_its_dry_run_counted(mine: Path) -> None:
     planned = said("delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--dry-run")
     assert_frame_equal(rows_of(mine), ROWS)
     done = said(
@@ -44,7 +44,7 @@ def test_update_sets_values_in_sql(mine: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [["delete"], ["update", "--set", "price=1"]])
-def test_all_rows_are_meant_only_if_that_is_said(mine: Path, asked: list[str]) -> None:
+def test_changes_need_where_or_all(mine: Path, asked: list[str]) -> None:
     command, *rest = asked
     assert "choose rows: --where SQL, or --all" in complaint(command, mine, *rest, code=2)
     assert "choose rows" in complaint(command, mine, *rest, "--where", "id = 1", "--all", code=2)
@@ -79,7 +79,7 @@ def test_columns_are_added_and_properties_set(mine: Path) -> None:
     assert "no such type" in complaint("add-columns", mine, "a=nothing", code=2)
 
 
-def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
+def test_sql_queries_the_table(sales: Path, tmp_path: Path) -> None:
     query = (
         "SELECT brand, count(*) AS n FROM self WHERE price < 10 GROUP BY brand ORDER BY n DESC, brand LIMIT 3"
     )
@@ -96,11 +96,11 @@ def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
     assert "Resolved plan" not in refused
 
 
-def test_a_text_that_was_taken_for_a_column_is_told_how_to_be_quoted(mine: Path) -> None:
+def test_unquoted_text_error_explains_quoting(mine: Path) -> None:
     assert "quote it singly: 'us'" in complaint("delete", mine, "--where", 'brand = "us"', code=2)
 
 
-def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path) -> None:
+def test_merge_inserts_computed_values(mine: Path, tmp_path: Path) -> None:
     pl.DataFrame({"id": [1, 5000], "price": [1.0, 2.0], "brand": ["x", "y"]}).write_parquet(
         tmp_path / "s.parquet"
     )
@@ -110,7 +110,7 @@ def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path)
     assert rows.rows() == [(1, 1.0, "x"), (5000, None, "new")]
 
 
-def test_a_merge_brings_columns_where_it_may(mine: Path, tmp_path: Path) -> None:
+def test_schema_merge_adds_columns(mine: Path, tmp_path: Path) -> None:
     arrived = pl.DataFrame({"id": [1, 5000], "note": ["known", "new"]})
     arrived.write_parquet(tmp_path / "s.parquet")
     asked = ("merge", tmp_path / "s.parquet", mine, "--on", "id")

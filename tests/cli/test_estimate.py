@@ -12,7 +12,7 @@ import qbeast
 from tests.cli.running import ROWS, complaint, run, said
 
 
-def test_answers_come_as_json_and_as_a_table(sales: Path) -> None:
+def test_answers_print_as_json_and_table(sales: Path) -> None:
     asked = ("n=count(*)", "avg(price)", "--where", "brand <> 'brand 3'", "--error", "1%")
     found = said("estimate", sales, *asked)
     kept = ROWS.filter(pl.col("brand") != "brand 3")
@@ -51,13 +51,11 @@ def test_options_reach_the_library(sales: Path) -> None:
         (("avg(price)", "--error", "1%", "--by", "shop"), "`by` names no such column(s): ['shop']"),
     ],
 )
-def test_what_cannot_be_answered_is_complained_of(
-    sales: Path, arguments: tuple[str, ...], words: str
-) -> None:
+def test_invalid_estimates_raise(sales: Path, arguments: tuple[str, ...], words: str) -> None:
     assert words in complaint("estimate", sales, *arguments, code=2)
 
 
-def test_groups_are_sql_and_an_aggregate_may_be_a_query(sales: Path) -> None:
+def test_groups_and_aggregates_are_sql(sales: Path) -> None:
     here = qbeast.estimate(sales, "avg(price)", by=pl.col("id") % 3, sample=0.5).frame.sort("id")
     for arguments in (
         ("avg(price)", "--by", "id % 3 AS id", "--sample", "50%"),
@@ -72,7 +70,7 @@ def test_groups_are_sql_and_an_aggregate_may_be_a_query(sales: Path) -> None:
     assert list(two["rows"][0])[:3] == ["id % 3", "id > 7", "mean"]
 
 
-def test_numbers_that_are_none_are_refused(sales: Path) -> None:
+def test_invalid_numbers_raise(sales: Path) -> None:
     assert (
         "`error` must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr
     )

@@ -28,7 +28,7 @@ def scattered(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
+def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
     before = contents(scattered)
     planned = said("optimize", scattered, "--dry-run")
     assert contents(scattered) == before
@@ -62,7 +62,7 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     assert "`files` and `revision` cannot be combined" in words
 
 
-def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:
+def test_vacuum_needs_a_flag_to_delete(mine: Path) -> None:
     ROWS.write_parquet(mine.parent / "rows.parquet")
     run("write", mine.parent / "rows.parquet", mine, "-c", "id", "--mode", "overwrite")
     assert "nothing to delete" in run("vacuum", mine).stdout
@@ -77,7 +77,7 @@ def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:
     assert set(before) - set(contents(mine)) == set(listed["files"])
 
 
-def test_restore_goes_back_after_saying_so(mine: Path) -> None:
+def test_restore_needs_confirmation(mine: Path) -> None:
     before = contents(mine)
     planned = said("restore", mine, "0", "--dry-run")
     assert run("restore", mine, "0", "--dry-run").stdout.startswith("a dry run; nothing was changed")
@@ -89,7 +89,7 @@ def test_restore_goes_back_after_saying_so(mine: Path) -> None:
     assert "Table.history()" in complaint("restore", mine, "99", code=4)
 
 
-def test_check_finds_faults_and_repair_mends_them(mine: Path) -> None:
+def test_check_finds_faults_and_repair_fixes_them(mine: Path) -> None:
     spoiled = spoil(mine, size(5), indexed=["id", "price"])
     report = said("check", mine, code=1)
     assert (report["ok"], report["faults"][0]["path"]) == (False, spoiled.path)
@@ -102,7 +102,7 @@ def test_check_finds_faults_and_repair_mends_them(mine: Path) -> None:
     assert said("check", mine, "--log-only")["data"] is False
 
 
-def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None:
+def test_convert_needs_confirmation(tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "delta")
     (tmp_path / "parquet").mkdir()
     ROWS.write_parquet(tmp_path / "parquet" / "a.parquet")
@@ -121,7 +121,7 @@ def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-def test_old_tables_are_upgraded_after_saying_so(tmp_path: Path) -> None:
+def test_upgrade_needs_confirmation(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     before = contents(path)
     planned = said("upgrade", path, "--replicated", "drop", "--dry-run")
@@ -133,7 +133,7 @@ def test_old_tables_are_upgraded_after_saying_so(tmp_path: Path) -> None:
     assert "there was nothing to do" in run("upgrade", path).stdout
 
 
-def test_metrics_and_history_are_those_of_the_library(sales: Path) -> None:
+def test_metrics_and_history_equal_the_library(sales: Path) -> None:
     table = qbeast.open_table(sales)
     told = said("metrics", sales)
     assert told.pop("table") == str(sales)
@@ -163,22 +163,20 @@ def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -
     assert "two indexed" in complaint("plot", sales, "space", "-o", tmp_path / "2.png", "-c", "brand", code=2)
 
 
-def test_a_picture_is_called_by_its_kind(
-    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_picture_is_named_by_its_kind(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     run("plot", sales, "tree")
     assert [one.name for one in tmp_path.iterdir()] == ["tree.png"]
 
 
-def test_rows_of_other_writers_are_told_of(mine: Path) -> None:
+def test_optimize_reports_rows_of_other_writers(mine: Path) -> None:
     ROWS.head(10).write_delta(str(mine), mode="append")
     assert said("optimize", mine, "--dry-run")["plan"][0]["reason"] == "staged"
     assert pl.scan_delta(str(mine)).select(pl.len()).collect().item() == 2010
 
 
-def test_columns_are_widened_and_the_index_is_spelled_for_others(tmp_path: Path) -> None:
+def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])
     assert "size is integer" in run("widen-columns", tmp_path / "t", "size=integer").stdout

@@ -20,7 +20,7 @@ def place(s3_options: dict[str, str]) -> tuple[str, list[str]]:
     return f"s3://{name}", told
 
 
-def test_a_table_in_a_bucket_is_written_from_there_and_read(place: tuple[str, list[str]]) -> None:
+def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> None:
     uri, options = place
     table = f"{uri}/t"
     assert said("write", f"{uri}/rows.csv", table, "-c", "id,price", *options)["rows"] == 2000
@@ -33,7 +33,7 @@ def test_a_table_in_a_bucket_is_written_from_there_and_read(place: tuple[str, li
     assert said("check", table, *options)["ok"]
 
 
-def test_secrets_are_not_told(place: tuple[str, list[str]]) -> None:
+def test_secrets_are_not_shown(place: tuple[str, list[str]]) -> None:
     uri, options = place
     assert "hunter" not in complaint("show", f"{uri}/nothing", *options, code=4)
     wrong = [one.replace("AWS_REGION", "AWS_REGIO") for one in options]
