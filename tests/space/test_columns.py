@@ -36,6 +36,6 @@ def test_strings_survive_a_slice(values, data):
         lambda: StringColumn(np.zeros(3, np.uint8), np.zeros(0, np.int64)),
     ],
 )
-def test_buffers_of_the_wrong_kind_are_refused(make):
+def test_buffers_of_the_wrong_kind_raise(make):
     with pytest.raises(InvalidInputError):
         make()
