@@ -39,7 +39,7 @@ def check_all(df: DataFrame, columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
-def test_every_type_and_session_zone(spark: SparkSession, zone: str) -> None:
+def test_every_type_works_in_all_zones(spark: SparkSession, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
@@ -60,12 +60,12 @@ def test_every_type_and_session_zone(spark: SparkSession, zone: str) -> None:
         "SELECT l.id AS a, 'x' AS b FROM range(9) l JOIN range(5) r ON l.id = r.id + 100",
     ],
 )
-def test_no_rows_and_empty_partitions(spark: SparkSession, rows: str) -> None:
+def test_empty_partitions_work(spark: SparkSession, rows: str) -> None:
     check_all(spark.sql(rows), ["a", "b"])
 
 
 @pytest.mark.connect
-def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
+def test_timestamps_beyond_python_calendar_work(spark: SparkSession) -> None:
     df = spark.sql(
         "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
         " date_from_unix_date(CAST(v / 10000000000000 AS INT)) AS day"
@@ -78,7 +78,7 @@ def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
 
 
 @pytest.mark.connect
-def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
+def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
     check_all(shuffled, ["a", "count"])
     held = shuffled.persist()
@@ -88,9 +88,7 @@ def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
         held.unpersist()
 
 
-def test_samples_shrink_with_rows_and_partitions_and_stay_uniform(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_shrink_and_stay_uniform(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
