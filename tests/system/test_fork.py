@@ -60,7 +60,7 @@ def told(path: Path, when: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
+def test_forked_process_raises(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": range(1000)}), tmp_path, columns=["id"])
     lines = told(tmp_path, "late")
     names = ["open", "scan", "count", "explain", "repr", "tasks", "refresh", "delete", "write"]

@@ -61,7 +61,7 @@ def test_ibis_pushes_filters_down(path: Path, asked: list[pl.Expr | None]) -> No
     assert was_pushed_down(path, asked)
 
 
-def test_pandas_takes_what_was_asked_for(path: Path, asked: list[pl.Expr | None]) -> None:
+def test_pandas_receives_requested_rows(path: Path, asked: list[pl.Expr | None]) -> None:
     found = qbeast.open_table(path).to_pandas(columns=["brand"], where="price < 5")
     assert isinstance(found, pd.DataFrame)
     counted = found.groupby("brand").size().rename("n").reset_index()
@@ -69,7 +69,7 @@ def test_pandas_takes_what_was_asked_for(path: Path, asked: list[pl.Expr | None]
     assert was_pushed_down(path, asked)
 
 
-def test_a_frame_of_pandas_is_written(path: Path, tmp_path: Path) -> None:
+def test_pandas_frame_is_written(path: Path, tmp_path: Path) -> None:
     frame = qbeast.open_table(path).to_pandas()
     qbeast.write_table(frame, tmp_path / "again", columns=["id", "price"])
     assert_frame_equal(qbeast.read_table(tmp_path / "again").sort("id"), ROWS)

@@ -172,7 +172,7 @@ def complaints(example: Example, path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("transformation", CLASSES, ids=lambda one: one.__name__)
-def test_a_transformation_is_known_everywhere(transformation: type, tmp_path: Path) -> None:
+def test_transformation_works_everywhere(transformation: type, tmp_path: Path) -> None:
     stations = "\n".join([*IN_MEMORY, *ON_DISK])
     example = EXAMPLES.get(transformation)
     assert example is not None, (
@@ -182,7 +182,7 @@ def test_a_transformation_is_known_everywhere(transformation: type, tmp_path: Pa
     assert not (missing := complaints(example, tmp_path / "t")), "\n".join(missing)
 
 
-def test_the_walk_stops_wherever_transformations_are_told_apart() -> None:
+def test_examples_cover_all_modules_using_transformations() -> None:
     names = {one.__name__ for one in CLASSES}
     names |= {"OneValueTransformation", "QuantilesTransformation", "TextTransformation"}
     stations = [*IN_MEMORY, *ON_DISK]
