@@ -121,13 +121,13 @@ def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
 
 @examples(3, slow=150, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns], FILES))
-def test_an_odd_log_costs_no_row(made: Path, changes: list[Edit]) -> None:
+def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)
 
 
 @pytest.mark.parametrize("file", range(FILES))
 @pytest.mark.parametrize("rows", [GONE, 0, 7])
-def test_rows_that_the_log_does_not_count_are_planned(made: Path, file: int, rows: object) -> None:
+def test_files_without_row_counts_are_planned(made: Path, file: int, rows: object) -> None:
     edits_of_file = [Edit("stats", file, ("numRecords",), rows)]
     if rows == GONE:
         edits_of_file.append(Edit("tags", file, ("blocks", 0), None))

@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @settings(max_examples=30, deadline=None)
-def test_versions_after_versions_are_counted_as_if_each_were_the_first(
+def test_later_versions_count_like_the_first(
     steps: list[tuple[list[int], bool, int]],
 ) -> None:
     live: list[int] = []
@@ -68,7 +68,7 @@ def test_versions_after_versions_are_counted_as_if_each_were_the_first(
             found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 
 
-def test_files_that_were_counted_are_not_counted_again() -> None:
+def test_counted_files_are_not_counted_again() -> None:
     tags = RNG.integers(0, 5, 100).tolist()
     count_keys(files_of(tags))
     with mock.patch.object(key_counts, "parse_keys", side_effect=key_counts.parse_keys) as parse:

@@ -37,9 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
-def test_opening_a_table_asks_for_every_file_of_its_log_once(
-    tmp_path: Path, asked: list[str], commits: list
-) -> None:
+def test_opening_requests_each_log_file_once(tmp_path: Path, asked: list[str], commits: list) -> None:
     root = write_log(tmp_path, *commits)
     asked.clear()
     load_snapshot(root)
@@ -47,7 +45,7 @@ def test_opening_a_table_asks_for_every_file_of_its_log_once(
 
 
 @pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
-def test_a_refresh_asks_for_new_commits_alone(tmp_path: Path, asked: list[str], commits: list) -> None:
+def test_refresh_requests_only_new_commits(tmp_path: Path, asked: list[str], commits: list) -> None:
     snapshot = load_snapshot(write_log(tmp_path, *commits))
     asked.clear()
     assert refresh(snapshot) is snapshot
@@ -57,14 +55,14 @@ def test_a_refresh_asks_for_new_commits_alone(tmp_path: Path, asked: list[str], 
     assert asked == ["get 3.json"]
 
 
-def test_an_append_that_wins_reads_nothing(tmp_path: Path, asked: list[str]) -> None:
+def test_winning_append_reads_nothing(tmp_path: Path, asked: list[str]) -> None:
     snapshot = create(tmp_path)
     asked.clear()
     append(snapshot, "a.parquet")
     assert asked == ["put_if_absent 1.json"]
 
 
-def test_a_commit_that_loses_once_reads_the_winner_twice(tmp_path: Path, asked: list[str]) -> None:
+def test_losing_commit_reads_the_winner_twice(tmp_path: Path, asked: list[str]) -> None:
     snapshot = create(tmp_path)
     append(snapshot, "a.parquet")
     store = LocalStore(tmp_path)
