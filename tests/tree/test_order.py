@@ -57,13 +57,13 @@ def found_in(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
 
 @given(block_lists())
 @examples(60, slow=3000)
-def test_the_blocks_to_blame_are_those_that_the_format_blames(blocks: Blocks):
+def test_faulty_blocks_match_the_format(blocks: Blocks):
     assert found_in(blocks) == faults(blocks)
 
 
 @given(block_lists(), st.integers(0, 2**9))
 @examples(60, slow=2000)
-def test_taking_away_either_side_mends_a_cube(blocks: Blocks, choices: int):
+def test_removing_either_side_fixes_a_cube(blocks: Blocks, choices: int):
     for _ in range(2 * len(blocks)):
         broken = found_in(blocks)
         if not broken:
@@ -77,7 +77,7 @@ def test_taking_away_either_side_mends_a_cube(blocks: Blocks, choices: int):
     assert not found_in(blocks)
 
 
-def test_a_cube_with_too_large_a_threshold_counts_as_one_without_blocks():
+def test_cube_with_large_threshold_counts_as_empty():
     blocks = [("", -9, 5), ("w", 0, LAST), ("A", 6, LAST), ("AA", 7, LAST)]
     cubes = decode_cubes([block[0] for block in blocks], dimensions=2)
     tree = existing_tree(cubes, **bounds(blocks), element_counts=np.ones(4, np.int64))
