@@ -31,7 +31,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return found
 
 
-def test_reads_plans_and_commits_are_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reads_plans_and_commits_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "qbeast")
     qbeast.read_table(path, where="id < 9", sample="50%")
     (text,) = [text for level, text in told(caplog) if level == "DEBUG" and ": reads" in text]
@@ -47,7 +47,7 @@ def test_reads_plans_and_commits_are_told(path: Path, caplog: pytest.LogCaptureF
     assert any(text.startswith("DELETE is version 2 of") for level, text in told(caplog) if level == "INFO")
 
 
-def test_a_lost_race_is_told(
+def test_lost_race_is_logged(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "qbeast")
@@ -65,7 +65,7 @@ def test_a_lost_race_is_told(
     assert any("version 1" in text and "is not ours" in text for _, text in told(caplog))
 
 
-def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) -> None:
+def test_disabled_logging_formats_no_messages(path: Path) -> None:
     class Untold:
         def __str__(self) -> str:
             raise AssertionError
@@ -76,7 +76,7 @@ def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) ->
     assert (ran.stdout, ran.stderr) == (b"", b"")
 
 
-def test_no_secret_of_an_address_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_hide_secrets_of_addresses(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qbeast")
     LOG.info("reads %s", "s3://key:hunter2@bucket/t?X-Amz-Signature=hunter2")
     assert told(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
@@ -85,7 +85,7 @@ def test_no_secret_of_an_address_is_told(caplog: pytest.LogCaptureFixture) -> No
 FORGED = "x\nERROR qbeast: forged\r\x1b[31m\x9b2J\u2028\u202ey"
 
 
-def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_filter_values_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "qbeast")
     path = tmp_path / "t"
     rows = pl.DataFrame({"id": range(20), f"b{FORGED}": "a", "s": "a"})
@@ -105,7 +105,7 @@ def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCapt
     assert [text for text in texts if "\n" in text] == []
 
 
-def test_errors_are_one_line_whatever_they_quote(path: Path) -> None:
+def test_errors_are_one_line(path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError) as absent:
         qbeast.open_table(FORGED)
     with pytest.raises(qbeast.InvalidInputError) as unknown:

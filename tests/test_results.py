@@ -61,7 +61,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
     return found
 
 
-def test_committed_says_whether_a_version_was_made(told: list[tuple[int, Result]]) -> None:
+def test_committed_shows_if_a_version_was_made(told: list[tuple[int, Result]]) -> None:
     assert {type(result).__name__ for _, result in told} >= {*RESULTS, "VacuumResult"}
     for before, result in told:
         assert result.version == before + result.committed, result
@@ -72,7 +72,7 @@ def test_committed_says_whether_a_version_was_made(told: list[tuple[int, Result]
     }
 
 
-def test_derived_facts_are_in_the_dictionary(told: list[tuple[int, Result]]) -> None:
+def test_derived_values_are_in_the_dictionary(told: list[tuple[int, Result]]) -> None:
     for _, result in told:
         if isinstance(result, qbeast.VacuumResult):
             assert result.to_dict()["deleted"] is result.deleted is not result.dry_run
@@ -85,13 +85,13 @@ IN_LINES = {"Progress", "Resources", "ScanTask"}
 
 
 @pytest.mark.parametrize("name", sorted(set(qbeast.__all__) - IN_LINES))
-def test_whatever_may_end_a_cell_shows_itself_in_a_notebook(name: str) -> None:
+def test_all_notebook_results_display_themselves(name: str) -> None:
     offered = getattr(qbeast, name)
     if isinstance(offered, type) and not issubclass(offered, Exception):
         assert callable(getattr(offered, "_repr_html_", None))
 
 
-def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result]]) -> None:
+def test_results_fit_screens_and_notebooks(told: list[tuple[int, Result]]) -> None:
     for _, result in told:
         assert len(repr(result)) < 24 * 80
         assert repr(result).count("\n") < 24
@@ -107,7 +107,7 @@ def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result
     assert "id: linear" in written._repr_html_()
 
 
-def test_results_print_a_line_a_fact(told: list[tuple[int, Result]]) -> None:
+def test_results_print_a_line_per_value(told: list[tuple[int, Result]]) -> None:
     written = next(one for _, one in told if isinstance(one, qbeast.WriteResult) and one.committed)
     lines = repr(written).split("\n")
     assert lines[0] == "WriteResult"
@@ -122,7 +122,7 @@ def test_results_print_a_line_a_fact(told: list[tuple[int, Result]]) -> None:
         assert f"  deleted          {said}" in repr(vacuumed).split("\n")
 
 
-def test_many_files_are_told_in_short_and_escaped() -> None:
+def test_many_files_are_shortened_and_escaped() -> None:
     files = tuple(f"<part>-{number:05}.parquet" for number in range(5000))
     many = qbeast.VacuumResult(
         version=3, committed=False, dry_run=True, files=files, bytes=9, retention_hours=1.0
@@ -134,7 +134,7 @@ def test_many_files_are_told_in_short_and_escaped() -> None:
     assert len(many.to_dict()["files"]) == 5000
 
 
-def test_a_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
+def test_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
     texts = [f"{number:05}" * 40 for number in range(5000)]
     rows = pl.DataFrame(
         {"text": texts, "id": range(5000), "price": [float(number**3) for number in range(5000)]}
