@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "qbeast"]
     caplog.clear()
     return found
@@ -34,17 +34,19 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 def test_reads_plans_and_commits_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "qbeast")
     qbeast.read_table(path, where="id < 9", sample="50%")
-    (text,) = [text for level, text in told(caplog) if level == "DEBUG" and ": reads" in text]
+    (text,) = [text for level, text in messages(caplog) if level == "DEBUG" and ": reads" in text]
     assert f"version 0 of {path}: reads 1 of 1 files" in text
     assert 'filter [(col("id")) < (9)], sample 50%' in text
 
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 2000), path, mode="append")
-    texts = dict(reversed(told(caplog)))
+    texts = dict(reversed(messages(caplog)))
     assert texts["INFO"].endswith(f"version 1 of {path}: +1 -0 files, attempt 1")
     assert f"plans 2000 rows for {path}" in texts["DEBUG"]
 
     qbeast.open_table(path).delete("id = 7")
-    assert any(text.startswith("DELETE is version 2 of") for level, text in told(caplog) if level == "INFO")
+    assert any(
+        text.startswith("DELETE is version 2 of") for level, text in messages(caplog) if level == "INFO"
+    )
 
 
 def test_lost_race_is_logged(
@@ -62,7 +64,7 @@ def test_lost_race_is_logged(
 
     monkeypatch.setattr(commits, "put_commit", lose)
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
-    assert any("version 1" in text and "is not ours" in text for _, text in told(caplog))
+    assert any("version 1" in text and "is not ours" in text for _, text in messages(caplog))
 
 
 def test_disabled_logging_formats_no_messages(path: Path) -> None:
@@ -79,7 +81,7 @@ def test_disabled_logging_formats_no_messages(path: Path) -> None:
 def test_logs_hide_secrets_of_addresses(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qbeast")
     LOG.info("reads %s", "s3://key:hunter2@bucket/t?X-Amz-Signature=hunter2")
-    assert told(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
+    assert messages(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
 
 
 FORGED = "x\nERROR qbeast: forged\r\x1b[31m\x9b2J\u2028\u202ey"
@@ -95,7 +97,7 @@ def test_filter_values_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCapt
     table.update(pl.col("id") < 3, {"s": pl.lit(FORGED)})
     table.merge(rows.head(2), on="id", matched_if=pl.col("s") != FORGED)
     table.delete(pl.col("s") == FORGED)
-    texts = [text for _, text in told(caplog)]
+    texts = [text for _, text in messages(caplog)]
     assert any("forged" in text and "filter" in text for text in texts)
     shown = [*texts, repr(table), repr(table.explain(pl.col("s") == FORGED)), repr(table.metrics())]
     shown += [repr(qbeast.suggest_columns(rows)), repr(table.check())]

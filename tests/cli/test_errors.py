@@ -22,7 +22,7 @@ from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
 from qbeast_core.cli.options import option_of
 from qbeast_core.cli.program import program
 from qbeast_core.errors import QbeastError
-from tests.cli.running import complaint, run, said
+from tests.cli.running import run, run_error, run_json
 from tests.helpers.snippets import ROOT
 
 CLASSES = [
@@ -154,12 +154,12 @@ def test_invalid_input_is_one_line(
     places = {"TABLE": sales, "PLAIN": tmp_path / "plain", "FILE": tmp_path / "file"}
     places["FILE"].touch()
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
-    assert words in complaint(*[places.get(one, one) for one in asked], code=code)
+    assert words in run_error(*[places.get(one, one) for one in asked], code=code)
     assert not Path("new").exists()
 
 
 def test_store_option_values_are_not_repeated(sales: Path) -> None:
-    assert "hunter2" not in complaint("show", sales, "--storage-option", "hunter2", code=2)
+    assert "hunter2" not in run_error("show", sales, "--storage-option", "hunter2", code=2)
 
 
 def test_json_errors_are_one_document(sales: Path) -> None:
@@ -167,9 +167,9 @@ def test_json_errors_are_one_document(sales: Path) -> None:
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["exit_code"], error["changed"]) == ("version-not-found", 4, False)
     assert result.stderr == f"error: {error['message']}\n"
-    error = said("explain", sales, "--where", "prise < 1", code=2)["error"]
+    error = run_json("explain", sales, "--where", "prise < 1", code=2)["error"]
     assert (error["argument"], error["value"], error["known"][0]) == ("--where", "prise < 1", "price")
-    assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
+    assert run_json("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
 
 
 def test_traceback_option_shows_a_traceback(sales: Path) -> None:
@@ -208,7 +208,7 @@ def test_every_exception_becomes_an_error_message(
         raise error
 
     monkeypatch.setattr(inspect_commands.check, "callback", fail)
-    assert words in complaint("check", sales, code=code)
+    assert words in run_error("check", sales, code=code)
 
 
 def test_missing_command_shows_the_help() -> None:

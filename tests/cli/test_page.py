@@ -32,13 +32,13 @@ def section(title: str) -> str:
     return found[1]
 
 
-def options_told(text: str) -> set[str]:
+def documented_options(text: str) -> set[str]:
     """Return the options in the first column of tables."""
     firsts = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
     return {option for first in firsts for option in OPTION.findall(first)}
 
 
-def options_there(command: click.Command) -> set[str]:
+def command_options(command: click.Command) -> set[str]:
     options = [one for one in command.params if isinstance(one, click.Option)]
     return {name for one in options for name in (*one.opts, *one.secondary_opts)}
 
@@ -51,7 +51,7 @@ def command_named(name: str) -> click.Command:
 
 def test_page_and_program_have_same_commands() -> None:
     assert sorted(COMMANDS) == sorted(program.list_commands(click.Context(program)))
-    assert options_told(section("What all commands share")) == SHARED
+    assert documented_options(section("What all commands share")) == SHARED
 
 
 def test_help_lists_each_command_once() -> None:
@@ -74,7 +74,7 @@ def test_help_holds_no_escapes(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_page_and_program_have_same_options(name: str) -> None:
     shared = {"--json"} if name == "completion" else SHARED
-    assert options_told(section(f"qbeast {name}")) | shared == options_there(command_named(name))
+    assert documented_options(section(f"qbeast {name}")) | shared == command_options(command_named(name))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -88,14 +88,14 @@ def test_command_heading_names_its_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_mentioned_anywhere_exists(name: str) -> None:
-    known = {option for one in COMMANDS for option in options_there(command_named(one))} | {
+    known = {option for one in COMMANDS for option in command_options(command_named(one))} | {
         "--help",
         "--version",
     }
     assert set(OPTION.findall(" ".join(re.findall(r"`([^`]+)`", TEXT)))) - {"-o", "-n", "-c"} <= known
     calls = re.findall(rf"\bqbeast {name}\b([^|`\n]*)", TEXT)
     told = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
-    assert told <= options_there(command_named(name)) | {"--help"}
+    assert told <= command_options(command_named(name)) | {"--help"}
 
 
 def test_page_lists_every_exit_code() -> None:

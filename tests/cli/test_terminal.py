@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 from qbeast_core.support.plain_text import HIDDEN
-from tests.cli.running import complaint, run
+from tests.cli.running import run, run_error
 
 EVIL = "\x1b]0;title\x07\x1b[31mred\x9b2J\u202egpj.exe\r"
 SPELLED = r"\x1b]0;title\x07\x1b[31mred"
@@ -46,5 +46,5 @@ def test_values_and_names_are_escaped(table: Path) -> None:
 
 def test_errors_contain_no_control_codes(table: Path) -> None:
     for where in ("nope = 1", "text > 1", f"id = '{EVIL}", f"\x1b[31m{EVIL}"):
-        assert not HIDDEN.search(complaint("show", table, "--where", where, code=2).rstrip("\n"))
+        assert not HIDDEN.search(run_error("show", table, "--where", where, code=2).rstrip("\n"))
     assert not HIDDEN.search(run("show", table, "--where", "nope = 1", "--traceback", code=2).output)

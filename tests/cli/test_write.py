@@ -16,7 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 
 TYPED = pl.DataFrame(
     {
@@ -107,7 +107,7 @@ def test_every_source_makes_the_same_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sources = make(ROWS, tmp_path)
-    result = said(
+    result = run_json(
         "write", sources[0], *sources[1:], "out", "--columns", "id,price:linear", "--cube-size", "300"
     )
     by_hand = qbeast.write_table(ROWS, "hand", columns=["id", "price:linear"], cube_size=300)
@@ -121,7 +121,7 @@ def test_every_source_makes_the_same_table(
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
 def test_standard_input_is_a_source(file_format: str, tmp_path: Path) -> None:
     given = bytes_of(ROWS, file_format)
-    said("write", "-", tmp_path / "t", "-c", "id", "-c", "price", "--format", file_format, given=given)
+    run_json("write", "-", tmp_path / "t", "-c", "id", "-c", "price", "--format", file_format, given=given)
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), ROWS)
     assert qbeast.open_table(tmp_path / "t").indexed_columns == ("id", "price")
 
@@ -132,7 +132,7 @@ def test_large_stdin_goes_to_a_temporary_file(file_format: str, tmp_path: Path) 
     given = bytes_of(rows, file_format)
     assert len(given) > (4 << 20) // 16
     held = ["--memory", "4MiB", "--spill-dir", tmp_path]
-    said("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
+    run_json("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), rows.sort("id"))
     run("write", "-", tmp_path / "u", "-c", "id", "--format", "jsonl", *held, given=b"[" * (1 << 19), code=2)
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
@@ -142,7 +142,7 @@ def test_large_stdin_goes_to_a_temporary_file(file_format: str, tmp_path: Path) 
 def test_append_reads_text_with_table_types(file_format: str, tmp_path: Path) -> None:
     table = tmp_path / "t"
     qbeast.write_table(TYPED, table, columns=["id"])
-    result = said("append", "-", table, "--format", file_format, given=bytes_of(TYPED, file_format))
+    result = run_json("append", "-", table, "--format", file_format, given=bytes_of(TYPED, file_format))
     assert (result["version"], result["rows"]) == (1, 3)
     assert_frame_equal(qbeast.read_table(table).sort("id"), pl.concat([TYPED, TYPED]).sort("id"))
 
@@ -180,7 +180,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
         *("--commit-metadata", "why=because", "--column-stats", '{"id_min": 0, "id_max": 9999}'),
     ]
     run("write", "-", table, *options, given=given)
-    again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
+    again = run_json("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
     opened = qbeast.open_table(table)
     assert (again["committed"], opened.version, opened.cube_size) == (False, 0, 123)
     assert opened.history()["metadata"][0]["why"] == "because"
@@ -191,22 +191,24 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
 
 def test_modes_equal_the_library(mine: Path, tmp_path: Path) -> None:
     ROWS.head(7).write_parquet(tmp_path / "seven.parquet")
-    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
-    assert "append" in complaint("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
-    assert said("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
+    assert run_json("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
+    assert "append" in run_error("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
+    assert (
+        run_json("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
+    )
     assert qbeast.open_table(mine).indexed_columns == ("brand",)
     wider = ROWS.head(2).with_columns(new=pl.lit(1))
     wider.write_parquet(tmp_path / "wider.parquet")
-    assert "schema" in complaint("append", tmp_path / "wider.parquet", mine, code=3)
+    assert "schema" in run_error("append", tmp_path / "wider.parquet", mine, code=3)
     run("append", tmp_path / "wider.parquet", mine, "--schema-mode", "merge")
     assert qbeast.read_table(mine)["new"].sum() == 2
 
 
 def test_append_creates_table_only_with_columns(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "rows.parquet")
-    complaint("append", tmp_path / "rows.parquet", tmp_path / "t", code=4)
+    run_error("append", tmp_path / "rows.parquet", tmp_path / "t", code=4)
     assert not (tmp_path / "t").exists()
-    assert said("append", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id")["version"] == 0
+    assert run_json("append", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id")["version"] == 0
 
 
 def test_dry_run_predicts_the_write(mine: Path, tmp_path: Path) -> None:
@@ -216,12 +218,12 @@ def test_dry_run_predicts_the_write(mine: Path, tmp_path: Path) -> None:
         ["write", tmp_path / "rows.parquet", tmp_path / "new", "-c", "brand,id"],
     ):
         before = sorted(tmp_path.rglob("*"))
-        planned = said(*command, "--dry-run")
+        planned = run_json(*command, "--dry-run")
         text = run(*command, "--dry-run").stdout
         assert text.startswith("a dry run")
         assert "2,000 rows" in text
         assert sorted(tmp_path.rglob("*")) == before
-        done = said(*command)
+        done = run_json(*command)
         shared = set(done) - {"version", "dry_run", "committed", "bytes", "attempts"}
         assert len(shared) >= 8
         assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
@@ -265,7 +267,7 @@ def test_bad_source_is_one_line_and_writes_nothing(
     name: str, content: bytes, options: list[str], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    line = complaint("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
+    line = run_error("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
     assert words in line
     assert "nothing was written" in line
     assert not (tmp_path / "t").exists()
@@ -280,21 +282,21 @@ def test_missing_or_mixed_sources_raise(tmp_path: Path) -> None:
     (mixed / "a.csv").write_bytes(b"a\n1\n")
     (mixed / "a.jsonl").write_bytes(b'{"a": 1}\n')
     out: list[Any] = [tmp_path / "t", "-c", "a"]
-    assert "there is no" in complaint("write", tmp_path / "c.csv", *out, code=2)
-    assert "there is no" in complaint("write", tmp_path / "c*.csv", *out, code=2)
-    assert "no Parquet, CSV" in complaint("write", tmp_path / "empty", *out, code=2)
-    assert "one by one" in complaint("write", tmp_path / "a.csv", tmp_path / "b.csv", *out, code=2)
-    assert "csv, jsonl" in complaint("write", mixed, *out, code=2)
-    assert "--format" in complaint("write", "-", *out, code=2)
-    assert "once" in complaint("write", "-", "-", *out, "--format", "csv", code=2)
-    assert said("write", mixed, *out, "--format", "jsonl")["rows"] == 1
+    assert "there is no" in run_error("write", tmp_path / "c.csv", *out, code=2)
+    assert "there is no" in run_error("write", tmp_path / "c*.csv", *out, code=2)
+    assert "no Parquet, CSV" in run_error("write", tmp_path / "empty", *out, code=2)
+    assert "one by one" in run_error("write", tmp_path / "a.csv", tmp_path / "b.csv", *out, code=2)
+    assert "csv, jsonl" in run_error("write", mixed, *out, code=2)
+    assert "--format" in run_error("write", "-", *out, code=2)
+    assert "once" in run_error("write", "-", "-", *out, "--format", "csv", code=2)
+    assert run_json("write", mixed, *out, "--format", "jsonl")["rows"] == 1
 
 
 def test_partitioned_delta_error_shows_how_to_copy(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     rows = pl.DataFrame({"id": [1, 2, 3], "day": ["a", "b", "a"]})
     rows.write_delta(old, delta_write_options={"partition_by": ["day"]})
-    told = complaint("convert", old, "-c", "id", code=7)
+    told = run_error("convert", old, "-c", "id", code=7)
     assert "new, columns=['day', ...])" in told
     run("write", old, new, "--columns", "day,id")
     assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
@@ -307,11 +309,11 @@ def test_rows_larger_than_memory_spill(tmp_path: Path) -> None:
         rows = pl.DataFrame({"id": range(start, start + 50_000), "half": [i / 2 for i in range(50_000)]})
         rows.write_parquet(tmp_path / "rows" / f"{number}.parquet")
     limits = ["--memory", "4MiB", "--spill-dir", str(tmp_path)]
-    told = said("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
+    told = run_json("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
     assert (told["engine"], told["rows"], told["spilled_bytes"] > 0) == ("spill", 200_000, True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["rows", "t"]
-    assert "is not a size" in complaint("append", "rows", "t", "--memory", "much", code=2)
-    assert said("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
+    assert "is not a size" in run_error("append", "rows", "t", "--memory", "much", code=2)
+    assert run_json("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
     text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
     assert "went through temporary files" in text
 
@@ -323,13 +325,13 @@ def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
         "suggest", tmp_path / "rows.csv", "--where", "price < 10", "--where", "price < 1", "--most", "1"
     )
     assert result.stdout.splitlines()[0].startswith("--columns price")
-    facts = said("suggest", tmp_path / "rows.csv", "--where", "price < 10")
+    facts = run_json("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
     assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
-    assert "qbeast.suggest_columns(rows) proposes" in complaint(
+    assert "qbeast.suggest_columns(rows) proposes" in run_error(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
-    assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
+    assert "qbeast suggest --help" in run_error("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
 
 
 def test_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def leaves(frame: pl.DataFrame) -> dict[str, pl.Series]:
     return {name: frame[name] for name in frame.columns if name != "nested"} | inner
 
 
-def told(stats: pl.DataFrame, kind: str, leaf: str):
+def stats_value(stats: pl.DataFrame, kind: str, leaf: str):
     value = stats[kind][0] if kind in stats.columns else None  # no column may be able to have bounds
     for name in leaf.split("."):
         value = None if value is None else value.get(name)
@@ -85,8 +85,8 @@ def test_bounds_are_safe_and_nulls_are_counted(frame: pl.DataFrame) -> None:
     stats = as_delta_reads(frame)
     assert stats["num_records"].item() == frame.height
     for leaf, column in leaves(frame).items():
-        assert told(stats, "null_count", leaf) == column.null_count()
-        low, high = told(stats, "min", leaf), told(stats, "max", leaf)
+        assert stats_value(stats, "null_count", leaf) == column.null_count()
+        low, high = stats_value(stats, "min", leaf), stats_value(stats, "max", leaf)
         values = column.drop_nulls().to_list()
         if isinstance(low, float) or isinstance(high, float):
             assert not is_nan(low)

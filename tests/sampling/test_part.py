@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.sampling.intervals import smooth_interval
-from tests.sampling.answers import asked as recognised
-from tests.sampling.answers import intervals, sample_of
+from tests.sampling.answers import intervals, recognised, sample_of
 
 ROWS = 300_000
 FRACTION = 0.8

@@ -42,7 +42,7 @@ def rows(spark: SparkSession, table: Path) -> DataFrame:
     return found
 
 
-def said_by(call: Callable[[], object]) -> str:
+def error_text(call: Callable[[], object]) -> str:
     with pytest.raises((PySparkException, qbeast.QbeastError)) as caught:
         call()
     return str(caught.value)
@@ -66,7 +66,7 @@ def test_documentation_lists_what_spark_rejects(
     spark: SparkSession, rows: DataFrame, table: Path, statement: str, words: str
 ) -> None:
     assert rows.columns == ["id", "s"]
-    assert words in said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    assert words in error_text(lambda: spark.sql(statement.format(table=table)).collect())
     assert words in PAGE
 
 
@@ -83,7 +83,7 @@ def test_statements_name_the_function_to_call(
     spark: SparkSession, rows: DataFrame, table: Path, statement: str
 ) -> None:
     assert rows.columns == ["id", "s"]
-    text = said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    text = error_text(lambda: spark.sql(statement.format(table=table)).collect())
     assert WRITE_TABLE in text
     assert "othing was written" in text
 
@@ -98,11 +98,11 @@ def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
         lambda: rows.write.format("qbeast").saveAsTable("made"),
     ]
     for call in calls:
-        text = said_by(call)
+        text = error_text(call)
         assert WRITE_TABLE in text
         assert "othing was written" in text
     for mode, named in (("error", "ErrorIfExists"), ("ignore", "Ignore")):
-        text = said_by(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
+        text = error_text(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
         assert f'"{named}" mode' in text
         assert f"`{named}`" in PAGE
 
@@ -111,7 +111,7 @@ def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
 def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     read = spark.readStream.format("qbeast").load(str(table))
     sink = read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    text = said_by(lambda: sink.trigger(availableNow=True).start().awaitTermination())
+    text = error_text(lambda: sink.trigger(availableNow=True).start().awaitTermination())
     assert 'format("qbeast") cannot be read as a stream; nothing was read' in text
     assert "UnboundLocalError" not in text
 

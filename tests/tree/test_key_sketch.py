@@ -22,7 +22,7 @@ def exact(parts: list[np.ndarray]) -> float:
     return float((counts.astype(np.float64) ** 2).sum() / counts.sum())
 
 
-def told(parts: list[np.ndarray]) -> float:
+def design_effect(parts: list[np.ndarray]) -> float:
     total = KeyTotal()
     for part in parts:
         sketch = parse_keys(dump_keys(KeySketch.of(np.sort(part))))
@@ -54,7 +54,7 @@ def zipf(exponent: float) -> list[np.ndarray]:
 )
 def test_small_design_effects_are_exact(parts) -> None:
     wanted = exact(parts) if sum(map(len, parts)) else 1.0
-    assert told(parts) == pytest.approx(wanted, rel=1e-5)
+    assert design_effect(parts) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_small_design_effects_are_exact(parts) -> None:
     ],
 )
 def test_large_design_effects_are_approximate(parts) -> None:
-    assert told(parts) == pytest.approx(exact(parts), rel=0.15)
+    assert design_effect(parts) == pytest.approx(exact(parts), rel=0.15)
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1), max_size=90), st.integers(1, 40))

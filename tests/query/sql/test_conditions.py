@@ -204,7 +204,7 @@ class Bait:
         self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}/secret.parquet"
         self.places = [str(self.secret), f"{self.secret}.missing", self.address]
 
-    def was_asked(self, seconds: float = 0) -> bool:
+    def was_contacted(self, seconds: float = 0) -> bool:
         """Tell whether anything was asked of the address."""
         return bool(select.select([self.socket], [], [], seconds)[0])
 
@@ -247,7 +247,7 @@ def test_texts_never_open_files(bait: Bait, form: str) -> None:
     for place in bait.places:
         for source in [f"'{place}'", *(f"{function}('{place}')" for function in FUNCTIONS_OF_FILES)]:
             refused_unread(form.format(source))
-    assert not bait.was_asked()
+    assert not bait.was_contacted()
 
 
 def test_polars_would_read_the_file(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_polars_would_read_the_file(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", code]
     ) as reader:  # it waits for an answer, all threads with it
-        assert bait.was_asked(seconds=60)
+        assert bait.was_contacted(seconds=60)
         reader.kill()
     bait.socket.close()
 
@@ -280,7 +280,7 @@ def judge(text: str) -> None:
 @given(TEXTS, st.sampled_from(range(3)))
 def test_texts_raise_only_the_documented_error(bait: Bait, text: str, place: int) -> None:
     judge(text.replace(PLACE, bait.places[place]))
-    assert not bait.was_asked()
+    assert not bait.was_contacted()
 
 
 @pytest.mark.parametrize(

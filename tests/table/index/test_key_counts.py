@@ -31,7 +31,7 @@ def files_of(tags: list[int]) -> pl.DataFrame:
     return pl.DataFrame(said, schema={"keys": pl.String, "num_records": pl.Int64}, orient="row")
 
 
-def told(counts: KeyCounts) -> tuple[object, ...]:
+def totals(counts: KeyCounts) -> tuple[object, ...]:
     known = pytest.approx(counts.total.squares)
     return (
         counts.design_effect,
@@ -64,7 +64,7 @@ def test_later_versions_count_like_the_first(
             order = np.random.default_rng(seed).permutation(len(live))
             found = count_keys(files_of([live[at] for at in order]))
             with mock.patch.object(key_counts, "_WORTH_KEEPING", 10**9):
-                assert told(found) == told(count_keys(files_of(live)))
+                assert totals(found) == totals(count_keys(files_of(live)))
             found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 
 
