@@ -32,12 +32,12 @@ LINK = re.compile(r"\]\(([^)#\s]+)")
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
-def test_the_readme_has_code() -> None:
+def test_readme_has_code() -> None:
     assert ROOT / "README.md" in WITH_OUTPUT
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(table_path("tx230_basic_3segments"), "old_orders")  # of CarbonData
     names: dict[str, Any] = {}
@@ -50,7 +50,7 @@ WITH_OUTPUT = [page for page in PAGES if SESSIONS.search(page.read_text())]
 
 
 @pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: page.name)
-def test_a_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = "".join(SESSIONS.findall(page.read_text()))
     session = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
@@ -60,11 +60,11 @@ def test_a_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: p
     assert not runner.run(session, out=output.append).failed, "".join(output)
 
 
-def test_the_code_about_tables_of_the_jvm_runs() -> None:
+def test_code_about_jvm_tables_runs() -> None:
     run_elsewhere("coming-from-qbeast-spark.md", "/data/sales", find("qbeast-spark-0.7.1/dims7").path)
 
 
-def test_the_code_about_object_stores_runs(
+def test_code_about_object_stores_runs(
     bucket: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in s3_options.items():
@@ -89,7 +89,7 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "public"), [("spark.md", qbeast_spark_bridge.__all__), ("*.md", qbeast.__all__)]
 )
-def test_the_reference_has_every_public_name(page: str, public: list[str]) -> None:
+def test_reference_has_every_public_name(page: str, public: list[str]) -> None:
     told = {name for file in API.glob(page) for name in DOCUMENTED.findall(file.read_text())}
     assert (
         set(public) - told - set(errors.__all__) - {"__version__"} == set()
@@ -100,7 +100,7 @@ PICTURES = sorted((ROOT / "docs" / "images").iterdir())
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
-def test_a_picture_is_shown_and_made_by_the_project(picture: Path) -> None:
+def test_pictures_are_used_and_made_here(picture: Path) -> None:
     assert any(f"images/{picture.name}" in page.read_text() for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
     makers = [
         ROOT / "docs" / "rooms.py",
@@ -110,12 +110,12 @@ def test_a_picture_is_shown_and_made_by_the_project(picture: Path) -> None:
     assert any(f'"{picture.name}"' in maker.read_text() for maker in makers)
 
 
-def test_the_rooms_are_drawn_as_they_are() -> None:
+def test_package_diagram_is_up_to_date() -> None:
     draw = runpy.run_path(str(ROOT / "docs" / "rooms.py"))
     assert draw["PICTURE"].read_text() == draw["rooms_svg"](), "run: make pictures"
 
 
-def test_the_switcher_offers_the_versions_that_are_there(tmp_path: Path) -> None:
+def test_switcher_lists_existing_versions(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "1.0.0", "_static"):
         (tmp_path / name).mkdir()
     for name in ("0.9.0", "0.10.0", "_static"):  # 1.0.0 was not built to its end
@@ -143,7 +143,7 @@ LIMITS = {
 }
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_documented_limits_match_the_code() -> None:
     page = (ROOT / "docs" / "limits.md").read_text()
     told = {words.format(getattr(module, name)) for words, names in LIMITS.items() for module, name in names}
     assert not {words for words in told if words not in page}
@@ -152,13 +152,13 @@ def test_the_limits_are_those_of_the_code() -> None:
 OURS = re.compile(r"pip install [^`\n]*['\" ]qbeast(?![_\w-])")
 
 
-def test_no_page_installs_from_an_index_that_does_not_have_it() -> None:
+def test_pages_use_only_available_indexes() -> None:
     """Nothing is released yet: `pip install qbeast` would find nothing, or a stranger's package."""
     texts = [*PAGES, ROOT / "CONTRIBUTING.md", *(ROOT / "examples").glob("*.ipynb")]
     assert OURS.search("pip install 'qbeast[cli]'")
     assert not [path.name for path in texts if OURS.search(path.read_text())]
 
 
-def test_the_format_has_sections_1_to_13() -> None:
+def test_format_has_sections_1_to_13() -> None:
     text = (ROOT / "docs" / "format.md").read_text()
     assert [int(number) for number in SECTION.findall(text)] == list(range(1, 14))

@@ -88,12 +88,12 @@ def _code_lines(function: Function, text: list[str]) -> int:
     return sum(1 for line in lines if line and not line.startswith("#"))
 
 
-def test_a_module_is_one_small_idea() -> None:
+def test_modules_have_a_maximum_length() -> None:
     long = {file.name: file.lines for file in map(_file, MODULES) if file.lines > MAX_LINES}
     assert set(long) <= WHOLE, f"two ideas in one file? {long}"
 
 
-def test_a_folder_has_at_most_a_dozen_modules() -> None:
+def test_folders_have_at_most_twelve_modules() -> None:
     folders = Counter(path.parent for path in MODULES if path.name != "__init__.py")
     assert not {
         str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > MAX_FILES
@@ -114,7 +114,7 @@ def test_functions_are_short() -> None:
     assert not long
 
 
-def test_a_module_introduces_itself() -> None:
+def test_modules_have_docstrings() -> None:
     assert not [file.name for file in map(_file, MODULES) if not file.docstring], (
         "say in one line what the file is about"
     )
@@ -142,6 +142,6 @@ def test_no_test_is_imported() -> None:
 
 
 @pytest.mark.parametrize("package", ["qbeast", "qbeast_spark_bridge", "pyspark_qbeast"])
-def test_every_name_that_is_offered_is_there(package: str) -> None:
+def test_exported_names_exist(package: str) -> None:
     module = import_module(package)
     assert set(module.__all__) == {name for name in module.__all__ if hasattr(module, name)}

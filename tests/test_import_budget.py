@@ -44,20 +44,20 @@ def test_first_use_loads_no_operation() -> None:
     assert not [name for name in names if name.startswith(operations)]
 
 
-def test_every_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     for name in qbeast.__all__:
         assert getattr(qbeast, name) is not None
         assert name in dir(qbeast)
 
 
-def test_completion_offers_public_names_alone() -> None:
+def test_completion_offers_only_public_names() -> None:
     assert {name for name in vars(qbeast) if not name.startswith("_")} <= set(qbeast.__all__)
     assert {name for name in dir(qbeast) if not name.startswith("__")} == set(qbeast.__all__) - {
         "__version__"
     }
 
 
-def test_a_name_that_is_not_there_is_told() -> None:
+def test_missing_attribute_raises_with_suggestion() -> None:
     with pytest.raises(AttributeError, match="module 'qbeast' has no attribute 'write'"):
         qbeast.write  # noqa: B018 - asked for
     code = "import qbeast; qbeast.read_tabel"
@@ -107,9 +107,7 @@ def imported_by_task() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("task", WORKERS)
-def test_a_worker_opens_no_log_and_imports_few_of_our_modules(
-    task: str, imported_by_task: dict[str, list[str]]
-) -> None:
+def test_workers_open_no_log_and_import_little(task: str, imported_by_task: dict[str, list[str]]) -> None:
     """What a task is of is imported with these modules: their own imports are at the top, where a lint holds them."""
     names = imported_by_task[task]
     assert set(WORKERS[task]) <= set(names)

@@ -25,29 +25,31 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "qbeast"]
     caplog.clear()
     return found
 
 
-def test_reads_plans_and_commits_are_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reads_plans_and_commits_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "qbeast")
     qbeast.read_table(path, where="id < 9", sample="50%")
-    (text,) = [text for level, text in told(caplog) if level == "DEBUG" and ": reads" in text]
+    (text,) = [text for level, text in messages(caplog) if level == "DEBUG" and ": reads" in text]
     assert f"version 0 of {path}: reads 1 of 1 files" in text
     assert 'filter [(col("id")) < (9)], sample 50%' in text
 
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 2000), path, mode="append")
-    texts = dict(reversed(told(caplog)))
+    texts = dict(reversed(messages(caplog)))
     assert texts["INFO"].endswith(f"version 1 of {path}: +1 -0 files, attempt 1")
     assert f"plans 2000 rows for {path}" in texts["DEBUG"]
 
     qbeast.open_table(path).delete("id = 7")
-    assert any(text.startswith("DELETE is version 2 of") for level, text in told(caplog) if level == "INFO")
+    assert any(
+        text.startswith("DELETE is version 2 of") for level, text in messages(caplog) if level == "INFO"
+    )
 
 
-def test_a_lost_race_is_told(
+def test_lost_race_is_logged(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "qbeast")
@@ -62,10 +64,10 @@ def test_a_lost_race_is_told(
 
     monkeypatch.setattr(commits, "put_commit", lose)
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
-    assert any("version 1" in text and "is not ours" in text for _, text in told(caplog))
+    assert any("version 1" in text and "is not ours" in text for _, text in messages(caplog))
 
 
-def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) -> None:
+def test_disabled_logging_formats_no_messages(path: Path) -> None:
     class Untold:
         def __str__(self) -> str:
             raise AssertionError
@@ -76,16 +78,16 @@ def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) ->
     assert (ran.stdout, ran.stderr) == (b"", b"")
 
 
-def test_no_secret_of_an_address_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_hide_secrets_of_addresses(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "qbeast")
     LOG.info("reads %s", "s3://key:hunter2@bucket/t?X-Amz-Signature=hunter2")
-    assert told(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
+    assert messages(caplog) == [("INFO", "reads s3://***@bucket/t?***")]
 
 
 FORGED = "x\nERROR qbeast: forged\r\x1b[31m\x9b2J\u2028\u202ey"
 
 
-def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_filter_values_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "qbeast")
     path = tmp_path / "t"
     rows = pl.DataFrame({"id": range(20), f"b{FORGED}": "a", "s": "a"})
@@ -95,7 +97,7 @@ def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCapt
     table.update(pl.col("id") < 3, {"s": pl.lit(FORGED)})
     table.merge(rows.head(2), on="id", matched_if=pl.col("s") != FORGED)
     table.delete(pl.col("s") == FORGED)
-    texts = [text for _, text in told(caplog)]
+    texts = [text for _, text in messages(caplog)]
     assert any("forged" in text and "filter" in text for text in texts)
     shown = [*texts, repr(table), repr(table.explain(pl.col("s") == FORGED)), repr(table.metrics())]
     shown += [repr(qbeast.suggest_columns(rows)), repr(table.check())]
@@ -105,7 +107,7 @@ def test_values_of_filters_forge_no_lines(tmp_path: Path, caplog: pytest.LogCapt
     assert [text for text in texts if "\n" in text] == []
 
 
-def test_errors_are_one_line_whatever_they_quote(path: Path) -> None:
+def test_errors_are_one_line(path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError) as absent:
         qbeast.open_table(FORGED)
     with pytest.raises(qbeast.InvalidInputError) as unknown:

@@ -282,7 +282,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("wrong", CASES.values(), ids=CASES.keys())
-def test_a_wrong_input_is_told_with_its_cure(wrong: Wrong, places: SimpleNamespace) -> None:
+def test_invalid_input_error_names_the_fix(wrong: Wrong, places: SimpleNamespace) -> None:
     with pytest.raises(qbeast.QbeastError) as caught:
         wrong.tried(places)
     error, text = caught.value, str(caught.value)
@@ -296,13 +296,11 @@ def test_a_wrong_input_is_told_with_its_cure(wrong: Wrong, places: SimpleNamespa
         assert error.argument == wrong.argument
 
 
-def test_there_are_as_many_as_newcomers_tried() -> None:
+def test_enough_invalid_inputs_are_tested() -> None:
     assert len(CASES) >= 110
 
 
-def test_an_error_after_some_commits_says_that_the_table_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, size in enumerate((100, 50, 100)):  # each other size of cubes begins a revision
         rows = ROWS.with_columns(pl.col("id") + number * ROWS.height)
         write_table(rows, tmp_path / "t", ["id"], mode="append", cube_size=size)
@@ -327,7 +325,7 @@ def test_an_error_after_some_commits_says_that_the_table_changed(
     assert caught.value.changed is False  # the first commit failed already
 
 
-def test_nobody_knows_how_far_a_failed_vacuum_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_vacuum_reports_unknown_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         write_table(ROWS, tmp_path / "t", ["id"], mode="overwrite" if (tmp_path / "t").exists() else "error")
 
@@ -343,7 +341,7 @@ def test_nobody_knows_how_far_a_failed_vacuum_came(tmp_path: Path, monkeypatch: 
     assert qbeast.CommitUnknownError.changed is None
 
 
-def test_what_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     monkeypatch.setattr(optional, "find_spec", lambda _: None)
     for extra, needs in extras.items():

@@ -14,7 +14,7 @@ from qbeast_core.table.snapshot import snapshot
 ROWS = pl.DataFrame({"id": range(5000)})
 
 
-def test_a_table_opened_twice_is_read_once(tmp_path):
+def test_table_opened_twice_is_read_once(tmp_path):
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
     assert qbeast.open_table(tmp_path / "t").version == 0
     with mock.patch.object(snapshot, "load_snapshot", side_effect=AssertionError):
@@ -22,7 +22,7 @@ def test_a_table_opened_twice_is_read_once(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows again and again
-def test_what_is_committed_is_seen_at_once(tmp_path):
+def test_commits_are_seen_at_once(tmp_path):
     path = tmp_path / "t"
     for number in range(5):
         qbeast.write_table(ROWS, path, columns=["id"], mode="append")
@@ -30,7 +30,7 @@ def test_what_is_committed_is_seen_at_once(tmp_path):
         assert qbeast.read_table(path).height == 5000 * (number + 1)
 
 
-def test_another_table_in_the_same_place_is_seen_at_once(tmp_path):
+def test_replaced_table_is_seen_at_once(tmp_path):
     path = tmp_path / "t"
     qbeast.write_table(ROWS, path, columns=["id"])
     assert qbeast.read_table(path, sample=0.5).height > 0
@@ -41,7 +41,7 @@ def test_another_table_in_the_same_place_is_seen_at_once(tmp_path):
     assert qbeast.read_table(path).columns == ["other"]
 
 
-def test_a_relative_path_means_the_working_directory(tmp_path, monkeypatch):
+def test_relative_path_means_the_working_directory(tmp_path, monkeypatch):
     for name, rows in (("a", ROWS), ("b", ROWS.head(7))):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)

@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("doing", operations(Path()))
-def test_a_bar_is_drawn_in_a_terminal(path: Path, doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_is_drawn_in_a_terminal(path: Path, doing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -56,7 +56,7 @@ def test_a_bar_is_drawn_in_a_terminal(path: Path, doing: str, monkeypatch: pytes
     assert len(screen.getvalue()) == before
 
 
-def test_a_bar_goes_when_the_work_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_disappears_when_the_work_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -65,12 +65,12 @@ def test_a_bar_goes_when_the_work_fails(path: Path, monkeypatch: pytest.MonkeyPa
     assert "\x1b[?25h" in screen.getvalue()  # the cursor is back
 
 
-def test_nothing_is_drawn_where_nobody_looks(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_not_drawn_without_terminal(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     qbeast.write_table(ROWS, path, mode="append", progress=True)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_is_drawn_in_a_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_is_drawn_in_a_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
     class Handle:
@@ -93,7 +93,7 @@ def test_a_bar_is_drawn_in_a_notebook(path: Path, monkeypatch: pytest.MonkeyPatc
     assert "100.00%" in shown[-1]
 
 
-def test_a_missing_library_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr("qbeast_core.support.optional.find_spec", lambda _: None)
     with pytest.raises(qbeast.MissingDependencyError, match="rich"):

@@ -36,7 +36,7 @@ OPERATIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
     """What every operation returned, done in earnest and dry, and the version that the table had before."""
     place = tmp_path_factory.mktemp("results")
     path, files = place / "table", place / "files"
@@ -61,19 +61,19 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]]:
     return found
 
 
-def test_committed_says_whether_a_version_was_made(told: list[tuple[int, Result]]) -> None:
-    assert {type(result).__name__ for _, result in told} >= {*RESULTS, "VacuumResult"}
-    for before, result in told:
+def test_committed_shows_if_a_version_was_made(results: list[tuple[int, Result]]) -> None:
+    assert {type(result).__name__ for _, result in results} >= {*RESULTS, "VacuumResult"}
+    for before, result in results:
         assert result.version == before + result.committed, result
         assert not (result.committed and result.dry_run)
-    assert {type(result).__name__ for _, result in told if result.committed} >= RESULTS - {
+    assert {type(result).__name__ for _, result in results if result.committed} >= RESULTS - {
         "RepairResult",
         "UpgradeResult",
     }
 
 
-def test_derived_facts_are_in_the_dictionary(told: list[tuple[int, Result]]) -> None:
-    for _, result in told:
+def test_derived_values_are_in_the_dictionary(results: list[tuple[int, Result]]) -> None:
+    for _, result in results:
         if isinstance(result, qbeast.VacuumResult):
             assert result.to_dict()["deleted"] is result.deleted is not result.dry_run
         if isinstance(result, qbeast.OptimizeResult):
@@ -85,14 +85,14 @@ IN_LINES = {"Progress", "Resources", "ScanTask"}
 
 
 @pytest.mark.parametrize("name", sorted(set(qbeast.__all__) - IN_LINES))
-def test_whatever_may_end_a_cell_shows_itself_in_a_notebook(name: str) -> None:
+def test_all_notebook_results_display_themselves(name: str) -> None:
     offered = getattr(qbeast, name)
     if isinstance(offered, type) and not issubclass(offered, Exception):
         assert callable(getattr(offered, "_repr_html_", None))
 
 
-def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result]]) -> None:
-    for _, result in told:
+def test_results_fit_screens_and_notebooks(results: list[tuple[int, Result]]) -> None:
+    for _, result in results:
         assert len(repr(result)) < 24 * 80
         assert repr(result).count("\n") < 24
         html = result._repr_html_()
@@ -100,15 +100,15 @@ def test_results_fit_a_screen_and_show_in_notebooks(told: list[tuple[int, Result
         assert f">{result.version:,}</td>" in html
         assert html.count("<table") == html.count("</table>")
         assert ("dry_run" in html) is result.dry_run  # what is as usual is left out
-    written = next(one for _, one in told if isinstance(one, qbeast.WriteResult))
+    written = next(one for _, one in results if isinstance(one, qbeast.WriteResult))
     assert (
         '<th style="text-align:left">rows</th><td style="text-align:left">1,000</td>' in written._repr_html_()
     )
     assert "id: linear" in written._repr_html_()
 
 
-def test_results_print_a_line_a_fact(told: list[tuple[int, Result]]) -> None:
-    written = next(one for _, one in told if isinstance(one, qbeast.WriteResult) and one.committed)
+def test_results_print_a_line_per_value(results: list[tuple[int, Result]]) -> None:
+    written = next(one for _, one in results if isinstance(one, qbeast.WriteResult) and one.committed)
     lines = repr(written).split("\n")
     assert lines[0] == "WriteResult"
     assert "  rows           1,000" in lines
@@ -116,13 +116,13 @@ def test_results_print_a_line_a_fact(told: list[tuple[int, Result]]) -> None:
     assert max(map(len, lines)) < 80
     for dry_run, said in ((True, "no"), (False, "yes")):
         vacuumed = next(
-            one for _, one in told if isinstance(one, qbeast.VacuumResult) and one.dry_run is dry_run
+            one for _, one in results if isinstance(one, qbeast.VacuumResult) and one.dry_run is dry_run
         )
         assert "committed" not in repr(vacuumed) + vacuumed._repr_html_()
         assert f"  deleted          {said}" in repr(vacuumed).split("\n")
 
 
-def test_many_files_are_told_in_short_and_escaped() -> None:
+def test_many_files_are_shortened_and_escaped() -> None:
     files = tuple(f"<part>-{number:05}.parquet" for number in range(5000))
     many = qbeast.VacuumResult(
         version=3, committed=False, dry_run=True, files=files, bytes=9, retention_hours=1.0
@@ -134,7 +134,7 @@ def test_many_files_are_told_in_short_and_escaped() -> None:
     assert len(many.to_dict()["files"]) == 5000
 
 
-def test_a_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
+def test_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
     texts = [f"{number:05}" * 40 for number in range(5000)]
     rows = pl.DataFrame(
         {"text": texts, "id": range(5000), "price": [float(number**3) for number in range(5000)]}
@@ -148,8 +148,8 @@ def test_a_list_of_revisions_fits_a_screen(tmp_path: Path) -> None:
     assert "'price': 'quantiles from 0.0 to " in shown
 
 
-def test_results_are_plain_values_and_pickle(told: list[tuple[int, Result]]) -> None:
-    for _, result in told:
+def test_results_are_plain_values_and_pickle(results: list[tuple[int, Result]]) -> None:
+    for _, result in results:
         data = result.to_dict()
         assert to_json(data)
         assert pickle.loads(pickle.dumps(result)).to_dict() == data  # noqa: S301 - our own
@@ -161,13 +161,13 @@ def test_plans_estimates_and_metrics_are_json(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=["id"], cube_size=100)
     table = qbeast.open_table(tmp_path / "t")
     plan = table.explain(pl.col("id") < 100, columns=["id"], sample=(0, 0.5))
-    told = json.loads(plan.to_json())
-    assert (told["bytes_opened"], told["share"]) == (plan.bytes_opened, plan.share)
-    assert (told["columns"], told["sample"], "id" in told["where"]) == (["id"], [0, 0.5], True)
-    assert [file["path"] for file in told["files"]] == plan.files["path"].to_list()
+    document = json.loads(plan.to_json())
+    assert (document["bytes_opened"], document["share"]) == (plan.bytes_opened, plan.share)
+    assert (document["columns"], document["sample"], "id" in document["where"]) == (["id"], [0, 0.5], True)
+    assert [file["path"] for file in document["files"]] == plan.files["path"].to_list()
     estimate = table.estimate({"mean": "avg(id)", "lows": "sum(id) / 0"}, by="day", sample=0.2)
-    told = json.loads(estimate.to_json())
-    assert told["frame"][0]["day"] == "2024-01-01"
-    assert told["frame"][0]["mean"] == estimate.frame["mean"].item()
-    assert told["names"] == ["mean", "lows"]
+    document = json.loads(estimate.to_json())
+    assert document["frame"][0]["day"] == "2024-01-01"
+    assert document["frame"][0]["mean"] == estimate.frame["mean"].item()
+    assert document["names"] == ["mean", "lows"]
     assert json.loads(table.metrics().to_json())["version"] == 0

@@ -41,7 +41,7 @@ CLASSES = classes()
 FORMS = [one for one in CLASSES if dataclasses.is_dataclass(one)]
 
 
-def test_classes_are_found() -> None:
+def test_classes_with_secrets_are_found() -> None:
     names = {one.__name__ for one in FORMS}
     assert {"WriteOptions", "FileTarget", "SourceOptions", "ScanTask", "Snapshot"} <= names
 
@@ -70,7 +70,7 @@ def test_no_repr_shows_storage_options(form: type[Any]) -> None:
         assert SECRET not in text
 
 
-def test_no_pydantic_model_and_no_tuple_holds_storage_options() -> None:
+def test_pydantic_models_and_tuples_hold_no_options() -> None:
     for one in CLASSES:
         named = getattr(one, "_fields", ()) if issubclass(one, tuple) else ()
         names = one.model_fields if issubclass(one, pydantic.BaseModel) else named
@@ -87,7 +87,7 @@ def test_no_pydantic_model_and_no_tuple_holds_storage_options() -> None:
         (errors.QbeastWarning, {}),
     ],
 )
-def test_messages_hold_neither_secrets_nor_codes(kind: Any, facts: dict[str, Any]) -> None:
+def test_messages_escape_controls_and_hide_secrets(kind: Any, facts: dict[str, Any]) -> None:
     told = kind(f"\x1b[31mno\x1b[0m: {ADDRESS} \x9b2J\x07 \u202etxt.exe\r\nnext\tline", **facts)
     assert str(told) == f"no: {SHOWN} \\x9b2J\\x07 \\u202etxt.exe\\r\\nnext\\tline"
     assert str(pickle.loads(pickle.dumps(told))) == str(told)  # noqa: S301 - our own
@@ -97,20 +97,20 @@ def test_messages_hold_neither_secrets_nor_codes(kind: Any, facts: dict[str, Any
 @pytest.mark.parametrize(
     "text", ["", "s3://bucket/t", "abfss://d@a.dfs.core.windows.net/t", "a@b ? c=d", "x://", "https://h/a?b"]
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert without_secrets(text) == text
     assert for_people(text) == text
 
 
 @pytest.mark.parametrize("scheme", ["http", "https", "s3", "postgres+x"])
 @pytest.mark.parametrize("user", ["me:{}", ":{}", "me:{}:x", "me:{}@host", "{}:"])
-def test_passwords_are_masked_whatever_the_scheme(scheme: str, user: str) -> None:
+def test_passwords_are_masked_for_any_scheme(scheme: str, user: str) -> None:
     for text in (f"{scheme}://{user}@h:1/a".format(SECRET), f"('{scheme}://{user}@h', x)".format(SECRET)):
         assert SECRET not in without_secrets(text)
         assert "h" in without_secrets(text)
 
 
-def test_errors_of_stores_hide_passwords_and_their_causes() -> None:
+def test_store_errors_hide_passwords_and_causes() -> None:
     options = {
         "aws_endpoint": ADDRESS.partition("?")[0],
         "aws_allow_http": "true",
@@ -140,7 +140,7 @@ def hidden_everywhere(error: BaseException) -> None:
         told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
 
 
-def test_json_escapes_what_a_terminal_obeys() -> None:
+def test_json_escapes_terminal_codes() -> None:
     text = to_json({"x": "\x1b[31m\x9b2J\u202e\u2028ü\n"})
     assert text.isprintable() or "\n" in text
     assert visible(text) == text

@@ -13,7 +13,7 @@ from benchmarks import boxes, data, measure, rivals
 
 
 @pytest.mark.parametrize(("dimensions", "bits"), [(1, 5), (2, 4), (3, 3), (4, 2), (5, 1)])
-def test_the_hilbert_curve_visits_each_cell_once_in_steps_of_one(dimensions: int, bits: int) -> None:
+def test_hilbert_curve_visits_each_cell_once(dimensions: int, bits: int) -> None:
     cells = np.array(list(itertools.product(range(2**bits), repeat=dimensions)), dtype=np.uint64)
     index = rivals.hilbert_index(cells, bits=bits)
     assert np.array_equal(np.sort(index), np.arange(len(cells), dtype=np.uint64))
@@ -21,7 +21,7 @@ def test_the_hilbert_curve_visits_each_cell_once_in_steps_of_one(dimensions: int
     assert (steps == 1).all()
 
 
-def test_boxes_let_through_the_share_of_their_class() -> None:
+def test_boxes_match_the_share_of_their_class() -> None:
     frame = data.clusters(5_000)
     for name, members in boxes.draw_boxes(frame, ("x0", "x1", "x2"), number=6).items():
         _, share = boxes.CLASSES[name]
@@ -30,7 +30,7 @@ def test_boxes_let_through_the_share_of_their_class() -> None:
             assert found == pytest.approx(share, abs=0.001)
 
 
-def test_every_row_of_a_box_lies_in_a_row_group_that_counts_as_opened(tmp_path: Path) -> None:
+def test_rows_of_boxes_are_in_opened_groups(tmp_path: Path) -> None:
     columns = ("x0", "x1")
     frame = data.correlated(20_000)
     rivals.write_hilbert(frame, tmp_path / "rival", columns, files=3, row_group_rows=1_000)

@@ -70,7 +70,7 @@ def test_bounds_of_all_tables_hold(name: str) -> None:
     check(name)
 
 
-def test_bounds_of_nested_columns_are_never_given() -> None:
+def test_nested_columns_have_no_bounds() -> None:
     store = open_store(table_path("sdk230_complex_map"))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     file = open_data_file(StoredFile(store, path, store.size(path)), "columnar_v3", open_dictionaries(store))

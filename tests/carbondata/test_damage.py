@@ -30,7 +30,7 @@ MORE = more_names("sdk", "tx", "cd", "stream", "store")
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 @examples(30, slow=2000)
 @given(damaged_tables(NAMES))
-def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
@@ -38,7 +38,7 @@ def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> N
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 @examples(50, slow=3000)
 @given(damaged_tables(ALL))
-def test_damaged_tables_of_every_kind_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
@@ -47,12 +47,12 @@ def test_damaged_tables_of_every_kind_are_refused_or_read(drawn: tuple[str, Memo
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 @examples(50, slow=1500)
 @given(damaged_tables(MORE))
-def test_damaged_tables_of_the_larger_collection_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+def test_damaged_tables_of_larger_collection_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
 @pytest.mark.parametrize("name", ["sdk230_multipage_sorted_inv", "sdk230_complex_map"])
-def test_every_cut_of_a_data_file_is_damage(name: str) -> None:
+def test_truncated_data_file_raises(name: str) -> None:
     store = MemoryStore.of(table_path(name))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     whole = store.files[path]
@@ -63,7 +63,7 @@ def test_every_cut_of_a_data_file_is_damage(name: str) -> None:
         assert caught.value.path == path
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_missing_file_is_named() -> None:
     store = MemoryStore.of(table_path("tx230_partitioned"))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     store.delete(path)

@@ -47,7 +47,7 @@ def parquet() -> bytes:
     return data.getvalue()
 
 
-def test_a_store_that_is_lost_is_no_damage() -> None:
+def test_lost_store_is_not_damage() -> None:
     store, file = stored(parquet())
     opened = ForeignFile.open(file, "parquet", [COLUMN])
     store.is_lost = True
@@ -57,7 +57,7 @@ def test_a_store_that_is_lost_is_no_damage() -> None:
         ForeignFile.open(file, "parquet", [COLUMN])
 
 
-def test_other_bytes_are_damage() -> None:
+def test_other_bytes_raise() -> None:
     with pytest.raises(Damaged, match="not a parquet file"):
         ForeignFile.open(stored(b"PAR1" * 10)[1], "parquet", [COLUMN])
     store, file = stored(parquet())
@@ -88,7 +88,7 @@ def encrypted(*, plain_footer: bool) -> bytes:
     return data.getvalue()
 
 
-def test_encrypted_parquet_is_refused_by_name() -> None:
+def test_encrypted_parquet_raises() -> None:
     with pytest.raises(Unreadable, match="it is encrypted"):
         ForeignFile.open(stored(encrypted(plain_footer=False))[1], "parquet", [COLUMN])
     opened = ForeignFile.open(stored(encrypted(plain_footer=True))[1], "parquet", [COLUMN])

@@ -35,7 +35,7 @@ def imported(name: str, target: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_are_the_same_and_the_table_is_clean(name: str, tmp_path: Path) -> None:
+def test_import_keeps_rows_and_passes_check(name: str, tmp_path: Path) -> None:
     imported(name, tmp_path / "new")
 
 
@@ -60,7 +60,7 @@ def test_sort_columns_are_indexed_and_properties_kept(tmp_path: Path) -> None:
     assert any(field["metadata"] for field in orjson.loads(metadata["schemaString"])["fields"])
 
 
-def test_a_history_has_a_version_for_each_load(tmp_path: Path) -> None:
+def test_history_has_a_version_per_load(tmp_path: Path) -> None:
     path = table_path("tx230_basic_3segments")
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert (result.commits, result.segments, result.version, result.rows) == (3, ("0", "1", "2"), 2, 60)
@@ -74,7 +74,7 @@ def test_a_history_has_a_version_for_each_load(tmp_path: Path) -> None:
     assert table.check().ok
 
 
-def test_a_history_goes_behind_compactions_where_no_row_was_changed(tmp_path: Path) -> None:
+def test_history_replaces_unchanged_compactions_by_loads(tmp_path: Path) -> None:
     path = table_path("tx230_minor_compaction")
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert result.segments == ("0", "1", "2", "3")
@@ -85,7 +85,7 @@ def test_a_history_goes_behind_compactions_where_no_row_was_changed(tmp_path: Pa
     assert found["ts"].null_count() < now["ts"].null_count()
 
 
-def test_a_history_keeps_a_compaction_whose_rows_were_changed(tmp_path: Path) -> None:
+def test_history_keeps_compactions_with_changed_rows(tmp_path: Path) -> None:
     path = table_path("tx230_update_then_major")
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert result.segments == ("1.1",)
@@ -94,7 +94,7 @@ def test_a_history_keeps_a_compaction_whose_rows_were_changed(tmp_path: Path) ->
     )
 
 
-def test_a_compaction_that_is_made_of_itself_stays_as_it_is(tmp_path: Path) -> None:
+def test_compaction_of_itself_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "old"
     shutil.copytree(table_path("tx230_minor_compaction"), path)
     status = path / "Metadata/tablestatus"
@@ -119,7 +119,7 @@ def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
     assert_frame_equal(found, qbeast.read_carbondata(path).sort("id"))
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_writes_no_file(tmp_path: Path) -> None:
     result = qbeast.import_carbondata(table_path("tx230_partitioned"), tmp_path / "new", dry_run=True)
     assert (result.dry_run, result.committed, result.rows) == (True, False, 37)
     assert not (tmp_path / "new").exists()

@@ -13,7 +13,7 @@ SINGLE = sorted(BESIDE.glob("sdk*/**/*.carbonindex"))
 MERGED = sorted(BESIDE.rglob("*.carbonindexmerge"))
 
 
-def test_entries_name_files_that_are_there_and_count_their_rows() -> None:
+def test_index_entries_name_files_and_count_rows() -> None:
     for path in SINGLE:
         columns, entries = read_index_file(path.read_bytes())
         assert columns
@@ -37,7 +37,7 @@ def test_merged_files_hold_whole_index_files() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 50])
-def test_what_is_no_index_is_damage(data: bytes) -> None:
+def test_invalid_index_raises(data: bytes) -> None:
     with pytest.raises(Damaged):
         read_merged_index_file(data)
     with pytest.raises(Damaged):
@@ -48,7 +48,7 @@ def test_what_is_no_index_is_damage(data: bytes) -> None:
     ("names", "files"),
     [([b"0", b"1"], [b"rows"]), ([b"0"], [b"rows", b"more"]), ([b"0", b"0"], [b"a", b"b"])],
 )
-def test_a_merged_file_holds_one_file_for_each_name(names: list[bytes], files: list[bytes]) -> None:
+def test_merged_index_needs_a_name_per_file(names: list[bytes], files: list[bytes]) -> None:
     parts = [
         field(1, LIST) + write_list(BINARY, [write_binary(one) for one in part]) + b"\0"
         for part in (names, files)

@@ -14,7 +14,7 @@ from qbeast_core.carbondata.metadata.json_files import (
 from tests.carbondata.collection import BESIDE, table_path
 
 
-def test_every_json_file_of_the_tables_is_understood() -> None:
+def test_all_json_files_of_tables_are_parsed() -> None:
     found = 0
     for path in BESIDE.rglob("*"):
         if path.name.startswith("tablestatus"):
@@ -31,7 +31,7 @@ def test_every_json_file_of_the_tables_is_understood() -> None:
     assert found > 80
 
 
-def test_segments_that_were_compacted_or_never_ended_are_not_visible() -> None:
+def test_compacted_and_unfinished_segments_are_invisible() -> None:
     loads = read_table_status((table_path("tx230_minor_compaction") / "Metadata/tablestatus").read_bytes())
     assert {load.name: load.is_visible for load in loads} == {
         "0": False,
@@ -43,7 +43,7 @@ def test_segments_that_were_compacted_or_never_ended_are_not_visible() -> None:
 
 
 @pytest.mark.parametrize("text", [b"{", b"[1]", b'[{"loadName": "0"}]', b"\xff", b"[" * 100_000])
-def test_what_is_no_table_status_is_damage(text: bytes) -> None:
+def test_invalid_table_status_raises(text: bytes) -> None:
     with pytest.raises(Damaged):
         read_table_status(text)
 
@@ -58,6 +58,6 @@ def test_what_is_no_table_status_is_damage(text: bytes) -> None:
         '"deleteDeltaStartTimestamp": "1", "deleteDeltaEndTimestamp": "2", "deltaFileStamps": ["../1"]',
     ],
 )
-def test_an_update_status_that_would_let_deleted_rows_come_back_is_damage(wrong: str) -> None:
+def test_update_status_that_revives_rows_raises(wrong: str) -> None:
     with pytest.raises(Damaged):
         read_update_status(f'[{{"segmentName": "0", "blockName": "part-0", {wrong}}}]'.encode())

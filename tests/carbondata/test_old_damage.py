@@ -18,7 +18,7 @@ SMALL = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 @examples(10, slow=300)
 @given(damaged_tables(SMALL))
-def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
@@ -26,12 +26,12 @@ def test_damaged_tables_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> N
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 @examples(25, slow=1500)
 @given(damaged_tables(names(*OLD)))
-def test_damaged_tables_of_every_kind_are_refused_or_read(drawn: tuple[str, MemoryStore]) -> None:
+def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
 @pytest.mark.parametrize("name", ["cd111_v1_complex", "cd111_v2_complex", "stream161_finished"])
-def test_every_cut_of_a_data_file_is_damage(name: str) -> None:
+def test_truncated_data_file_raises(name: str) -> None:
     store = MemoryStore.of(table_path(name))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     whole = store.files[path]
@@ -43,7 +43,7 @@ def test_every_cut_of_a_data_file_is_damage(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_dictionary_or_an_index_that_was_cut_is_damage(name: str) -> None:
+def test_truncated_dictionary_or_index_raises(name: str) -> None:
     store = MemoryStore.of(table_path(name))
     for path in store.list(""):
         whole = store.files[path]

@@ -46,7 +46,7 @@ def opened(store: Any, path: str) -> RowFile:
 @pytest.mark.parametrize(
     ("name", "blocklets", "chunks"), [("cd111_v1_complex", 6, 2), ("cd111_v2_complex", 7, 2)]
 )
-def test_column_groups_are_refused(name: str, blocklets: int, chunks: int) -> None:
+def test_column_groups_raise(name: str, blocklets: int, chunks: int) -> None:
     store, path = data_file(name)
     data = store.files[path]
     start = int.from_bytes(data[-8:], "big")
@@ -56,7 +56,7 @@ def test_column_groups_are_refused(name: str, blocklets: int, chunks: int) -> No
         OldFile.open(StoredFile(store, path, len(data)), start, footer, open_dictionaries(store))
 
 
-def test_rows_that_delete_are_refused() -> None:
+def test_deleting_rows_raise() -> None:
     # The mutation is field 2 of a blocklet's header, an enum whose 0 inserts.
     def change(data: bytes) -> bytes:
         at = data.index(b"@carbondata_sync", data.index(b"@carbondata_sync") + 1) + 20
@@ -71,7 +71,7 @@ def test_rows_that_delete_are_refused() -> None:
     assert caught.value.path == path
 
 
-def test_types_that_no_stream_was_seen_with_are_refused() -> None:
+def test_unsupported_stream_types_raise() -> None:
     nested = replace(column(DataType.STRING, dimension=True), children=())
     for one in (
         replace(nested, schema=replace(nested.schema, data_type=DataType.STRUCT)),
@@ -82,7 +82,7 @@ def test_types_that_no_stream_was_seen_with_are_refused() -> None:
             row_fields([one])
 
 
-def test_a_file_of_columns_is_no_stream() -> None:
+def test_columnar_file_is_not_a_stream() -> None:
     store, path = data_file("cd111_v3_nodict_numbers")
     with pytest.raises(DamagedFileError) as caught:
         opened(store, path)
@@ -90,7 +90,7 @@ def test_a_file_of_columns_is_no_stream() -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip"])
-def test_a_stream_of_another_codec_holds_the_same_rows(codec: str) -> None:
+def test_stream_of_other_codec_has_same_rows(codec: str) -> None:
     store, path = stream()
     before = opened(store, path)
     whole = store.files[path]

@@ -37,31 +37,31 @@ def check(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names(*OLD) if name != LOSSY])
-def test_rows_are_those_of_carbondata(name: str) -> None:
+def test_rows_equal_carbondata(name: str) -> None:
     check(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", more_names(*OLD))
-def test_rows_of_more_tables_are_those_of_carbondata(name: str) -> None:
+def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
     check(name)
 
 
-def test_what_the_writer_lost_is_told_by_file_and_column() -> None:
+def test_lost_values_warn_with_file_and_column() -> None:
     with pytest.warns(
         LostValuesWarning, match=r"part-0-0-0-\d+\.carbondata.*blocklet 0, column 'v'.*2\*\*63"
     ):
         check(LOSSY)
 
 
-def test_a_table_may_mix_versions_and_widths_of_surrogates() -> None:
+def test_table_may_mix_versions_and_surrogate_widths() -> None:
     files = old_files("cd111_mixed_v1_v2_v3")
     assert {file.version for file in files} == {"V1", "V2", "V3"}
     grown = old_files("cd111_v1_dict_3loads")
     assert len({len(file_rows(file)) for file in grown}) > 1
 
 
-def test_columns_are_read_one_by_one_too() -> None:
+def test_columns_are_read_separately() -> None:
     (file,) = old_files("cd111_v2_types")
     whole = file_rows(file)
     for column in file.columns:
@@ -75,7 +75,7 @@ def test_columns_are_read_one_by_one_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["cd111_v2_nodict_numbers", "cd111_v3_nodict_numbers", "stream161_finished"])
-def test_filters_find_what_polars_finds(name: str) -> None:
+def test_filters_match_polars(name: str) -> None:
     reader = old_reader(name)
     _, wanted = rows_and_expected(name)
     for column in wanted.columns:
@@ -86,7 +86,7 @@ def test_filters_find_what_polars_finds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cd111_v2_types", "cd111_v3_types", "store161_global_dictionary"])
-def test_values_lie_within_the_bounds_that_are_trusted(name: str) -> None:
+def test_values_are_within_trusted_bounds(name: str) -> None:
     # 1.1 takes the first and last value of a page for its bounds, whether or not the page is sorted.
     trusted = 0
     for file in old_files(name):
@@ -103,7 +103,7 @@ def test_values_lie_within_the_bounds_that_are_trusted(name: str) -> None:
     assert trusted
 
 
-def test_what_was_appended_to_a_stream_after_the_last_commit_does_not_count(tmp_path: Path) -> None:
+def test_stream_rows_after_last_commit_are_ignored(tmp_path: Path) -> None:
     whole = Path(shutil.copytree(table_path("stream161_basic"), tmp_path / "table"))
     before = [file_rows(file) for file in old_files("stream161_basic")]
     for path in whole.rglob("*.carbondata"):
@@ -114,7 +114,7 @@ def test_what_was_appended_to_a_stream_after_the_last_commit_does_not_count(tmp_
         assert_frame_equal(file_rows(file), wanted)
 
 
-def test_a_stream_that_ends_before_its_last_commit_is_damage(tmp_path: Path) -> None:
+def test_stream_cut_before_last_commit_raises(tmp_path: Path) -> None:
     whole = Path(shutil.copytree(table_path("stream161_basic"), tmp_path / "table"))
     for path in whole.rglob("*.carbondata"):
         path.write_bytes(path.read_bytes()[:-5])
@@ -123,7 +123,7 @@ def test_a_stream_that_ends_before_its_last_commit_is_damage(tmp_path: Path) -> 
         list(reader.rows(["id"]))
 
 
-def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_missing_data_file_is_named(tmp_path: Path) -> None:
     whole = Path(shutil.copytree(table_path("cd111_v2_timegran"), tmp_path / "table"))
     (path,) = whole.rglob("*.carbondata")
     path.unlink()
@@ -143,7 +143,7 @@ def dictionary_column() -> Column:
     return next(column for column in file.columns if column.has_global_dictionary)
 
 
-def test_a_missing_dictionary_is_refused_by_its_name(copied: Path) -> None:
+def test_missing_dictionary_is_named(copied: Path) -> None:
     column = dictionary_column()
     path = f"Metadata/{column.schema.column_id}.dict"
     (copied / path).unlink()
@@ -152,7 +152,7 @@ def test_a_missing_dictionary_is_refused_by_its_name(copied: Path) -> None:
     assert caught.value.path == path
 
 
-def test_what_a_load_left_in_a_dictionary_does_not_count(copied: Path) -> None:
+def test_dictionary_bytes_after_the_index_are_ignored(copied: Path) -> None:
     column = dictionary_column()
     before = open_dictionaries(open_store(copied)).members(column)
     path = copied / "Metadata" / f"{column.schema.column_id}.dict"
@@ -161,7 +161,7 @@ def test_what_a_load_left_in_a_dictionary_does_not_count(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 300])
-def test_a_dictionary_that_was_cut_is_damage(copied: Path, cut: int) -> None:
+def test_truncated_dictionary_raises(copied: Path, cut: int) -> None:
     column = dictionary_column()
     path = copied / "Metadata" / f"{column.schema.column_id}.dict"
     path.write_bytes(path.read_bytes()[:-cut])
@@ -172,7 +172,7 @@ def test_a_dictionary_that_was_cut_is_damage(copied: Path, cut: int) -> None:
         open_dictionaries(open_store(copied)).members(column)
 
 
-def test_a_member_that_is_no_number_is_damage(copied: Path) -> None:
+def test_dictionary_member_must_be_a_number(copied: Path) -> None:
     (file,) = old_files("cd111_v2_types")
     column = next(one for one in file.columns if one.has_global_dictionary and one.kind.name == "INT")
     path = copied / "Metadata" / f"{column.schema.column_id}.dict"
@@ -183,7 +183,7 @@ def test_a_member_that_is_no_number_is_damage(copied: Path) -> None:
     assert open_dictionaries(open_store(copied)).members(column).to_pylist() == [None, None, 7, 8]
 
 
-def test_settings_of_the_writer_tell_what_timestamps_count_by() -> None:
+def test_writer_settings_define_timestamp_units() -> None:
     path, wanted = table_path("cd111_v2_timegran"), expected("cd111_v2_timegran")
     found = qbeast.read_carbondata(path, writer_settings=MINUTES_OF_2000)
     assert_frame_equal(found.cast(wanted.schema).sort("id"), wanted.sort("id"))
@@ -195,7 +195,7 @@ def test_settings_of_the_writer_tell_what_timestamps_count_by() -> None:
 
 
 @pytest.mark.parametrize("name", ["cd111_mixed_v1_v2_v3", "store161_global_dictionary", "stream161_finished"])
-def test_a_history_of_old_loads_becomes_commits(name: str, tmp_path: Path) -> None:
+def test_history_of_old_loads_becomes_commits(name: str, tmp_path: Path) -> None:
     wanted = expected(name).sort("id")
     result = qbeast.import_carbondata(table_path(name), tmp_path / "t", ["id"], segments="history")
     found = qbeast.read_table(tmp_path / "t")

@@ -38,16 +38,16 @@ def check(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names("tx230"))
-def test_rows_are_those_of_carbondata(name: str) -> None:
+def test_rows_equal_carbondata(name: str) -> None:
     check(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", more_names("tx230"))
-def test_rows_of_more_tables_are_those_of_carbondata(name: str) -> None:
+def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
     check(name)
 
 
-def test_decimals_of_builds_before_1_2_are_of_one_width() -> None:
+def test_decimals_before_1_2_have_one_width() -> None:
     rows = pl.concat(list(reader("v3_cd12/sales").rows(["sold_price"])))
     assert [str(one) for one in rows["sold_price"].to_list()] == ["140000.38", "140000.38"]

@@ -52,7 +52,7 @@ def ciphertext(size: int, seed: int = 7) -> bytes:
     return np.random.default_rng(seed).bytes(size)
 
 
-def test_a_schema_that_is_written_again_says_the_same(tmp_path: Path) -> None:
+def test_rewritten_schema_is_equal(tmp_path: Path) -> None:
     path = with_schema(copied(tmp_path / "t"), lambda _: None)
     before, after = qbeast.open_carbondata(table_path(ORDERS)), qbeast.open_carbondata(path)
     assert (after.schema, after.properties) == (before.schema, before.properties)
@@ -69,9 +69,7 @@ def test_a_schema_that_is_written_again_says_the_same(tmp_path: Path) -> None:
         ({1: 23, 10: 9}, "ends before the last child"),
     ],
 )
-def test_columns_that_cannot_be_name_the_schema_file(
-    tmp_path: Path, fields: dict[int, int], reason: str
-) -> None:
+def test_invalid_columns_name_the_schema_file(tmp_path: Path, fields: dict[int, int], reason: str) -> None:
     def change(table: dict[int, Any]) -> None:
         table[2][0].fields.update(fields)
 
@@ -81,7 +79,7 @@ def test_columns_that_cannot_be_name_the_schema_file(
     assert caught.value.path == "Metadata/schema"
 
 
-def test_the_version_of_the_table_status_that_the_schema_names_counts(tmp_path: Path) -> None:
+def test_schema_chooses_the_table_status_version(tmp_path: Path) -> None:
     path = with_properties(copied(tmp_path / "t"), latestversion="1700000000002")
     status = path / "Metadata/tablestatus"
     loads = orjson.loads(status.read_bytes())
@@ -98,7 +96,7 @@ def test_the_version_of_the_table_status_that_the_schema_names_counts(tmp_path: 
     assert caught.value.path == "Metadata/tablestatus_1700000000002"
 
 
-def test_versions_of_a_table_status_that_nothing_chooses_from_are_refused(tmp_path: Path) -> None:
+def test_unchosen_table_status_versions_raise(tmp_path: Path) -> None:
     path = copied(tmp_path / "t")
     (path / "Metadata/tablestatus").rename(path / "Metadata/tablestatus_1700000000001")
     with pytest.raises(qbeast.UnsupportedTableError, match="Copy the one") as caught:
@@ -107,7 +105,7 @@ def test_versions_of_a_table_status_that_nothing_chooses_from_are_refused(tmp_pa
 
 
 @pytest.mark.parametrize("name", [ORDERS, "tx230_partitioned", "tx230_flat_folder", "cd111_v2_types"])
-def test_segments_do_not_come_back_where_the_table_status_is_lost(name: str, tmp_path: Path) -> None:
+def test_lost_table_status_raises(name: str, tmp_path: Path) -> None:
     path = copied(tmp_path / "t", name)
     (path / "Metadata/tablestatus").unlink()
     with pytest.raises(qbeast.StorageError, match="come back") as caught:
@@ -115,7 +113,7 @@ def test_segments_do_not_come_back_where_the_table_status_is_lost(name: str, tmp
     assert caught.value.path == "Metadata/tablestatus"
 
 
-def test_a_table_that_nothing_was_loaded_into_has_no_rows(tmp_path: Path) -> None:
+def test_table_without_loads_has_no_rows(tmp_path: Path) -> None:
     path = copied(tmp_path / "t")
     for part in ("Fact", "Metadata/segments"):
         shutil.rmtree(path / part)
@@ -148,7 +146,7 @@ def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: 
     )
 
 
-def test_a_secondary_index_is_refused_with_what_to_open(tmp_path: Path) -> None:
+def test_secondary_index_names_the_table_to_open(tmp_path: Path) -> None:
     def change(table: dict[int, Any]) -> None:
         told = next(one for one in table[2] if one.fields[2] == b"name")
         told.fields[2] = b"positionReference"
@@ -162,7 +160,7 @@ def test_a_secondary_index_is_refused_with_what_to_open(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_table_that_has_a_secondary_index_is_read(tmp_path: Path) -> None:
+def test_table_with_secondary_index_is_read(tmp_path: Path) -> None:
     path = with_properties(copied(tmp_path / "t"), indexTableExists="true")
     assert_frame_equal(
         qbeast.read_carbondata(path).sort("id"), qbeast.read_carbondata(table_path(ORDERS)).sort("id")
@@ -180,7 +178,7 @@ def test_a_table_that_has_a_secondary_index_is_read(tmp_path: Path) -> None:
         *(("cd111_v2_types", one) for one in ("*.dict", "*.dictmeta", "*.carbondata")),
     ],
 )
-def test_encrypted_files_are_refused_by_name(name: str, victim: str, tmp_path: Path) -> None:
+def test_encrypted_files_raise(name: str, victim: str, tmp_path: Path) -> None:
     path = copied(tmp_path / "t", name)
     victims = list(path.rglob(victim))
     for file in victims:
@@ -190,7 +188,7 @@ def test_encrypted_files_are_refused_by_name(name: str, victim: str, tmp_path: P
     assert path / caught.value.path in victims
 
 
-def test_an_encrypted_segment_is_listed_and_left_out_on_demand(tmp_path: Path) -> None:
+def test_encrypted_segments_can_be_left_out(tmp_path: Path) -> None:
     path = copied(tmp_path / "t")
     file = next((path / "Fact/Part0/Segment_1").rglob("*.carbondata"))
     file.write_bytes(ciphertext(file.stat().st_size))
@@ -199,14 +197,14 @@ def test_an_encrypted_segment_is_listed_and_left_out_on_demand(tmp_path: Path) -
     assert left.left_out["segment"].to_list() == ["1"]
 
 
-def test_what_carbondata_writes_never_looks_encrypted() -> None:
+def test_carbondata_files_never_look_encrypted() -> None:
     for file in sorted(table_path(ORDERS).parent.parent.rglob("*")):
         if file.is_file() and file.suffix in (".carbondata", ".carbonindex", ".carbonindexmerge", ".segment"):
             data = file.read_bytes()
             assert not (looks_encrypted(data[:2048]) and looks_encrypted(data[-2048:])), file
 
 
-def test_bytes_that_were_overwritten_are_damage_still(tmp_path: Path) -> None:
+def test_overwritten_bytes_are_still_damage(tmp_path: Path) -> None:
     path = copied(tmp_path / "t")
     file = next(path.rglob("*.carbondata"))
     data = file.read_bytes()
@@ -256,7 +254,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "avro"])
-def test_added_segments_of_other_formats_are_refused_by_name(kind: str, tmp_path: Path) -> None:
+def test_added_segments_of_other_formats_raise(kind: str, tmp_path: Path) -> None:
     path = added(tmp_path, kind, {f"a.{kind}": b"1,2\n"})
     outside = {OUTSIDE: tmp_path / "outside"}
     table = qbeast.open_carbondata(path, external_paths=outside)

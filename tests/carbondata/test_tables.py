@@ -48,7 +48,7 @@ def check_filter(name: str, predicate: pl.Expr) -> None:
 
 @examples(15, slow=500)
 @given(filters(PAGED))
-def test_a_filter_keeps_the_rows_that_polars_keeps(drawn: tuple[str, pl.Expr]) -> None:
+def test_filter_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
     check_filter(*drawn)
 
 
@@ -56,7 +56,7 @@ def test_a_filter_keeps_the_rows_that_polars_keeps(drawn: tuple[str, pl.Expr]) -
 @pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
 @examples(1, slow=400)
 @given(filters(IMPORTED))
-def test_a_filter_on_any_table_keeps_the_rows_that_polars_keeps(drawn: tuple[str, pl.Expr]) -> None:
+def test_filter_on_any_table_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
     check_filter(*drawn)
 
 
@@ -69,7 +69,7 @@ def test_a_filter_on_any_table_keeps_the_rows_that_polars_keeps(drawn: tuple[str
         ("tx230_minor_compaction", pl.col("id") > 38),
     ],
 )
-def test_a_filter_opens_fewer_pages(name: str, predicate: pl.Expr) -> None:
+def test_filter_opens_fewer_pages(name: str, predicate: pl.Expr) -> None:
     table = qbeast.open_carbondata(table_path(name))
     whole, plan = table.explain(), table.explain(predicate)
     assert whole.pages_opened == whole.pages_total
@@ -79,7 +79,7 @@ def test_a_filter_opens_fewer_pages(name: str, predicate: pl.Expr) -> None:
     assert f"{plan.pages_opened:,} of {plan.pages_total:,}" in plan._repr_html_()
 
 
-def test_a_plan_of_nothing_opens_no_file() -> None:
+def test_empty_plan_opens_no_file() -> None:
     plan = qbeast.open_carbondata(ORDERS).explain(pl.col("id") > 10**6)
     assert not plan.files["opened"].any()
     assert plan.blocklets_total == plan.files.height
@@ -93,7 +93,7 @@ def test_columns_and_limits_reach_the_reader() -> None:
     assert pickle.loads(pickle.dumps(rows)).select("id").collect().height == 1200  # noqa: S301 -- our own
 
 
-def test_a_table_tells_what_it_is() -> None:
+def test_table_describes_itself() -> None:
     table = qbeast.open_carbondata(ORDERS)
     assert table.versions == ("V3",)
     assert table.indexes["partition"] == ("country", "dt")
@@ -115,13 +115,13 @@ def test_segments_are_chosen_by_id() -> None:
         qbeast.read_carbondata(ORDERS, segments=["7"])
 
 
-def test_a_text_filters_like_an_expression() -> None:
+def test_text_filters_like_an_expression() -> None:
     assert qbeast.read_carbondata(ORDERS, columns=["id"], where="id < 3 OR country = 'de'").height == (
         qbeast.read_carbondata(ORDERS).filter((pl.col("id") < 3) | (pl.col("country") == "de")).height
     )
 
 
-def test_folders_outside_are_opened_where_the_user_says() -> None:
+def test_allowed_outside_folders_are_opened() -> None:
     path = table_path("tx230_added_parquet_segment")
     with pytest.raises(qbeast.UnsupportedTableError, match="external_paths"):
         qbeast.read_carbondata(path)
@@ -130,7 +130,7 @@ def test_folders_outside_are_opened_where_the_user_says() -> None:
     assert rows.height == expected("tx230_added_parquet_segment").height
 
 
-def test_a_segment_that_cannot_be_read_is_left_out_on_demand(tmp_path: Path) -> None:
+def test_unreadable_segments_can_be_left_out(tmp_path: Path) -> None:
     own = shutil.copytree(ORDERS, tmp_path / "orders")
     victim = next(own.rglob("*-1-*.carbondata"))
     data = bytearray(victim.read_bytes())
@@ -149,28 +149,28 @@ def test_a_segment_that_cannot_be_read_is_left_out_on_demand(tmp_path: Path) -> 
     assert [one["segment"] for one in result.left_out] == ["1"]
 
 
-def test_where_there_is_no_table_nothing_is_read(tmp_path: Path) -> None:
+def test_path_without_table_raises(tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError, match="no CarbonData table"):
         qbeast.open_carbondata(tmp_path)
     with pytest.raises(qbeast.InvalidInputError, match="skip-segment"):
         qbeast.open_carbondata(ORDERS, on_unreadable="ignore")  # type: ignore[arg-type]
 
 
-def test_deleted_rows_do_not_come_back_where_the_status_is_lost(tmp_path: Path) -> None:
+def test_lost_update_status_raises(tmp_path: Path) -> None:
     own = shutil.copytree(ORDERS, tmp_path / "orders")
     next((own / "Metadata").glob("tableupdatestatus*")).unlink()
     with pytest.raises(qbeast.StorageError, match="deleted rows would come back"):
         qbeast.open_carbondata(own)
 
 
-def test_a_folder_of_data_files_is_a_table(tmp_path: Path) -> None:
+def test_folder_of_data_files_is_a_table(tmp_path: Path) -> None:
     for path in table_path("sdk230_multifile").rglob("*.carbondata"):
         shutil.copy(path, tmp_path)
     assert qbeast.read_carbondata(tmp_path).height == expected("sdk230_multifile").height
     assert "folder of data files" in repr(qbeast.open_carbondata(tmp_path))
 
 
-def test_a_folder_of_index_files_alone_is_refused_by_name(tmp_path: Path) -> None:
+def test_folder_of_only_index_files_raises(tmp_path: Path) -> None:
     shutil.copytree(table_path("sdk230_prim_zstd"), tmp_path / "t")
     for file in (tmp_path / "t").rglob("*.carbondata"):
         file.unlink()

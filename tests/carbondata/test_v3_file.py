@@ -47,13 +47,13 @@ def check(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names("sdk"))
-def test_rows_are_those_of_carbondata(name: str) -> None:
+def test_rows_equal_carbondata(name: str) -> None:
     check(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", more_names("sdk"))
-def test_rows_of_more_tables_are_those_of_carbondata(name: str) -> None:
+def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
     check(name)
 
 

@@ -28,12 +28,12 @@ def run(*arguments: str | Path, code: int = 0, given: bytes | None = None) -> Re
     return result
 
 
-def said(*arguments: str | Path, code: int = 0, given: bytes | None = None) -> Any:
+def run_json(*arguments: str | Path, code: int = 0, given: bytes | None = None) -> Any:
     """Run a command with ``--json`` and return what its one document says."""
     return json.loads(run(*arguments, "--json", code=code, given=given).stdout)
 
 
-def complaint(*arguments: str | Path, code: int) -> str:
+def run_error(*arguments: str | Path, code: int) -> str:
     """Return the line of the error that a command reports; a line with the option may follow."""
     result = run(*arguments, code=code)
     assert result.stdout == ""

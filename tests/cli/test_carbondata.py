@@ -7,28 +7,30 @@ from pathlib import Path
 
 import qbeast
 from tests.carbondata.collection import expected, table_path
-from tests.cli.running import complaint, run, said
+from tests.cli.running import run, run_error, run_json
 
 ORDERS = table_path("tx230_partitioned")
 
 
-def test_a_carbondata_table_is_shown_like_another() -> None:
+def test_carbondata_table_is_shown_like_others() -> None:
     text = run("show", ORDERS).stdout
     assert "CarbonData table" in text
     assert "partition: country, dt" in text
-    assert said("show", ORDERS, "--count")["count"] == 37
-    assert said("show", ORDERS, "--where", "id < 3", "--select", "id", "--limit", "5")["rows"]
-    assert [one["name"] for one in said("show", ORDERS, "--schema")["columns"]] == expected(
+    assert run_json("show", ORDERS, "--count")["count"] == 37
+    assert run_json("show", ORDERS, "--where", "id < 3", "--select", "id", "--limit", "5")["rows"]
+    assert [one["name"] for one in run_json("show", ORDERS, "--schema")["columns"]] == expected(
         ORDERS.parent.name
     ).columns
 
 
-def test_what_a_carbondata_table_has_not_is_refused() -> None:
-    assert "no sample" in complaint("show", ORDERS, "--sample", "10%", code=2)
+def test_sample_of_carbondata_table_raises() -> None:
+    assert "no sample" in run_error("show", ORDERS, "--sample", "10%", code=2)
 
 
 def test_rows_are_imported(tmp_path: Path) -> None:
-    told = said("import-carbondata", ORDERS, tmp_path / "orders", "--columns", "id", "--segments", "history")
+    told = run_json(
+        "import-carbondata", ORDERS, tmp_path / "orders", "--columns", "id", "--segments", "history"
+    )
     assert told["commits"] == 2
     assert told["segments"] == ["0", "1"]
     assert qbeast.open_table(tmp_path / "orders").scan().collect().height == 37
@@ -36,7 +38,7 @@ def test_rows_are_imported(tmp_path: Path) -> None:
     assert re.search(r"^  commits +2$", text, re.MULTILINE)
 
 
-def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+def test_dry_run_changes_no_file(tmp_path: Path) -> None:
     text = run("import-carbondata", ORDERS, tmp_path / "orders", "--dry-run").stdout
     assert text.startswith("a dry run; nothing was changed")
     assert re.search(r"^  rows +37$", text, re.MULTILINE)
@@ -45,4 +47,4 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 
 def test_damage_has_a_code(tmp_path: Path) -> None:
     (tmp_path / "a.carbondata").write_bytes(b"nothing")
-    assert "damaged" in complaint("show", tmp_path, code=8)
+    assert "damaged" in run_error("show", tmp_path, code=8)

@@ -9,17 +9,17 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 
 
 def rows_of(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path).sort("id")
 
 
-def test_delete_deletes_what_its_dry_run_counted(mine: Path) -> None:
-    planned = said("delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--dry-run")
+def test_delete_removes_rows_its_dry_run_counted(mine: Path) -> None:
+    planned = run_json("delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--dry-run")
     assert_frame_equal(rows_of(mine), ROWS)
-    done = said(
+    done = run_json(
         "delete", mine, "--where", "price < 10 AND brand = 'brand 7'", "--commit-metadata", "why=cheap"
     )
     gone = (pl.col("price") < 10) & (pl.col("brand") == "brand 7")
@@ -31,7 +31,7 @@ def test_delete_deletes_what_its_dry_run_counted(mine: Path) -> None:
 
 
 def test_update_sets_values_in_sql(mine: Path) -> None:
-    done = said(
+    done = run_json(
         "update", mine, "--where", "id < 5", "--set", "price=price * 2", "--set", "brand='other = own'"
     )
     low = pl.col("id") < 5
@@ -44,24 +44,24 @@ def test_update_sets_values_in_sql(mine: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [["delete"], ["update", "--set", "price=1"]])
-def test_all_rows_are_meant_only_if_that_is_said(mine: Path, asked: list[str]) -> None:
+def test_changes_need_where_or_all(mine: Path, asked: list[str]) -> None:
     command, *rest = asked
-    assert "choose rows: --where SQL, or --all" in complaint(command, mine, *rest, code=2)
-    assert "choose rows" in complaint(command, mine, *rest, "--where", "id = 1", "--all", code=2)
+    assert "choose rows: --where SQL, or --all" in run_error(command, mine, *rest, code=2)
+    assert "choose rows" in run_error(command, mine, *rest, "--where", "id = 1", "--all", code=2)
     assert_frame_equal(rows_of(mine), ROWS)
 
 
 def test_merge_upserts_files_and_the_standard_input(mine: Path, tmp_path: Path) -> None:
     arrived = pl.DataFrame({"id": [1, 5000], "price": [0.5, 0.25], "brand": ["new", "new"]})
     arrived.write_csv(tmp_path / "arrived.csv")
-    done = said("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
+    done = run_json("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
     assert (done["rows_updated"], done["rows_inserted"]) == (1, 1)
     expected = pl.concat([ROWS.filter(pl.col("id") != 1), arrived]).sort("id")
     assert_frame_equal(rows_of(mine), expected)
-    again = said("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
+    again = run_json("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
     assert not again["committed"]
     given = b'{"id": 5000, "price": 1.0, "brand": "x"}\n'
-    told = said(
+    told = run_json(
         *("merge", "-", mine, "--on", "id", "--format", "jsonl", "--when-not-matched", "ignore"),
         *("--matched-if", "source.price > price", "--set", "price=source.price"),
         given=given,
@@ -71,36 +71,36 @@ def test_merge_upserts_files_and_the_standard_input(mine: Path, tmp_path: Path) 
 
 
 def test_columns_are_added_and_properties_set(mine: Path) -> None:
-    assert said("add-columns", mine, "note=string", "paid=decimal(9,2)")["added"] == ["note", "paid"]
+    assert run_json("add-columns", mine, "note=string", "paid=decimal(9,2)")["added"] == ["note", "paid"]
     assert qbeast.open_table(mine).schema["paid"] == pl.Decimal(9, 2)
     assert run("set-properties", mine, "owner=us").stdout.splitlines()[-1] == "owner=us"
-    assert said("set-properties", mine)["properties"] == {"owner": "us"}
+    assert run_json("set-properties", mine)["properties"] == {"owner": "us"}
     assert "no properties" in run("set-properties", mine, "--unset", "owner").stdout
-    assert "no such type" in complaint("add-columns", mine, "a=nothing", code=2)
+    assert "no such type" in run_error("add-columns", mine, "a=nothing", code=2)
 
 
-def test_sql_asks_the_table(sales: Path, tmp_path: Path) -> None:
+def test_sql_queries_the_table(sales: Path, tmp_path: Path) -> None:
     query = (
         "SELECT brand, count(*) AS n FROM self WHERE price < 10 GROUP BY brand ORDER BY n DESC, brand LIMIT 3"
     )
     expected = qbeast.open_table(sales).sql(query).collect()
-    assert said("sql", sales, query)["rows"] == expected.to_dicts()
+    assert run_json("sql", sales, query)["rows"] == expected.to_dicts()
     run("sql", sales, query, "--output", tmp_path / "answer.csv")
     assert_frame_equal(pl.read_csv(tmp_path / "answer.csv"), expected, check_dtypes=False)
     assert (
-        said("sql", sales, "SELECT count(*) AS n FROM self", "--sample", "10%")["rows"][0]["n"]
+        run_json("sql", sales, "SELECT count(*) AS n FROM self", "--sample", "10%")["rows"][0]["n"]
         < ROWS.height / 4
     )
-    refused = complaint("sql", sales, "SELECT nowhere FROM self", code=2)
+    refused = run_error("sql", sales, "SELECT nowhere FROM self", code=2)
     assert "Polars does not understand the query" in refused
     assert "Resolved plan" not in refused
 
 
-def test_a_text_that_was_taken_for_a_column_is_told_how_to_be_quoted(mine: Path) -> None:
-    assert "quote it singly: 'us'" in complaint("delete", mine, "--where", 'brand = "us"', code=2)
+def test_unquoted_text_error_explains_quoting(mine: Path) -> None:
+    assert "quote it singly: 'us'" in run_error("delete", mine, "--where", 'brand = "us"', code=2)
 
 
-def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path) -> None:
+def test_merge_inserts_computed_values(mine: Path, tmp_path: Path) -> None:
     pl.DataFrame({"id": [1, 5000], "price": [1.0, 2.0], "brand": ["x", "y"]}).write_parquet(
         tmp_path / "s.parquet"
     )
@@ -110,11 +110,11 @@ def test_new_rows_of_a_merge_get_values_of_their_own(mine: Path, tmp_path: Path)
     assert rows.rows() == [(1, 1.0, "x"), (5000, None, "new")]
 
 
-def test_a_merge_brings_columns_where_it_may(mine: Path, tmp_path: Path) -> None:
+def test_schema_merge_adds_columns(mine: Path, tmp_path: Path) -> None:
     arrived = pl.DataFrame({"id": [1, 5000], "note": ["known", "new"]})
     arrived.write_parquet(tmp_path / "s.parquet")
     asked = ("merge", tmp_path / "s.parquet", mine, "--on", "id")
-    assert 'schema_mode="merge"' in complaint(*asked, code=3)
+    assert 'schema_mode="merge"' in run_error(*asked, code=3)
     run(*asked, "--schema-mode", "merge")
     rows = qbeast.read_table(mine).filter(pl.col("note").is_not_null()).sort("id")
     assert rows.select("id", "note").equals(arrived)

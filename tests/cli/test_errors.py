@@ -22,7 +22,7 @@ from qbeast_core.cli.exits import EXIT_CODES, FAULTS, exit_code_of
 from qbeast_core.cli.options import option_of
 from qbeast_core.cli.program import program
 from qbeast_core.errors import QbeastError
-from tests.cli.running import complaint, run, said
+from tests.cli.running import run, run_error, run_json
 from tests.helpers.snippets import ROOT
 
 CLASSES = [
@@ -31,13 +31,13 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("found", CLASSES, ids=lambda one: one.__name__)
-def test_every_error_of_the_library_has_an_exit_code(found: type[QbeastError]) -> None:
+def test_every_library_error_has_an_exit_code(found: type[QbeastError]) -> None:
     assert found.code in EXIT_CODES
     assert exit_code_of(found.__new__(found)) == EXIT_CODES[found.code]
     assert EXIT_CODES[found.code] > FAULTS
 
 
-def test_every_code_and_every_warning_is_on_the_page_of_errors() -> None:
+def test_errors_page_lists_all_codes_and_warnings() -> None:
     text = (ROOT / "docs" / "errors.md").read_text()
     told = dict(re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", text, re.MULTILINE))
     assert told == {found.code: found.__name__ for found in CLASSES if found.__name__ in errors.__all__}
@@ -72,7 +72,7 @@ def test_codes_never_change() -> None:
     ]
 
 
-def test_errors_to_come_have_the_exit_code_of_the_class_above() -> None:
+def test_new_errors_use_parent_exit_code() -> None:
     class NewError(errors.SchemaMismatchError):
         code = "not-in-the-table-yet"
 
@@ -148,31 +148,31 @@ WRONG: list[tuple[list[str], int, str]] = [
 
 
 @pytest.mark.parametrize(("asked", "code", "words"), WRONG, ids=[" ".join(one[0]) for one in WRONG])
-def test_wrong_input_is_told_in_one_line(
+def test_invalid_input_is_one_line(
     asked: list[str], code: int, words: str, sales: Path, tmp_path: Path
 ) -> None:
     places = {"TABLE": sales, "PLAIN": tmp_path / "plain", "FILE": tmp_path / "file"}
     places["FILE"].touch()
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
-    assert words in complaint(*[places.get(one, one) for one in asked], code=code)
+    assert words in run_error(*[places.get(one, one) for one in asked], code=code)
     assert not Path("new").exists()
 
 
-def test_what_was_given_as_an_option_of_the_store_is_not_repeated(sales: Path) -> None:
-    assert "hunter2" not in complaint("show", sales, "--storage-option", "hunter2", code=2)
+def test_store_option_values_are_not_repeated(sales: Path) -> None:
+    assert "hunter2" not in run_error("show", sales, "--storage-option", "hunter2", code=2)
 
 
-def test_machines_get_one_document_about_the_error(sales: Path) -> None:
+def test_json_errors_are_one_document(sales: Path) -> None:
     result = run("show", sales, "--version", "77", "--json", code=4)
     error = json.loads(result.stdout)["error"]
     assert (error["code"], error["exit_code"], error["changed"]) == ("version-not-found", 4, False)
     assert result.stderr == f"error: {error['message']}\n"
-    error = said("explain", sales, "--where", "prise < 1", code=2)["error"]
+    error = run_json("explain", sales, "--where", "prise < 1", code=2)["error"]
     assert (error["argument"], error["value"], error["known"][0]) == ("--where", "prise < 1", "price")
-    assert said("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
+    assert run_json("show", sales, "--json", "--limit", "x", code=2)["error"]["code"] == "usage"
 
 
-def test_a_traceback_is_shown_when_asked_for(sales: Path) -> None:
+def test_traceback_option_shows_a_traceback(sales: Path) -> None:
     result = run("show", sales, "--version", "77", "--traceback", code=4)
     assert "Traceback (most recent call last)" in result.stderr
     assert "VersionNotFoundError" in result.stderr
@@ -201,17 +201,17 @@ THROWN: list[tuple[BaseException, int, str]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "words"), THROWN, ids=lambda one: type(one).__name__)
-def test_nothing_gets_past_the_door(
+def test_every_exception_becomes_an_error_message(
     error: BaseException, code: int, words: str, sales: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> NoReturn:
         raise error
 
     monkeypatch.setattr(inspect_commands.check, "callback", fail)
-    assert words in complaint("check", sales, code=code)
+    assert words in run_error("check", sales, code=code)
 
 
-def test_without_a_command_the_help_is_shown() -> None:
+def test_missing_command_shows_the_help() -> None:
     result = CliRunner().invoke(program, [])
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Read:" in result.stderr
@@ -235,12 +235,12 @@ def test_without_a_command_the_help_is_shown() -> None:
         ("show", "path", "TABLE"),
     ],
 )
-def test_an_argument_in_python_has_an_option(name: str, argument: str | None, option: str | None) -> None:
+def test_python_arguments_have_options(name: str, argument: str | None, option: str | None) -> None:
     command = program.get_command(click.Context(program), name)
     assert option_of(argument, command) == option
 
 
-def test_an_error_names_the_option_of_its_argument(sales: Path) -> None:
+def test_error_names_its_option(sales: Path) -> None:
     result = run("explain", sales, "--where", "prise < 1", code=2)
     assert result.stderr.endswith("\noption: --where\n")
     error = qbeast.InvalidInputError("x", argument="mode", value="apend", known=("error", "append"))
@@ -248,7 +248,7 @@ def test_an_error_names_the_option_of_its_argument(sales: Path) -> None:
     assert (again.argument, again.value, again.known) == ("mode", "apend", ("append", "error"))
 
 
-def test_the_commands_leave_the_filters_of_warnings_alone(sales: Path) -> None:
+def test_commands_keep_warning_filters(sales: Path) -> None:
     before = list(warnings.filters)
     run("show", sales)
     assert warnings.filters == before

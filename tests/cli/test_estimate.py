@@ -9,12 +9,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 
 
-def test_answers_come_as_json_and_as_a_table(sales: Path) -> None:
+def test_answers_print_as_json_and_table(sales: Path) -> None:
     asked = ("n=count(*)", "avg(price)", "--where", "brand <> 'brand 3'", "--error", "1%")
-    found = said("estimate", sales, *asked)
+    found = run_json("estimate", sales, *asked)
     kept = ROWS.filter(pl.col("brand") != "brand 3")
     assert found["rows"][0]["n"] == kept.height
     assert found["rows"][0]["avg(price)"] == pytest.approx(kept["price"].mean())
@@ -25,7 +25,7 @@ def test_answers_come_as_json_and_as_a_table(sales: Path) -> None:
 
 
 def test_options_reach_the_library(sales: Path) -> None:
-    found = said(
+    found = run_json(
         *("estimate", sales, "m=avg(price)", "--by", "brand", "--sample", "50%", "--simultaneous"),
         *("--confidence", "99%", "--min-group-rows", "7"),
     )
@@ -34,7 +34,7 @@ def test_options_reach_the_library(sales: Path) -> None:
         {"m": "avg(price)"}, by="brand", sample=0.5, simultaneous=True, confidence=0.99, min_group_rows=7
     )
     assert_frame_equal(pl.DataFrame(found["rows"]), expected.frame)
-    stopped = said("estimate", sales, "m=avg(price)", "--absolute", "m=0.001", "--max-fraction", "25%")
+    stopped = run_json("estimate", sales, "m=avg(price)", "--absolute", "m=0.001", "--max-fraction", "25%")
     assert (stopped["met"], stopped["fraction"]) == (False, 0.25)
 
 
@@ -51,28 +51,26 @@ def test_options_reach_the_library(sales: Path) -> None:
         (("avg(price)", "--error", "1%", "--by", "shop"), "`by` names no such column(s): ['shop']"),
     ],
 )
-def test_what_cannot_be_answered_is_complained_of(
-    sales: Path, arguments: tuple[str, ...], words: str
-) -> None:
-    assert words in complaint("estimate", sales, *arguments, code=2)
+def test_invalid_estimates_raise(sales: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert words in run_error("estimate", sales, *arguments, code=2)
 
 
-def test_groups_are_sql_and_an_aggregate_may_be_a_query(sales: Path) -> None:
+def test_groups_and_aggregates_are_sql(sales: Path) -> None:
     here = qbeast.estimate(sales, "avg(price)", by=pl.col("id") % 3, sample=0.5).frame.sort("id")
     for arguments in (
         ("avg(price)", "--by", "id % 3 AS id", "--sample", "50%"),
         ("SELECT id % 3 AS id, avg(price) FROM self GROUP BY 1", "--sample", "50%"),
     ):
-        found = said("estimate", sales, *arguments)["rows"]
+        found = run_json("estimate", sales, *arguments)["rows"]
         # Threads add floats in any order.
         assert sorted(found, key=lambda row: row["id"]) == [pytest.approx(row) for row in here.to_dicts()]
-    two = said(
+    two = run_json(
         "estimate", sales, "avg(price) AS mean", "count(*)", "--by", "id % 3, id > 7", "--sample", "50%"
     )
     assert list(two["rows"][0])[:3] == ["id % 3", "id > 7", "mean"]
 
 
-def test_numbers_that_are_none_are_refused(sales: Path) -> None:
+def test_invalid_numbers_raise(sales: Path) -> None:
     assert (
         "`error` must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 from tests.helpers.buckets import new_bucket
 
 
@@ -20,25 +20,25 @@ def place(s3_options: dict[str, str]) -> tuple[str, list[str]]:
     return f"s3://{name}", told
 
 
-def test_a_table_in_a_bucket_is_written_from_there_and_read(place: tuple[str, list[str]]) -> None:
+def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> None:
     uri, options = place
     table = f"{uri}/t"
-    assert said("write", f"{uri}/rows.csv", table, "-c", "id,price", *options)["rows"] == 2000
-    again = said("append", f"{uri}/plain", table, "--format", "delta", *options)
+    assert run_json("write", f"{uri}/rows.csv", table, "-c", "id,price", *options)["rows"] == 2000
+    again = run_json("append", f"{uri}/plain", table, "--format", "delta", *options)
     assert (again["version"], again["rows"]) == (1, 2000)
-    assert said("show", table, "--count", "--where", "id < 10", *options)["count"] == 20
+    assert run_json("show", table, "--count", "--where", "id < 10", *options)["count"] == 20
     run("sample", table, "0.5", "-o", "half.parquet", *options)
     assert pl.read_parquet("half.parquet")["id"].n_unique() * 2 == pl.read_parquet("half.parquet").height
-    assert said("optimize", table, "--dry-run", *options)["files_removed"] >= 0
-    assert said("check", table, *options)["ok"]
+    assert run_json("optimize", table, "--dry-run", *options)["files_removed"] >= 0
+    assert run_json("check", table, *options)["ok"]
 
 
-def test_secrets_are_not_told(place: tuple[str, list[str]]) -> None:
+def test_secrets_are_not_shown(place: tuple[str, list[str]]) -> None:
     uri, options = place
-    assert "hunter" not in complaint("show", f"{uri}/nothing", *options, code=4)
+    assert "hunter" not in run_error("show", f"{uri}/nothing", *options, code=4)
     wrong = [one.replace("AWS_REGION", "AWS_REGIO") for one in options]
-    line = complaint("show", f"{uri}/t", *wrong, code=2)
+    line = run_error("show", f"{uri}/t", *wrong, code=2)
     assert "aws_regio" in line
     assert "hunter" not in line
-    line = complaint("write", f"{uri}/no.csv", f"{uri}/u", "-c", "id", *options, code=12)
+    line = run_error("write", f"{uri}/no.csv", f"{uri}/u", "-c", "id", *options, code=12)
     assert "hunter" not in line

@@ -32,13 +32,13 @@ def section(title: str) -> str:
     return found[1]
 
 
-def options_told(text: str) -> set[str]:
+def documented_options(text: str) -> set[str]:
     """Return the options in the first column of tables."""
     firsts = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
     return {option for first in firsts for option in OPTION.findall(first)}
 
 
-def options_there(command: click.Command) -> set[str]:
+def command_options(command: click.Command) -> set[str]:
     options = [one for one in command.params if isinstance(one, click.Option)]
     return {name for one in options for name in (*one.opts, *one.secondary_opts)}
 
@@ -49,12 +49,12 @@ def command_named(name: str) -> click.Command:
     return found
 
 
-def test_the_page_and_the_program_have_the_same_commands() -> None:
+def test_page_and_program_have_same_commands() -> None:
     assert sorted(COMMANDS) == sorted(program.list_commands(click.Context(program)))
-    assert options_told(section("What all commands share")) == SHARED
+    assert documented_options(section("What all commands share")) == SHARED
 
 
-def test_help_lists_each_command_once_in_a_group() -> None:
+def test_help_lists_each_command_once() -> None:
     groups = re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", run("--help").stdout, re.MULTILINE)
     listed = {
         title: re.findall(r"^  ([a-z-]+)  ", lines, re.MULTILINE)
@@ -72,13 +72,13 @@ def test_help_holds_no_escapes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_page_and_the_program_have_the_same_options(name: str) -> None:
+def test_page_and_program_have_same_options(name: str) -> None:
     shared = {"--json"} if name == "completion" else SHARED
-    assert options_told(section(f"qbeast {name}")) | shared == options_there(command_named(name))
+    assert documented_options(section(f"qbeast {name}")) | shared == command_options(command_named(name))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_heading_of_a_command_names_its_arguments(name: str) -> None:
+def test_command_heading_names_its_arguments(name: str) -> None:
     heading = next(line for line in TEXT.splitlines() if line.startswith(f"### qbeast {name}"))
     arguments = [one for one in command_named(name).params if isinstance(one, click.Argument)]
     for one in arguments:
@@ -88,17 +88,17 @@ def test_the_heading_of_a_command_names_its_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_mentioned_anywhere_exists(name: str) -> None:
-    known = {option for one in COMMANDS for option in options_there(command_named(one))} | {
+    known = {option for one in COMMANDS for option in command_options(command_named(one))} | {
         "--help",
         "--version",
     }
     assert set(OPTION.findall(" ".join(re.findall(r"`([^`]+)`", TEXT)))) - {"-o", "-n", "-c"} <= known
     calls = re.findall(rf"\bqbeast {name}\b([^|`\n]*)", TEXT)
     told = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
-    assert told <= options_there(command_named(name)) | {"--help"}
+    assert told <= command_options(command_named(name)) | {"--help"}
 
 
-def test_the_page_lists_every_exit_code() -> None:
+def test_page_lists_every_exit_code() -> None:
     told = {
         code: int(number)
         for number, codes in re.findall(r"^\| (\d+) \| ([^|]*)\|", section("Exit codes"), re.MULTILINE)
@@ -129,7 +129,7 @@ def assert_done(folder: Path) -> None:
     assert made == {"flights", "flights.csv", "plain", "sample.parquet", "space.png"}
 
 
-def test_the_commands_of_the_tour_run(flights: Path) -> None:
+def test_commands_of_the_tour_run(flights: Path) -> None:
     for line in tour():
         words = shlex.split(line)
         commands = [list(group) for bar, group in groupby(words, "|".__eq__) if not bar]
@@ -148,7 +148,7 @@ def test_the_commands_of_the_tour_run(flights: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_tour_runs_in_a_shell(flights: Path) -> None:
+def test_tour_runs_in_a_shell(flights: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", "\n".join(["set -eu", *tour()])],
         capture_output=True,

@@ -49,7 +49,7 @@ def test_completion_loads_no_library() -> None:
 
 
 @pytest.mark.parametrize("package", ["click", "rich"])
-def test_without_the_extra_one_line_names_the_cure(package: str, sales: Path) -> None:
+def test_missing_extra_names_the_install_command(package: str, sales: Path) -> None:
     call = f"from qbeast_core.cli import main; main(['history', {str(sales)!r}])"
     code = f"import sys; sys.modules[{package!r}] = None; {call}"
     found = subprocess.run(
@@ -63,7 +63,7 @@ def test_without_the_extra_one_line_names_the_cure(package: str, sales: Path) ->
     assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", found.stderr)
 
 
-def test_the_module_and_the_script_are_the_same_program(sales: Path) -> None:
+def test_module_and_script_are_the_same_program(sales: Path) -> None:
     script = Path(sys.executable).with_name("qbeast")
     asked = ["show", str(sales), "--count"]
     for program in (RUN, [str(script)]):
@@ -80,7 +80,7 @@ def test_pipes_get_no_colours_and_no_progress(sales: Path) -> None:
     assert b"sound" in found.stdout
 
 
-def test_terminals_get_progress_on_the_standard_error_alone(sales: Path) -> None:
+def test_terminal_progress_goes_to_stderr(sales: Path) -> None:
     master, slave = pty.openpty()
     found = subprocess.run(
         [*RUN, "check", str(sales), "--json"],
@@ -95,7 +95,7 @@ def test_terminals_get_progress_on_the_standard_error_alone(sales: Path) -> None
     os.close(master)
 
 
-def test_a_reader_that_goes_away_is_no_error(sales: Path) -> None:
+def test_closed_pipe_is_not_an_error(sales: Path) -> None:
     asked = ["sample", str(sales), "1", "-o", "-", "--format", "csv"]
     with subprocess.Popen(
         [*RUN, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
@@ -107,7 +107,7 @@ def test_a_reader_that_goes_away_is_no_error(sales: Path) -> None:
         assert process.wait() == 141
 
 
-def test_ctrl_c_stops_a_program_that_waits_for_rows(tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_waiting_program(tmp_path: Path) -> None:
     asked = ["write", "-", str(tmp_path / "t"), "-c", "a", "--format", "csv"]
     read_end, write_end = os.pipe()  # nobody ever writes
     with subprocess.Popen(

@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 
 READERS: dict[str, Callable[..., pl.DataFrame]] = {
     "parquet": pl.read_parquet,
@@ -32,18 +32,18 @@ def test_rows_are_shown_under_names_and_types(sales: Path) -> None:
     ]
 
 
-def test_a_few_rows_are_shown_and_the_rest_is_told_of(sales: Path) -> None:
-    assert len(said("show", sales)["rows"]) == 10
+def test_show_prints_some_rows_and_counts_rest(sales: Path) -> None:
+    assert len(run_json("show", sales)["rows"]) == 10
     assert "--limit" in run("show", sales).stdout
-    found = said("show", sales, "--limit", "3000", "--select", "brand,id")
+    found = run_json("show", sales, "--limit", "3000", "--select", "brand,id")
     assert sorted(row["id"] for row in found["rows"]) == ROWS["id"].to_list()
     assert list(found["rows"][0]) == ["brand", "id"]
     assert "--limit" not in run("show", sales, "--limit", "3000").stdout
-    assert said("show", sales, "--limit", "0")["rows"] == []
+    assert run_json("show", sales, "--limit", "0")["rows"] == []
 
 
-def test_columns_counts_and_older_versions_can_be_asked_for(sales: Path) -> None:
-    schema = said("show", sales, "--schema")
+def test_show_selects_columns_counts_and_versions(sales: Path) -> None:
+    schema = run_json("show", sales, "--schema")
     assert schema["indexed_columns"] == ["id", "price"]
     assert [(one["name"], one["type"], one["indexed"]) for one in schema["columns"]] == [
         ("id", "long", True),
@@ -51,8 +51,8 @@ def test_columns_counts_and_older_versions_can_be_asked_for(sales: Path) -> None
         ("brand", "string", False),
     ]
     assert "brand" in run("show", sales, "--schema").stdout
-    assert said("show", sales, "--count", "--version", "0")["count"] == 1500
-    assert said("show", sales, "--count", "--where", "brand = 'brand 3' AND price < 50")["count"] == (
+    assert run_json("show", sales, "--count", "--version", "0")["count"] == 1500
+    assert run_json("show", sales, "--count", "--where", "brand = 'brand 3' AND price < 50")["count"] == (
         ROWS.filter((pl.col("brand") == "brand 3") & (pl.col("price") < 50)).height
     )
     sampled = qbeast.read_table(sales, sample=(0.1, 0.3)).height
@@ -62,10 +62,8 @@ def test_columns_counts_and_older_versions_can_be_asked_for(sales: Path) -> None
 @pytest.mark.parametrize(
     ("text", "fraction"), [("0.2", 0.2), ("20%", 0.2), ("0.1:0.3", (0.1, 0.3)), ("0", 0.0)]
 )
-def test_a_sample_is_that_of_the_library(
-    sales: Path, text: str, fraction: float | tuple[float, float]
-) -> None:
-    found = said("sample", sales, text, "--limit", "2000")
+def test_sample_equals_the_library(sales: Path, text: str, fraction: float | tuple[float, float]) -> None:
+    found = run_json("sample", sales, text, "--limit", "2000")
     wanted = qbeast.read_table(sales, sample=fraction)
     assert sorted(row["id"] for row in found["rows"]) == wanted["id"].sort().to_list()
     assert found["rows_in_all"] == wanted.height
@@ -73,11 +71,11 @@ def test_a_sample_is_that_of_the_library(
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
-def test_a_sample_goes_into_a_file_or_a_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
+def test_sample_goes_to_file_or_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
     wanted = qbeast.read_table(sales, sample=0.3, where=pl.col("price") < 50).sort("id")
     asked = ["sample", str(sales), "0.3", "--where", "price < 50"]
     output = tmp_path / f"some [1].{file_format}"
-    told = said(*asked, "--output", output)
+    told = run_json(*asked, "--output", output)
     assert (told["rows"], told["bytes"]) == (wanted.height, output.stat().st_size)
     read = READERS[file_format]
     assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), wanted)
@@ -86,17 +84,17 @@ def test_a_sample_goes_into_a_file_or_a_pipe(sales: Path, tmp_path: Path, file_f
     assert [one.name for one in tmp_path.iterdir()] == [output.name]
 
 
-def test_files_are_not_replaced_unless_asked_and_never_left_half_written(sales: Path, tmp_path: Path) -> None:
+def test_outputs_are_complete_and_not_replaced(sales: Path, tmp_path: Path) -> None:
     output = tmp_path / "rows.csv"
     output.write_text("mine")
-    assert "--overwrite" in complaint("sample", sales, "1%", "-o", output, code=2)
+    assert "--overwrite" in run_error("sample", sales, "1%", "-o", output, code=2)
     assert output.read_text() == "mine"
     run("sample", sales, "1%", "-o", output, "--overwrite", "--limit", "2")
     assert pl.read_csv(output).height == 2
-    assert "no folder" in complaint("sample", sales, "1%", "-o", tmp_path / "no" / "rows.csv", code=2)
-    assert "--format" in complaint("sample", sales, "1%", "-o", tmp_path / "rows.xls", code=2)
+    assert "no folder" in run_error("sample", sales, "1%", "-o", tmp_path / "no" / "rows.csv", code=2)
+    assert "--format" in run_error("sample", sales, "1%", "-o", tmp_path / "rows.xls", code=2)
     qbeast.write_table(pl.DataFrame({"a": [1], "list": [[1, 2]]}), tmp_path / "t", columns=["a"])
-    assert "cannot be written as csv" in complaint(
+    assert "cannot be written as csv" in run_error(
         "show", tmp_path / "t", "-o", tmp_path / "list.csv", code=2
     )
     assert sorted(one.name for one in tmp_path.iterdir()) == ["rows.csv", "t"]
@@ -124,14 +122,14 @@ def test_values_of_every_type_can_be_shown(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=["a"])
     text = run("show", tmp_path / "t").stdout
     assert all(word in text for word in ("NaN".lower(), "00ff", "1.50", "[1, 2]", "{'x': 1}", "true", "…"))
-    first = next(row for row in said("show", tmp_path / "t")["rows"] if row["a"] == 1.0)
+    first = next(row for row in run_json("show", tmp_path / "t")["rows"] if row["a"] == 1.0)
     assert (first["b"], first["c"], first["d"], first["e"]) == ("00ff", "1.50", [1, 2], {"x": 1})
 
 
-def test_a_plan_is_that_of_the_library(sales: Path) -> None:
+def test_explain_equals_the_library(sales: Path) -> None:
     asked = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
     plan = qbeast.open_table(sales).explain(pl.col("id") < 100, columns=["brand"], sample=0.5)
-    told = said(*asked)
+    told = run_json(*asked)
     for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
         assert told[name] == getattr(plan, name)
     assert [one["path"] for one in told["files"]] == plan.files["path"].to_list()
@@ -140,13 +138,13 @@ def test_a_plan_is_that_of_the_library(sales: Path) -> None:
     assert all(path in listed for path in plan.files["path"])
 
 
-def test_a_plan_says_why_a_filter_keeps_nothing_closed(sales: Path) -> None:
+def test_explain_reports_unused_conditions(sales: Path) -> None:
     where = "brand LIKE '%7'"
     assert (
         "does not understand it; compare a column with constants"
         in run("explain", sales, "--where", where).stdout
     )
-    told = said("explain", sales, "--where", where)["unused_conditions"]
+    told = run_json("explain", sales, "--where", where)["unused_conditions"]
     assert told == qbeast.open_table(sales).explain(where).unused_conditions
     assert len(told) == 1
 
@@ -162,58 +160,58 @@ CONDITIONS = [
 
 @pytest.mark.parametrize(("where", "words"), CONDITIONS)
 @pytest.mark.parametrize("command", [["show"], ["sample"], ["explain"], ["plot"]], ids=lambda one: one[0])
-def test_a_bad_condition_is_told_in_a_line(sales: Path, command: list[str], where: str, words: str) -> None:
+def test_invalid_condition_is_one_line(sales: Path, command: list[str], where: str, words: str) -> None:
     rest = ["0.1"] if command == ["sample"] else []
-    assert words in complaint(*command, sales, *rest, "--where", where, code=2)
+    assert words in run_error(*command, sales, *rest, "--where", where, code=2)
 
 
-def test_times_are_compared_with_texts_dates_and_times(tmp_path: Path) -> None:
+def test_times_compare_with_texts_dates_and_times(tmp_path: Path) -> None:
     rows = pl.DataFrame({"at": ["2013-01-01T05:00:00Z", "2013-06-01T05:00:00Z"]})
     rows.with_columns(pl.col("at").str.to_datetime(time_zone="UTC")).write_parquet(tmp_path / "rows.parquet")
     run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "at")
-    assert "'soon'" in complaint("show", tmp_path / "t", "--where", "at < 'soon'", code=2)
+    assert "'soon'" in run_error("show", tmp_path / "t", "--where", "at < 'soon'", code=2)
     for where in ("at < '2013-02-01'", "at < DATE '2013-02-01'", "at < TIMESTAMPTZ '2013-02-01 00:00:00Z'"):
-        assert said("show", tmp_path / "t", "--count", "--where", where)["count"] == 1
+        assert run_json("show", tmp_path / "t", "--count", "--where", where)["count"] == 1
 
 
-def test_json_may_be_asked_for_before_the_command(sales: Path) -> None:
+def test_json_option_works_before_the_command(sales: Path) -> None:
     before = run("--json", "show", sales, "--count").stdout
     assert before == run("show", sales, "--count", "--json").stdout
     assert json.loads(before)["count"] == 2000
 
 
-def test_a_sample_of_so_many_rows_says_what_each_stands_for(sales: Path, tmp_path: Path) -> None:
+def test_sampled_rows_have_weights(sales: Path, tmp_path: Path) -> None:
     run("show", sales, "--rows", "200", "--expand", "--select", "id", "--output", tmp_path / "some.parquet")
     some = pl.read_parquet(tmp_path / "some.parquet")
     assert some.equals(qbeast.read_table(sales, columns=["id"], rows=200, expand=True))
-    shown = said("sample", sales, "50%", "--expand", "--limit", "1")["rows"]
+    shown = run_json("sample", sales, "50%", "--expand", "--limit", "1")["rows"]
     assert set(shown[0]) == {*ROWS.columns, "sampling_weight"}
-    shown = said("show", sales, "--rows", "7", "--where", "id % 10 = 3", "--limit", "9")["rows"]
+    shown = run_json("show", sales, "--rows", "7", "--where", "id % 10 = 3", "--limit", "9")["rows"]
     assert [one["id"] % 10 for one in shown] == [3] * 7
-    assert "one of `rows`, `sample`" in complaint("show", sales, "--rows", "5", "--sample", "1%", code=2)
+    assert "one of `rows`, `sample`" in run_error("show", sales, "--rows", "5", "--sample", "1%", code=2)
 
 
 @pytest.mark.parametrize(
     "command", [["show", "T"], ["sample", "T", "0.5"], ["sql", "T", "SELECT id FROM self"]]
 )
-def test_a_format_without_a_file_prints_all_rows(sales: Path, command: list[str]) -> None:
+def test_format_without_file_prints_all_rows(sales: Path, command: list[str]) -> None:
     arguments = [sales if one == "T" else one for one in command]
     printed = run(*arguments, "--format", "csv").stdout
     assert printed == run(*arguments, "--output", "-", "--format", "csv").stdout
     assert pl.read_csv(printed.encode()).height > 500
     assert pl.read_csv(run(*arguments, "--format", "csv", "-n", "3").stdout.encode()).height == 3
-    refused = said(*arguments, "--format", "csv", code=2)
+    refused = run_json(*arguments, "--format", "csv", code=2)
     assert "cannot share the standard output" in refused["error"]["message"]
 
 
 @pytest.mark.parametrize("option", ["--count", "--schema"])
 @pytest.mark.parametrize("output", [["--format", "csv"], ["--output", "rows.csv"]])
-def test_an_output_that_would_hold_no_rows_is_refused(sales: Path, option: str, output: list[str]) -> None:
-    assert f"{option} prints no rows" in complaint("show", sales, option, *output, code=2)
+def test_output_without_rows_raises(sales: Path, option: str, output: list[str]) -> None:
+    assert f"{option} prints no rows" in run_error("show", sales, option, *output, code=2)
 
 
-def test_sql_prints_all_rows_as_its_help_says(sales: Path) -> None:
-    assert said("sql", sales, "SELECT id FROM self")["rows"][1999:] != []
+def test_sql_prints_all_rows(sales: Path) -> None:
+    assert run_json("sql", sales, "SELECT id FROM self")["rows"][1999:] != []
     help_text = " ".join(run("sql", "--help").stdout.split())
     assert "by default all of them" in help_text
     assert "10" not in help_text.partition("--limit")[2].partition("--version")[0]

@@ -17,7 +17,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 
 TYPED = pl.DataFrame(
     {
@@ -103,12 +103,12 @@ SOURCES = [
 
 
 @pytest.mark.parametrize("make", SOURCES, ids=lambda make: make.__name__)
-def test_every_kind_of_source_becomes_the_same_table(
+def test_every_source_makes_the_same_table(
     make: Callable[[pl.DataFrame, Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sources = make(ROWS, tmp_path)
-    result = said(
+    result = run_json(
         "write", sources[0], *sources[1:], "out", "--columns", "id,price:linear", "--cube-size", "300"
     )
     by_hand = qbeast.write_table(ROWS, "hand", columns=["id", "price:linear"], cube_size=300)
@@ -120,35 +120,35 @@ def test_every_kind_of_source_becomes_the_same_table(
 
 
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
-def test_the_standard_input_is_a_source(file_format: str, tmp_path: Path) -> None:
+def test_standard_input_is_a_source(file_format: str, tmp_path: Path) -> None:
     given = bytes_of(ROWS, file_format)
-    said("write", "-", tmp_path / "t", "-c", "id", "-c", "price", "--format", file_format, given=given)
+    run_json("write", "-", tmp_path / "t", "-c", "id", "-c", "price", "--format", file_format, given=given)
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), ROWS)
     assert qbeast.open_table(tmp_path / "t").indexed_columns == ("id", "price")
 
 
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
-def test_a_large_standard_input_is_kept_in_a_temporary_file(file_format: str, tmp_path: Path) -> None:
+def test_large_stdin_goes_to_a_temporary_file(file_format: str, tmp_path: Path) -> None:
     rows = pl.concat([ROWS] * (1 + (300 << 10) // len(bytes_of(ROWS, file_format))))
     given = bytes_of(rows, file_format)
     assert len(given) > (4 << 20) // 16
     held = ["--memory", "4MiB", "--spill-dir", tmp_path]
-    said("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
+    run_json("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), rows.sort("id"))
     run("write", "-", tmp_path / "u", "-c", "id", "--format", "jsonl", *held, given=b"[" * (1 << 19), code=2)
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
 
 
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
-def test_an_append_reads_text_with_the_types_of_the_table(file_format: str, tmp_path: Path) -> None:
+def test_append_reads_text_with_table_types(file_format: str, tmp_path: Path) -> None:
     table = tmp_path / "t"
     qbeast.write_table(TYPED, table, columns=["id"])
-    result = said("append", "-", table, "--format", file_format, given=bytes_of(TYPED, file_format))
+    result = run_json("append", "-", table, "--format", file_format, given=bytes_of(TYPED, file_format))
     assert (result["version"], result["rows"]) == (1, 3)
     assert_frame_equal(qbeast.read_table(table).sort("id"), pl.concat([TYPED, TYPED]).sort("id"))
 
 
-def test_types_of_text_can_be_told(tmp_path: Path) -> None:
+def test_types_option_sets_types_of_text(tmp_path: Path) -> None:
     types = ["zip=string", "paid=decimal(9,2)", "small=short", "share=float", "id=long"]
     told = [part for one in types for part in ("--type", one)]
     run("write", "-", tmp_path / "t", "-c", "id", "--format", "csv", *told, given=bytes_of(TYPED, "csv"))
@@ -158,7 +158,7 @@ def test_types_of_text_can_be_told(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "t").sort("id")["zip"].to_list() == ["00123", "00007", None]
 
 
-def test_texts_for_null_can_be_told(tmp_path: Path) -> None:
+def test_null_texts_are_configurable(tmp_path: Path) -> None:
     given = b"a,b\n1,NA\n2,7\n3,-\n"
     run(
         "write",
@@ -181,7 +181,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
         *("--commit-metadata", "why=because", "--column-stats", '{"id_min": 0, "id_max": 9999}'),
     ]
     run("write", "-", table, *options, given=given)
-    again = said("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
+    again = run_json("append", "-", table, "--format", "csv", "--txn", "job:3", given=given)
     opened = qbeast.open_table(table)
     assert (again["committed"], opened.version, opened.cube_size) == (False, 0, 123)
     assert opened.history()["metadata"][0]["why"] == "because"
@@ -190,39 +190,41 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     assert "9999" in space.model_dump_json()
 
 
-def test_modes_are_those_of_the_library(mine: Path, tmp_path: Path) -> None:
+def test_modes_equal_the_library(mine: Path, tmp_path: Path) -> None:
     ROWS.head(7).write_parquet(tmp_path / "seven.parquet")
-    assert said("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
-    assert "append" in complaint("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
-    assert said("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
+    assert run_json("write", tmp_path / "seven.parquet", mine, "--mode", "ignore")["committed"] is False
+    assert "append" in run_error("write", tmp_path / "seven.parquet", mine, "-c", "id", code=5)
+    assert (
+        run_json("write", tmp_path / "seven.parquet", mine, "-c", "brand", "--mode", "overwrite")["rows"] == 7
+    )
     assert qbeast.open_table(mine).indexed_columns == ("brand",)
     wider = ROWS.head(2).with_columns(new=pl.lit(1))
     wider.write_parquet(tmp_path / "wider.parquet")
-    assert "schema" in complaint("append", tmp_path / "wider.parquet", mine, code=3)
+    assert "schema" in run_error("append", tmp_path / "wider.parquet", mine, code=3)
     run("append", tmp_path / "wider.parquet", mine, "--schema-mode", "merge")
     assert qbeast.read_table(mine)["new"].sum() == 2
 
 
-def test_an_append_makes_a_table_only_when_told_its_columns(tmp_path: Path) -> None:
+def test_append_creates_table_only_with_columns(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "rows.parquet")
-    complaint("append", tmp_path / "rows.parquet", tmp_path / "t", code=4)
+    run_error("append", tmp_path / "rows.parquet", tmp_path / "t", code=4)
     assert not (tmp_path / "t").exists()
-    assert said("append", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id")["version"] == 0
+    assert run_json("append", tmp_path / "rows.parquet", tmp_path / "t", "-c", "id")["version"] == 0
 
 
-def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> None:
+def test_dry_run_predicts_the_write(mine: Path, tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "rows.parquet")
     for command in (
         ["append", tmp_path / "rows.parquet", mine],
         ["write", tmp_path / "rows.parquet", tmp_path / "new", "-c", "brand,id"],
     ):
         before = sorted(tmp_path.rglob("*"))
-        planned = said(*command, "--dry-run")
+        planned = run_json(*command, "--dry-run")
         text = run(*command, "--dry-run").stdout
         assert text.startswith("a dry run")
         assert re.search(r"^  rows +2,000$", text, re.MULTILINE)
         assert sorted(tmp_path.rglob("*")) == before
-        done = said(*command)
+        done = run_json(*command)
         shared = set(done) - {"version", "dry_run", "committed", "bytes", "attempts"}
         assert len(shared) >= 8
         assert {key: planned[key] for key in shared} == {key: done[key] for key in shared}
@@ -233,13 +235,13 @@ def test_a_dry_run_says_what_the_write_then_does(mine: Path, tmp_path: Path) -> 
         )
 
 
-def test_a_name_with_a_comma_stands_in_quotes(tmp_path: Path) -> None:
+def test_names_with_commas_are_quoted(tmp_path: Path) -> None:
     pl.DataFrame({"a,b": [1, 2], "c": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
     run("write", tmp_path / "rows.parquet", tmp_path / "t", "--columns", '"a,b", c')
     assert qbeast.open_table(tmp_path / "t").indexed_columns == ("a,b", "c")
 
 
-def test_warnings_are_lines_on_the_standard_error(tmp_path: Path) -> None:
+def test_warnings_are_lines_on_stderr(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1, 2] * 5000, "b": range(10_000)}).write_parquet(tmp_path / "rows.parquet")
     result = run("write", tmp_path / "rows.parquet", tmp_path / "t", "-c", "a", "--json")
     assert result.stderr.startswith("warning: rows with equal values")
@@ -262,17 +264,17 @@ BAD_SOURCES: list[tuple[str, bytes, list[str], str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "options", "words"), BAD_SOURCES)
-def test_a_bad_source_is_told_in_a_line_and_nothing_is_written(
+def test_bad_source_is_one_line_and_writes_nothing(
     name: str, content: bytes, options: list[str], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    line = complaint("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
+    line = run_error("write", tmp_path / name, tmp_path / "t", "-c", "a", *options, code=2)
     assert words in line
     assert "nothing was written" in line
     assert not (tmp_path / "t").exists()
 
 
-def test_sources_that_are_not_there_or_do_not_fit_together(tmp_path: Path) -> None:
+def test_missing_or_mixed_sources_raise(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"a\n1\n")
     (tmp_path / "b.csv").write_bytes(b"b\n1\n")
     (tmp_path / "empty").mkdir()
@@ -281,59 +283,59 @@ def test_sources_that_are_not_there_or_do_not_fit_together(tmp_path: Path) -> No
     (mixed / "a.csv").write_bytes(b"a\n1\n")
     (mixed / "a.jsonl").write_bytes(b'{"a": 1}\n')
     out: list[Any] = [tmp_path / "t", "-c", "a"]
-    assert "there is no" in complaint("write", tmp_path / "c.csv", *out, code=2)
-    assert "there is no" in complaint("write", tmp_path / "c*.csv", *out, code=2)
-    assert "no Parquet, CSV" in complaint("write", tmp_path / "empty", *out, code=2)
-    assert "one by one" in complaint("write", tmp_path / "a.csv", tmp_path / "b.csv", *out, code=2)
-    assert "csv, jsonl" in complaint("write", mixed, *out, code=2)
-    assert "--format" in complaint("write", "-", *out, code=2)
-    assert "once" in complaint("write", "-", "-", *out, "--format", "csv", code=2)
-    assert said("write", mixed, *out, "--format", "jsonl")["rows"] == 1
+    assert "there is no" in run_error("write", tmp_path / "c.csv", *out, code=2)
+    assert "there is no" in run_error("write", tmp_path / "c*.csv", *out, code=2)
+    assert "no Parquet, CSV" in run_error("write", tmp_path / "empty", *out, code=2)
+    assert "one by one" in run_error("write", tmp_path / "a.csv", tmp_path / "b.csv", *out, code=2)
+    assert "csv, jsonl" in run_error("write", mixed, *out, code=2)
+    assert "--format" in run_error("write", "-", *out, code=2)
+    assert "once" in run_error("write", "-", "-", *out, "--format", "csv", code=2)
+    assert run_json("write", mixed, *out, "--format", "jsonl")["rows"] == 1
 
 
-def test_a_partitioned_delta_table_is_refused_with_a_call_that_copies_it(tmp_path: Path) -> None:
+def test_partitioned_delta_error_shows_how_to_copy(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     rows = pl.DataFrame({"id": [1, 2, 3], "day": ["a", "b", "a"]})
     rows.write_delta(old, delta_write_options={"partition_by": ["day"]})
-    told = complaint("convert", old, "-c", "id", code=7)
+    told = run_error("convert", old, "-c", "id", code=7)
     assert "new, columns=['day', ...])" in told
     run("write", old, new, "--columns", "day,id")
     assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
 
 
-def test_rows_larger_than_the_memory_go_through_temporary_files(tmp_path: Path) -> None:
+def test_rows_larger_than_memory_spill(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     for number in range(4):
         start = number * 50_000
         rows = pl.DataFrame({"id": range(start, start + 50_000), "half": [i / 2 for i in range(50_000)]})
         rows.write_parquet(tmp_path / "rows" / f"{number}.parquet")
     limits = ["--memory", "4MiB", "--spill-dir", str(tmp_path)]
-    told = said("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
+    told = run_json("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
     assert (told["engine"], told["rows"], told["spilled_bytes"] > 0) == ("spill", 200_000, True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["rows", "t"]
-    assert "is not a size" in complaint("append", "rows", "t", "--memory", "much", code=2)
-    assert said("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
+    assert "is not a size" in run_error("append", "rows", "t", "--memory", "much", code=2)
+    assert run_json("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
     text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
     assert re.search(r"^  spilled_bytes +\d", text, re.MULTILINE)
 
 
-def test_columns_are_suggested_and_the_suggestion_can_be_pasted(tmp_path: Path) -> None:
+def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
     rows = pl.select(id=pl.int_range(50_000), price=pl.int_range(50_000) * 7919 % 10_007)
     rows.write_csv(tmp_path / "rows.csv")
     result = run(
         "suggest", tmp_path / "rows.csv", "--where", "price < 10", "--where", "price < 1", "--most", "1"
     )
     assert result.stdout.splitlines()[0].startswith("--columns price")
-    facts = said("suggest", tmp_path / "rows.csv", "--where", "price < 10")
+    facts = run_json("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
     assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
-    assert "qbeast.suggest_columns(rows) proposes" in complaint(
+    assert "qbeast.suggest_columns(rows) proposes" in run_error(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )
-    assert "qbeast suggest --help" in complaint("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
+    assert "qbeast suggest --help" in run_error("suggest", tmp_path / "rows.csv", "--most", "9", code=2)
 
 
-def test_an_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
+def test_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "rows.parquet")
     table = tmp_path / "t"
     run(
@@ -347,7 +349,7 @@ def test_an_overwrite_keeps_how_columns_are_indexed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["linked", "up"])
-def test_a_source_of_files_elsewhere_is_not_opened(way: str, tmp_path: Path) -> None:
+def test_source_with_outside_files_is_not_opened(way: str, tmp_path: Path) -> None:
     source = tmp_path / "old"
     pl.DataFrame({"id": [1, 2], "day": [1, 1]}).write_delta(
         source, delta_write_options={"partition_by": ["day"]}

@@ -67,7 +67,7 @@ def append(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Golden], Appen
 
 
 @each(bundled=APPENDED)
-def test_the_same_rows_again_are_in_the_same_samples_and_filters(golden: Golden, append):
+def test_same_rows_again_have_same_samples(golden: Golden, append):
     path, _, result = append(golden)
     rows = golden.expected
     assert result.rows == rows.height
@@ -87,7 +87,7 @@ def test_the_same_rows_again_are_in_the_same_samples_and_filters(golden: Golden,
 
 
 @each(bundled=APPENDED)
-def test_an_append_is_spelled_as_the_jvm_spells_it(golden: Golden, append):
+def test_append_is_written_as_by_the_jvm(golden: Golden, append):
     path, snapshot, result = append(golden)
     before = snapshot.metadata.configuration
     actions = last_commit(path)
@@ -117,12 +117,12 @@ def _assert_readable(revision: dict[str, Any], before: dict[str, str]) -> None:
 
 
 @each(bundled=APPENDED)
-def test_new_blocks_hold_their_rows_and_keep_the_order_of_weights(golden: Golden, append):
+def test_new_blocks_hold_rows_in_weight_order(golden: Golden, append):
     path, before, result = append(golden)
     assert_sound(path, set(before.files["path"]), result)
 
 
-def test_a_table_that_the_jvm_left_empty_takes_its_first_rows(tmp_path: Path):
+def test_empty_jvm_table_takes_first_rows(tmp_path: Path):
     path = copy_of(find("qbeast-spark-0.8/empty"), tmp_path)
     rows = find("qbeast-spark-0.8/empty_append").expected
     result = qbeast.write_table(rows, path, mode="append")
@@ -132,7 +132,7 @@ def test_a_table_that_the_jvm_left_empty_takes_its_first_rows(tmp_path: Path):
     assert '"cubeId"' in last_commit(path)[-1]["add"]["tags"]["blocks"]
 
 
-def test_no_rows_are_an_append_too(tmp_path: Path):
+def test_append_of_no_rows_succeeds(tmp_path: Path):
     golden = find("qbeast-spark-0.8/dims3")
     path = copy_of(golden, tmp_path)
     result = qbeast.write_table(golden.expected.clear(), path, mode="append")
@@ -140,7 +140,7 @@ def test_no_rows_are_an_append_too(tmp_path: Path):
     assert_frame_equal(qbeast.open_table(path).scan().collect().sort("id"), golden.expected)
 
 
-def test_many_appends_go_on_with_one_tree(tmp_path: Path):
+def test_appends_continue_the_same_tree(tmp_path: Path):
     golden = find("qbeast-spark-0.7.1/append_same")
     path = copy_of(golden, tmp_path)
     parts = [golden.expected.gather_every(5, start) for start in range(5)]

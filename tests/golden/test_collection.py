@@ -36,7 +36,7 @@ def tags() -> Iterator[dict[str, Any]]:
             yield action.get("add", {}).get("tags") or {}
 
 
-def test_an_empty_folder_fails(tmp_path):
+def test_empty_folder_fails(tmp_path):
     with pytest.raises(AssertionError, match="holds no golden tables of legacy"):
         read_collection(tmp_path)
     for writer in WRITERS[:2]:
@@ -46,7 +46,7 @@ def test_an_empty_folder_fails(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_collection_is_there_to_be_swept():
+def test_collection_is_complete():
     folder = os.environ.get(VARIABLE)
     if not folder:
         pytest.skip(
@@ -56,12 +56,12 @@ def test_the_whole_collection_is_there_to_be_swept():
     assert {str(golden) for golden in ALL} <= swept
 
 
-def test_a_test_that_would_run_on_no_table_fails():
+def test_parametrization_without_tables_fails():
     with pytest.raises(AssertionError, match="what the test wants"):
         each(lambda golden: golden.name == "no such table")
 
 
-def test_the_collection_stays_small_and_whole():
+def test_collection_is_small_and_consistent():
     assert sum(path.stat().st_size for path in BUNDLE.rglob("*") if path.is_file()) <= MOST_BYTES
     assert len(ALL) == 44
     for golden in ALL:
@@ -85,7 +85,7 @@ def test_every_transformation_is_covered():
     }
 
 
-def test_every_type_that_a_jvm_indexes_is_covered():
+def test_collection_covers_all_jvm_indexed_types():
     found = {open_golden(golden).schema[name] for golden in ALL for name in golden.indexed}
     decimals = {dtype for dtype in found if isinstance(dtype, pl.Decimal)}
     assert {dtype.precision > 18 for dtype in decimals} == {True, False}
@@ -158,6 +158,6 @@ def test_sql_is_translated(sql: str, expected: pl.Expr):
 
 
 @pytest.mark.parametrize("sql", ["`x` LIKE 'a'", "`x` = 1 `y` = 2", "`x` = 1;", "(`x` = 1", "x = 'a\\'b'"])
-def test_sql_of_another_shape_is_refused(sql: str):
+def test_unsupported_sql_raises(sql: str):
     with pytest.raises((AssertionError, KeyError)):
         to_polars(sql)

@@ -122,9 +122,7 @@ MADE = [
 @pytest.mark.parametrize(
     ("name", "columns"), MADE, ids=lambda one: one if isinstance(one, str) else "-".join(one)
 )
-def test_everything_has_a_shape_that_the_released_jvm_writes(
-    name: str, columns: list[str], tmp_path: Path
-) -> None:
+def test_metadata_has_shapes_the_jvm_writes(name: str, columns: list[str], tmp_path: Path) -> None:
     path = MAKERS[name](tmp_path / "table", columns)
     known_revisions = the_jvms(lambda one: map(shape, revisions_of(one)), "qbeast-spark-0.7.1")
     assert set(map(shape, revisions_of(path))) <= known_revisions
@@ -139,7 +137,7 @@ def test_everything_has_a_shape_that_the_released_jvm_writes(
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_adds_metadata_and_statistics_have_the_keys_of_the_jvms(name: str, tmp_path: Path) -> None:
+def test_metadata_and_statistics_have_jvm_keys(name: str, tmp_path: Path) -> None:
     path = MAKERS[name](tmp_path / "table", ["i", "s"])
     theirs = find("qbeast-spark-0.7.1/append_same").path
     (their_add, *_), (our_add, *_) = list(adds_of(theirs)), list(adds_of(path))
@@ -157,7 +155,7 @@ def test_adds_metadata_and_statistics_have_the_keys_of_the_jvms(name: str, tmp_p
     assert needed - {"qbeast.revision.0"} <= jvms["configuration"].keys()
 
 
-def test_keys_that_only_the_newer_jvm_writes_are_those_of_ours(tmp_path: Path) -> None:
+def test_only_our_own_key_differs_from_jvm(tmp_path: Path) -> None:
     theirs = [
         one["metaData"] for one in actions_of(find("qbeast-spark-0.8/dims3").path) if "metaData" in one
     ][-1]

@@ -54,7 +54,7 @@ def with_protocol(path: Path, *, reader: int, writer: int, **features: Sequence[
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_table_is_converted_or_its_copy_is_right(
+def test_delta_table_or_its_copy_is_converted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -82,7 +82,7 @@ def test_a_table_is_converted_or_its_copy_is_right(
         (3, {"readerFeatures": [], "writerFeatures": ["columnMapping"]}),
     ],
 )
-def test_a_mapping_that_half_a_protocol_names_is_copied_right(
+def test_partly_declared_mapping_is_copied(
     name: str, reader: int, features: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def test_a_mapping_that_half_a_protocol_names_is_copied_right(
 
 
 @pytest.mark.parametrize("name", MAPPED)
-def test_a_mapping_that_no_protocol_names_is_named_before_the_copy(
+def test_undeclared_mapping_error_shows_the_copy(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_a_mapping_that_no_protocol_names_is_named_before_the_copy(
     same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
 
 
-def test_dates_that_log_and_file_count_otherwise_are_found(tmp_path: Path) -> None:
+def test_old_calendar_dates_match_filters(tmp_path: Path) -> None:
     name = "dates-of-the-old-calendar/old_dates"
     path = copied(name, tmp_path)
     qbeast.convert_table(path, columns=["d"])

@@ -19,7 +19,7 @@ def truth(golden: Golden, question: Question) -> pl.DataFrame:
 
 
 @each(questions)
-def test_a_filter_returns_exactly_the_rows_it_should(golden: Golden):
+def test_filter_returns_exactly_matching_rows(golden: Golden):
     table = open_golden(golden)
     for question in questions(golden):
         expected = truth(golden, question)
@@ -31,7 +31,7 @@ def test_a_filter_returns_exactly_the_rows_it_should(golden: Golden):
 
 
 @each(questions)
-def test_the_negation_of_a_filter_returns_the_rows_it_should(golden: Golden):
+def test_negated_filter_returns_exactly_matching_rows(golden: Golden):
     table = open_golden(golden)
     for question in questions(golden):
         other = ~question.predicate
@@ -51,7 +51,7 @@ SLACK = ("date_newyork", "old_date", "old_timestamp")
 
 
 @each(questions)
-def test_no_file_with_a_match_stays_closed_and_no_more_are_opened_than_the_jvm_opened(golden: Golden):
+def test_filter_opens_matches_and_no_more_than_jvm(golden: Golden):
     table = open_golden(golden)
     for question in questions(golden):
         wanted = set(truth(golden, question)["id"])

@@ -20,7 +20,7 @@ STAGED += ("convert_parquet_append", "delta_delete")
 
 
 @each(lambda golden: golden.weights is not None)
-def test_weights_are_sparks_hash_of_the_indexed_columns(golden: Golden):
+def test_weights_are_sparks_hash_of_indexed_columns(golden: Golden):
     rows = golden.expected
     ours = pl.DataFrame({"id": rows["id"], "ours": frame_weights(rows, golden.indexed)})
     both = golden.weights.join(ours, on="id", how="full")
@@ -30,7 +30,7 @@ def test_weights_are_sparks_hash_of_the_indexed_columns(golden: Golden):
 
 
 @each()
-def test_a_sample_is_the_rows_whose_weight_is_low_enough(golden: Golden):
+def test_sample_holds_rows_of_low_weight(golden: Golden):
     weights = frame_weights(golden.expected, golden.indexed).astype(np.int64)
     for fraction, ids in golden.samples.items():
         limit = int(fraction * (2**32 - 1) - 2**31)
@@ -38,7 +38,7 @@ def test_a_sample_is_the_rows_whose_weight_is_low_enough(golden: Golden):
 
 
 @each()
-def test_every_row_lies_in_its_block(golden: Golden):
+def test_every_row_is_in_its_block(golden: Golden):
     table, snapshot = open_golden(golden), load_snapshot(golden.path)
     revisions = {one.revision_id: one for one in table.revisions}
     blocks = {key[0]: found for key, found in table.blocks().partition_by("path", as_dict=True).items()}
@@ -59,7 +59,7 @@ def test_every_row_lies_in_its_block(golden: Golden):
 
 
 @each()
-def test_blocks_sum_to_the_rows_of_their_file(golden: Golden):
+def test_block_counts_sum_to_file_rows(golden: Golden):
     files = load_snapshot(golden.path).files
     sums = dict(open_golden(golden).blocks().group_by("path").agg(pl.col("element_count").sum()).iter_rows())
     counted = files.filter(pl.col("revision").is_not_null() & pl.col("num_records").is_not_null())
@@ -68,7 +68,7 @@ def test_blocks_sum_to_the_rows_of_their_file(golden: Golden):
 
 
 @each()
-def test_planning_places_every_block_and_finds_no_tag_corrupt(golden: Golden):
+def test_plan_uses_all_blocks_without_corrupt_tags(golden: Golden):
     snapshot = load_snapshot(golden.path)
     table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
     assert table.corrupt == ()

@@ -18,7 +18,7 @@ def actions(golden: Golden, kind: str) -> list[dict[str, Any]]:
 
 
 @each()
-def test_a_configuration_is_written_as_it_was_read(golden: Golden):
+def test_configuration_round_trips(golden: Golden):
     for metadata in actions(golden, "metaData"):
         stored = metadata["configuration"]
         config = TableConfig.from_configuration(stored)
@@ -29,7 +29,7 @@ def test_a_configuration_is_written_as_it_was_read(golden: Golden):
 
 
 @each()
-def test_a_configuration_rebuilt_from_its_revisions_is_the_same(golden: Golden):
+def test_configuration_is_rebuilt_from_revisions(golden: Golden):
     stored = actions(golden, "metaData")[-1]["configuration"]
     config = TableConfig.from_configuration(stored)
     bare = {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
@@ -51,7 +51,7 @@ def open_config(golden: Golden) -> TableConfig:
 
 
 @each()
-def test_tags_are_written_as_they_were_read(golden: Golden):
+def test_tags_round_trip(golden: Golden):
     for add in actions(golden, "add"):
         tags = add.get("tags") or {}
         if "blocks" in tags:
@@ -74,7 +74,7 @@ def test_tags_are_written_as_they_were_read(golden: Golden):
 
 
 @each()
-def test_commits_are_written_as_they_were_read(golden: Golden):
+def test_commits_round_trip(golden: Golden):
     for version, lines in enumerate(golden.commits):
         body = "\n".join(map(json.dumps, lines)).encode()
         commit = parse_commit(body, version=version)
@@ -87,7 +87,7 @@ def test_commits_are_written_as_they_were_read(golden: Golden):
 
 
 @each()
-def test_a_schema_is_the_types_of_the_rows_and_back(golden: Golden):
+def test_schema_round_trips_through_row_types(golden: Golden):
     for metadata in actions(golden, "metaData"):
         schema = schema_from_delta(Metadata.model_validate(metadata).schema_string)
         assert schema == golden.expected.schema

@@ -30,7 +30,7 @@ def spaces(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("engine", ["memory", "spill"])
-def test_a_column_of_nulls_is_indexed_as_in_the_jvm(name: str, engine: Any, tmp_path: Path) -> None:
+def test_null_column_is_indexed_as_by_jvm(name: str, engine: Any, tmp_path: Path) -> None:
     golden = find(name)
     theirs = copy_of(golden, tmp_path)
     indexed, ours = list(qbeast.open_table(theirs).indexed_columns), tmp_path / "ours"
@@ -74,7 +74,7 @@ def test_values_begin_a_linear_revision(name: str, tmp_path: Path) -> None:
         assert qbeast.open_table(path).check().ok
 
 
-def test_no_rows_and_no_numbers_are_no_nulls(tmp_path: Path) -> None:
+def test_empty_and_nan_columns_are_linear(tmp_path: Path) -> None:
     nan = pl.DataFrame({"id": range(9), "f": [float("nan")] * 8 + [None]})
     for number, rows in enumerate([nan, nan.clear()]):
         path = tmp_path / str(number)

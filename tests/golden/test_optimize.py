@@ -59,7 +59,7 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
 
 
 @each(bundled=OPTIMIZED)
-def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_path: Path):
+def test_optimize_is_written_as_by_the_jvm(golden: Golden, tmp_path: Path):
     path = copy_of(golden, tmp_path)
     if has_copies(path):
         pytest.skip("its copies have to go first")
@@ -79,7 +79,7 @@ def test_what_is_written_is_spelled_as_the_jvm_spells_it(golden: Golden, tmp_pat
 
 
 @each(lambda golden: golden.name == "v050_mixed_states")
-def test_copies_of_rows_have_to_go_first(golden: Golden, tmp_path: Path):
+def test_copied_rows_must_be_removed_first(golden: Golden, tmp_path: Path):
     path = copy_of(golden, tmp_path)
     assert has_copies(path)
     table = qbeast.open_table(path)
@@ -92,7 +92,7 @@ def test_copies_of_rows_have_to_go_first(golden: Golden, tmp_path: Path):
 
 
 @each(lambda golden: golden.name == "append_same")
-def test_a_table_goes_on_after_an_append_and_an_optimize(golden: Golden, tmp_path: Path):
+def test_table_works_after_append_and_optimize(golden: Golden, tmp_path: Path):
     path = copy_of(golden, tmp_path)
     table = qbeast.open_table(path)
     table.optimize()

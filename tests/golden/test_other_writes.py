@@ -50,7 +50,7 @@ STRETCHED = (
 
 
 @pytest.mark.parametrize("name", STRETCHED)
-def test_rows_far_outside_get_a_revision_of_their_own_unless_quantiles_clamp(name: str, tmp_path: Path):
+def test_far_rows_begin_a_revision_unless_quantiles(name: str, tmp_path: Path):
     golden = find(name)
     path = copy_of(golden, tmp_path)
     files = set(load_snapshot(path).files["path"])
@@ -88,7 +88,7 @@ def test_rows_far_outside_get_a_revision_of_their_own_unless_quantiles_clamp(nam
         ("legacy/v050_mixed_states", {"cube_size": 1000}, ["linear", "hash"]),
     ],
 )
-def test_other_wishes_begin_a_revision(
+def test_other_options_begin_a_revision(
     name: str, options: dict[str, Any], transformers: list[str], tmp_path: Path
 ):
     golden = find(name)
@@ -108,7 +108,7 @@ def test_other_wishes_begin_a_revision(
 
 
 @pytest.mark.parametrize("name", ["qbeast-spark-0.7.1/null_all", "legacy/v050_mixed_states"])
-def test_a_new_column_is_null_in_the_rows_of_the_jvm(name: str, tmp_path: Path):
+def test_added_column_is_null_in_jvm_rows(name: str, tmp_path: Path):
     golden = find(name)
     path = copy_of(golden, tmp_path)
     rows = shifted(golden.expected).with_columns(note=pl.lit("new"))
@@ -122,7 +122,7 @@ def test_a_new_column_is_null_in_the_rows_of_the_jvm(name: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["qbeast-spark-0.8/dims3", "legacy/v050_histogram"])
-def test_an_overwrite_begins_a_revision_and_leaves_the_old_rows_to_time_travel(name: str, tmp_path: Path):
+def test_overwrite_begins_revision_and_keeps_old_versions(name: str, tmp_path: Path):
     golden = find(name)
     path = copy_of(golden, tmp_path)
     old = qbeast.open_table(path)
@@ -149,7 +149,7 @@ def test_an_overwrite_begins_a_revision_and_leaves_the_old_rows_to_time_travel(n
         ({"mode": "error"}, qbeast.TableExistsError, "already"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_changes_nothing(
+def test_mismatched_rows_raise_and_change_nothing(
     options: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
 ):
     golden = find("qbeast-spark-0.8/dims3")
@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("golden", read_collection(BUNDLE), ids=str)
-def test_rows_that_lack_an_indexed_column_are_refused_by_name(golden: Golden, tmp_path: Path):
+def test_rows_without_an_indexed_column_raise(golden: Golden, tmp_path: Path):
     path = copy_of(golden, tmp_path)
     name = golden.indexed[0]
     with pytest.raises(qbeast.QbeastError, match=name):

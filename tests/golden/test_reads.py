@@ -11,7 +11,7 @@ from tests.golden.collection import Golden, each, open_golden
 
 
 @each()
-def test_a_full_read_returns_every_row_once(golden: Golden):
+def test_full_read_returns_every_row_once(golden: Golden):
     found = open_golden(golden).scan().collect()
     if golden.is_doubled:
         assert found.height == golden.meta["qbeast_rows"]
@@ -21,7 +21,7 @@ def test_a_full_read_returns_every_row_once(golden: Golden):
 
 @pytest.mark.filterwarnings("ignore::qbeast.EmptySampleWarning")
 @each()
-def test_a_sample_is_the_rows_that_the_jvm_returned(golden: Golden):
+def test_sample_equals_rows_of_the_jvm(golden: Golden):
     table = open_golden(golden)
     for fraction, ids in golden.samples.items():
         found = table.scan(sample=fraction).collect()
@@ -32,14 +32,14 @@ def test_a_sample_is_the_rows_that_the_jvm_returned(golden: Golden):
 
 
 @each()
-def test_a_sample_may_begin_above_zero_and_leave_out_indexed_columns(golden: Golden):
+def test_samples_allow_ranges_and_column_subsets(golden: Golden):
     ids = open_golden(golden).scan(sample=(0.1, 0.5)).select("id").collect()["id"].to_list()
     kept = set(ids) if golden.is_doubled else ids
     assert sorted(kept) == sorted(set(golden.samples[0.5]) - set(golden.samples[0.1]))
 
 
 @each()
-def test_every_delta_reader_counts_the_same_rows_unless_there_are_copies(golden: Golden):
+def test_delta_readers_count_equal_rows_without_copies(golden: Golden):
     rows = DeltaTable(golden.path).to_pyarrow_dataset().count_rows()
     ours = open_golden(golden).scan().select(pl.len()).collect().item()
     copies = open_golden(golden).blocks().filter("replicated")["element_count"].sum()
@@ -48,7 +48,7 @@ def test_every_delta_reader_counts_the_same_rows_unless_there_are_copies(golden:
 
 
 @each()
-def test_rows_come_in_the_types_of_the_log(golden: Golden):
+def test_rows_have_types_of_the_log(golden: Golden):
     table = open_golden(golden)
     assert table.schema == golden.expected.schema
     assert table.scan().head(0).collect().schema == table.schema
@@ -57,7 +57,7 @@ def test_rows_come_in_the_types_of_the_log(golden: Golden):
 
 @pytest.mark.parametrize("sample", [0.0, 1.0])
 @each()
-def test_the_ends_of_the_range_are_nothing_and_everything(golden: Golden, sample: float):
+def test_samples_of_zero_and_one(golden: Golden, sample: float):
     rows = open_golden(golden).scan(sample=sample).select(pl.len()).collect().item()
     everything = open_golden(golden).scan().select(pl.len()).collect().item()
     assert rows == (everything if sample else 0)

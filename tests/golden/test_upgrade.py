@@ -50,9 +50,7 @@ def rows_of(path: Path, **options: Any) -> pl.DataFrame:
 
 @each(is_legacy)
 @pytest.mark.parametrize("replicated", [None, "drop"])
-def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
-    golden: Golden, replicated: Any, tmp_path: Path
-) -> None:
+def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     before, drawn = rows_of(path), [rows_of(path, sample=part) for part in SLICES]
     result = qbeast.upgrade_table(path, replicated=replicated)
@@ -75,7 +73,7 @@ def test_rows_and_samples_are_the_same_and_a_second_time_nothing_happens(
 
 
 @each(is_legacy)
-def test_tags_are_those_of_today_and_everything_else_of_a_file_stays(golden: Golden, tmp_path: Path) -> None:
+def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     old, configured = newest_adds(path), load_snapshot(path).metadata.configuration
     listed = set(load_snapshot(path).files["path"])
@@ -96,7 +94,7 @@ def test_tags_are_those_of_today_and_everything_else_of_a_file_stays(golden: Gol
 
 
 @each(is_legacy)
-def test_without_copies_every_reader_sees_each_row_once(golden: Golden, tmp_path: Path) -> None:
+def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     copies = [name for name, add in newest_adds(path).items() if add["tags"]["state"] in COPIES]
     result = qbeast.upgrade_table(path, replicated="drop")
@@ -114,7 +112,7 @@ def test_without_copies_every_reader_sees_each_row_once(golden: Golden, tmp_path
             assert action["remove"]["deletionTimestamp"] > 0
 
 
-def test_copies_are_kept_with_a_warning_unless_somebody_chose(tmp_path: Path) -> None:
+def test_copies_are_kept_with_a_warning(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     with pytest.warns(qbeast.QbeastWarning, match="5 file.*hold copies of rows.*replicated=") as told:
         result = qbeast.upgrade_table(path)
@@ -126,7 +124,7 @@ def test_copies_are_kept_with_a_warning_unless_somebody_chose(tmp_path: Path) ->
 
 
 @each(is_legacy, bundled={"legacy/v050_mixed_states", "legacy/v050_announced_compacted"})
-def test_appends_go_on_with_the_tree_of_the_old_files(golden: Golden, tmp_path: Path) -> None:
+def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     qbeast.upgrade_table(path, replicated="drop")
     files = set(load_snapshot(path).files["path"])
@@ -137,7 +135,7 @@ def test_appends_go_on_with_the_tree_of_the_old_files(golden: Golden, tmp_path: 
     assert found == [*ids, *(number + SHIFT for number in ids)]
 
 
-def test_an_overwrite_removes_what_only_spark_takes_for_live(tmp_path: Path) -> None:
+def test_overwrite_removes_files_live_for_spark_only(tmp_path: Path) -> None:
     golden = find("legacy/v050_mixed_states")
     path = copy_of(golden, tmp_path)
     hidden = newest_adds(path).keys() - set(load_snapshot(path).files["path"])
@@ -147,7 +145,7 @@ def test_an_overwrite_removes_what_only_spark_takes_for_live(tmp_path: Path) -> 
     assert hidden <= {action["remove"]["path"] for action in last_commit(path) if "remove" in action}
 
 
-def test_rows_that_readers_disagree_about_are_there_for_all_of_them_afterwards(tmp_path: Path) -> None:
+def test_upgrade_restores_disputed_rows_for_all_readers(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)
     whole = rows_of(path)
     name, add = next(iter(newest_adds(path).items()))
@@ -161,7 +159,7 @@ def test_rows_that_readers_disagree_about_are_there_for_all_of_them_afterwards(t
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_tags_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
+def test_unreadable_tags_are_kept(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)
     log = path / "_delta_log" / f"{0:020d}.json"
     log.write_text(log.read_text("utf-8").replace('"maxWeight":"', '"maxWeight":"?', 1), "utf-8")
@@ -172,7 +170,7 @@ def test_tags_that_cannot_be_read_stay_as_they_are(tmp_path: Path) -> None:
     assert not qbeast.upgrade_table(path).committed
 
 
-def test_what_cannot_be_upgraded_is_refused(tmp_path: Path) -> None:
+def test_unsupported_upgrades_raise(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="keep"):
         qbeast.upgrade_table(tmp_path, replicated="lose")  # type: ignore[arg-type]
     with pytest.raises(qbeast.TableNotFoundError):

@@ -44,7 +44,7 @@ def is_copy(add: dict[str, Any]) -> bool:
 
 
 @each(lambda golden: len(golden.commits) > 1)
-def test_every_version_holds_the_rows_of_its_log(golden: Golden):
+def test_every_version_has_rows_of_its_log(golden: Golden):
     for version in range(len(golden.commits)):
         expected = sum(rows_of(golden, add) for add in replay(golden, version).values() if not is_copy(add))
         if "qbeast.lastRevisionID" not in configuration(golden, version):
@@ -58,7 +58,7 @@ def test_every_version_holds_the_rows_of_its_log(golden: Golden):
 
 
 @each(lambda golden: len(golden.commits) > 1)
-def test_every_version_samples_a_subset_of_its_rows(golden: Golden):
+def test_every_version_samples_its_rows(golden: Golden):
     newest = set(golden.samples[0.1])
     for version in range(len(golden.commits)):
         if "qbeast.lastRevisionID" not in configuration(golden, version):
@@ -72,7 +72,7 @@ def test_every_version_samples_a_subset_of_its_rows(golden: Golden):
 
 
 @each()
-def test_live_files_are_those_of_the_log_but_for_copies_added_again(golden: Golden):
+def test_live_files_equal_log_except_copies(golden: Golden):
     """A commit that removes and adds one path is no valid Delta: `deltalake` takes the remove.
 
     Only the optimize of old releases did it, and only to files that it made REPLICATED, which no read wants.
@@ -86,13 +86,13 @@ def test_live_files_are_those_of_the_log_but_for_copies_added_again(golden: Gold
 
 
 @each(lambda golden: golden.is_legacy)
-def test_the_jvms_delta_reader_saw_the_log_replayed(golden: Golden):
+def test_jvm_reader_saw_the_log_replayed(golden: Golden):
     adds = replay(golden, len(golden.commits) - 1).values()
     assert sum(rows_of(golden, add) for add in adds) == golden.meta["delta_rows"]
 
 
 @each()
-def test_history_tells_what_was_done_at_every_version_and_not_later(golden: Golden):
+def test_history_describes_every_version(golden: Golden):
     told = [action["commitInfo"] for commit in golden.commits for action in commit if "commitInfo" in action]
     found = open_golden(golden).history()
     assert found["version"].to_list() == [*range(len(told))][::-1]

@@ -118,7 +118,7 @@ def every_type() -> pl.DataFrame:
 @pytest.mark.parametrize(
     "columns", [["long", "text", "double"], ["day", "moment", "money"], ["naive", "byte"]]
 )
-def test_every_type_and_its_edges(spark: SparkSession, tmp_path: Path, columns: list[str]) -> None:
+def test_every_type_and_its_limits(spark: SparkSession, tmp_path: Path, columns: list[str]) -> None:
     rows = every_type()
     table = Delta(spark, tmp_path)
     with small_files():
@@ -149,9 +149,7 @@ def test_every_type_and_its_edges(spark: SparkSession, tmp_path: Path, columns: 
         "byte is null",
     ],
 )
-def test_what_spark_skips_by_our_statistics_has_no_match(
-    matrix: tuple[Delta, pl.DataFrame], condition: str
-) -> None:
+def test_spark_skips_only_files_without_matches(matrix: tuple[Delta, pl.DataFrame], condition: str) -> None:
     table, rows = matrix
     kept = rows_that_meet(table, condition)
     assert_same_rows(table.read(condition), kept)
@@ -212,7 +210,7 @@ def test_spark_skips_files_by_our_statistics(spark: SparkSession, tmp_path: Path
     assert len(frame.where("row = 7").inputFiles()) < len(frame.inputFiles()) / 4
 
 
-def test_history_and_detail_are_those_of_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_history_and_detail_match_delta(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path)
     qbeast.write_table(rows_from(0), tmp_path, columns=["row", "a"], commit_metadata={"why": "so"})
     qbeast.write_table(rows_from(400), tmp_path, mode="append")

@@ -29,7 +29,7 @@ def append(table: Delta, rows: pl.DataFrame, **options: str) -> None:
     qbeast.write_table(rows, table.path, mode="append", **options)  # type: ignore[arg-type] # options of the test
 
 
-def test_columns_added_by_spark_are_null_in_our_rows_and_written_by_us(table: Delta) -> None:
+def test_spark_added_columns_are_read_and_written(table: Delta) -> None:
     table.sql("alter table {t} add columns (extra int comment 'theirs', tags array<string>)")
     kinds = {"extra": pl.Int32(), "tags": pl.List(pl.String())}
     model = rows_from(0).with_columns(pl.lit(None, dtype).alias(name) for name, dtype in kinds.items())
@@ -44,7 +44,7 @@ def test_columns_added_by_spark_are_null_in_our_rows_and_written_by_us(table: De
     assert_right(table, model)
 
 
-def test_columns_that_spark_merges_on_append(table: Delta) -> None:
+def test_spark_append_merges_columns(table: Delta) -> None:
     more = rows_from(400, 50).with_columns(price=pl.lit(1.5))
     table.append(more, mergeSchema="true")
     model = pl.concat([rows_from(0), more], how="diagonal")
@@ -53,9 +53,7 @@ def test_columns_that_spark_merges_on_append(table: Delta) -> None:
     assert_right(table, model)
 
 
-def test_columns_added_and_widened_by_us_are_read_and_written_by_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_reads_columns_we_added_or_widened(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path)
     narrow = {"small": pl.Int8(), "medium": pl.Int16()}
     first = rows_from(0).with_columns(small=(pl.col("row") % 128).cast(pl.Int8), medium=pl.lit(300, pl.Int16))
@@ -117,9 +115,7 @@ def test_columns_added_and_widened_by_us_are_read_and_written_by_spark(
         ),
     ],
 )
-def test_features_that_we_cannot_keep_are_refused_by_name(
-    table: Delta, statements: list[str], feature: str, left: str
-) -> None:
+def test_unsupported_features_raise(table: Delta, statements: list[str], feature: str, left: str) -> None:
     for statement in statements:
         table.sql(statement)
     before = table.read()
@@ -151,9 +147,7 @@ def test_not_null_and_append_only_are_respected(table: Delta) -> None:
     assert_right(table, rows_from(0, 450))
 
 
-def test_a_column_that_spark_calls_not_null_takes_no_null_from_us(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_not_null_column_of_spark_rejects_nulls(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path / "t")
     table.sql("create table {t} (row bigint not null, a double, b string, note string) using delta")
     qbeast.convert_table(table.path, INDEXED, cube_size=40)
@@ -163,7 +157,7 @@ def test_a_column_that_spark_calls_not_null_takes_no_null_from_us(
     assert_right(table, rows_from(0))
 
 
-def test_the_change_feed_has_our_appends_and_overwrites_and_nothing_of_an_optimize(table: Delta) -> None:
+def test_change_feed_has_writes_but_not_optimize(table: Delta) -> None:
     table.sql("alter table {t} set tblproperties ('delta.enableChangeDataFeed' = 'true')")  # 1
     append(table, rows_from(400, 50))  # 2
     assert qbeast.open_table(table.path).optimize(full=True).version == 3
@@ -183,7 +177,7 @@ def test_the_change_feed_has_our_appends_and_overwrites_and_nothing_of_an_optimi
     assert_right(table, rows_from(1010, 20))
 
 
-def test_commits_carry_the_timestamps_that_spark_asks_for(table: Delta) -> None:
+def test_commits_have_timestamps_spark_requires(table: Delta) -> None:
     table.sql("alter table {t} set tblproperties ('delta.enableInCommitTimestamps' = 'true')")  # 1
     append(table, rows_from(400, 50))  # 2
     table.append(rows_from(450, 50))  # 3
@@ -198,7 +192,7 @@ def test_commits_carry_the_timestamps_that_spark_asks_for(table: Delta) -> None:
     assert_same_rows(table.read(timestampAsOf=at[2]), rows_from(0, 450))
 
 
-def test_properties_of_both_are_seen_by_both(table: Delta) -> None:
+def test_both_see_properties_of_both(table: Delta) -> None:
     table.sql("alter table {t} set tblproperties ('team' = 'them', 'delta.checkpointInterval' = '2')")
     opened = qbeast.open_table(table.path)
     assert opened.properties == {"team": "them", "delta.checkpointInterval": "2"}
@@ -215,14 +209,14 @@ def test_properties_of_both_are_seen_by_both(table: Delta) -> None:
     assert_right(table, rows_from(0, 450))
 
 
-def test_a_partitioned_table_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_partitioned_table_raises(spark: SparkSession, tmp_path: Path) -> None:
     writer = to_spark(spark, rows_from(0, 30)).write.format("delta").partitionBy("b")
     writer.save(str(tmp_path / "t"))
     with pytest.raises(UnsupportedTableError, match="partition"):
         qbeast.convert_table(tmp_path / "t", ["row", "a"])
 
 
-def test_a_column_that_spark_drops_by_overwriting_the_schema_ends_the_index_of_it(table: Delta) -> None:
+def test_dropped_column_ends_its_index(table: Delta) -> None:
     rows = rows_from(0, 60).drop("a")
     writer = to_spark(table.spark, rows).write.format("delta").mode("overwrite")
     writer.option("overwriteSchema", "true").save(str(table.path))

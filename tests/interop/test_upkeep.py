@@ -61,9 +61,7 @@ def without_commits(table: Delta, copy: Path) -> Delta:
         "'delta.checkpoint.writeStatsAsStruct' = 'false'",
     ],
 )
-def test_the_index_survives_a_checkpoint_of_spark(
-    spark: SparkSession, tmp_path: Path, properties: str
-) -> None:
+def test_index_survives_one_checkpoint_by_spark(spark: SparkSession, tmp_path: Path, properties: str) -> None:
     table = Delta(spark, tmp_path / "t")
     model = write_versions(table.path)
     table.sql(f"alter table {{t}} set tblproperties ({properties})")
@@ -78,9 +76,7 @@ def test_the_index_survives_a_checkpoint_of_spark(
     assert_right(left, rows_from(0, 700))
 
 
-def test_spark_writes_checkpoints_of_its_own_accord_and_the_index_survives(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_index_survives_checkpoints_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path / "t")
     write_versions(table.path, 9)  # versions 0 to 8
     table.append(rows_from(1800, 50))
@@ -93,7 +89,7 @@ def test_spark_writes_checkpoints_of_its_own_accord_and_the_index_survives(
     assert_right(left, rows_from(0, 1900))
 
 
-def test_spark_reads_checkpoints_of_ours(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_our_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_versions(path, 2)
     qbeast.open_table(path).set_properties({"delta.checkpointInterval": "3"})
@@ -110,7 +106,7 @@ def test_spark_reads_checkpoints_of_ours(spark: SparkSession, tmp_path: Path) ->
     assert_right(left, pl.concat([model.with_columns(noted), rows_from(600, 50)]))
 
 
-def test_both_restore_what_both_did(spark: SparkSession, tmp_path: Path) -> None:
+def test_restores_undo_both_writers(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path)
     with small_files(file_rows=60, page_rows=8):
         qbeast.write_table(rows_from(0), tmp_path, columns=INDEXED, cube_size=40)
@@ -148,9 +144,7 @@ def test_both_restore_what_both_did(spark: SparkSession, tmp_path: Path) -> None
         assert_same_rows(table.read(versionAsOf=version), model)
 
 
-def test_a_vacuum_of_spark_leaves_the_table_and_takes_what_ours_would(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_vacuum_keeps_table_readable(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path)
     model = write_versions(tmp_path)
     table.sql("alter table {t} set tblproperties ('delta.enableDeletionVectors' = 'true')")
@@ -168,7 +162,7 @@ def test_a_vacuum_of_spark_leaves_the_table_and_takes_what_ours_would(
     assert {path.name for path in tmp_path.iterdir()}.isdisjoint(names)
 
 
-def test_a_vacuum_of_ours_leaves_spark_all_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+def test_our_vacuum_keeps_table_readable_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path)
     model = write_versions(tmp_path)
     table.sql("alter table {t} set tblproperties ('delta.enableDeletionVectors' = 'true')")

@@ -144,7 +144,7 @@ def take(table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]
     ],
     ids=lambda steps: " ".join(step.__name__ for step in steps),
 )
-def test_what_spark_did_is_read_and_an_optimize_indexes_it(
+def test_optimize_indexes_changes_by_spark(
     table: Delta, steps: list[Callable[[Delta, pl.DataFrame], pl.DataFrame]]
 ) -> None:
     model = take(table, steps)
@@ -157,9 +157,7 @@ def test_what_spark_did_is_read_and_an_optimize_indexes_it(
     assert_right(table, delete(table, more))
 
 
-def test_deletion_vectors_of_spark_hide_rows_whatever_is_done_next(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_deletion_vectors_always_hide_rows(spark: SparkSession, tmp_path: Path) -> None:
     """Vectors in files and vectors again for the same files, restored, appended to, and rewritten."""
     table = Delta(spark, tmp_path)
     with small_files(file_rows=200):
@@ -182,9 +180,7 @@ def test_deletion_vectors_of_spark_hide_rows_whatever_is_done_next(
 
 
 @pytest.mark.parametrize("writer", ["spark", "qbeast"])
-def test_a_table_of_spark_is_converted_and_both_go_on_writing(
-    spark: SparkSession, tmp_path: Path, writer: str
-) -> None:
+def test_spark_table_is_converted_and_shared(spark: SparkSession, tmp_path: Path, writer: str) -> None:
     table = Delta(spark, tmp_path / "t")
     table.append(rows_from(0))
     table.sql(VECTORS)
@@ -197,9 +193,7 @@ def test_a_table_of_spark_is_converted_and_both_go_on_writing(
         assert_right(table, model)
 
 
-def test_a_stream_of_spark_gets_appended_rows_once_and_none_from_an_optimize(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_spark_stream_gets_appended_rows_once(spark: SparkSession, tmp_path: Path) -> None:
     path, seen = tmp_path / "t", tmp_path / "seen"
     qbeast.write_table(rows_from(0), path, columns=INDEXED, cube_size=40)
 

@@ -141,7 +141,7 @@ DAMAGED = {
 }
 
 
-def test_the_tail_is_what_the_tests_take_it_for() -> None:
+def test_sample_tail_is_well_formed() -> None:
     assert tail(*parts()) == TAIL
     assert parse_tail(TAIL).pages == ROWS // PAGE_ROWS
     assert sized(lambda _: None)[HEAD.size + 4 :] != b""
@@ -149,7 +149,7 @@ def test_the_tail_is_what_the_tests_take_it_for() -> None:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_tail_is_refused_and_costs_no_memory(name: str) -> None:
+def test_damaged_tail_raises_without_much_memory(name: str) -> None:
     damaged = DAMAGED[name]()
     tracemalloc.start()
     start = time.thread_time()
@@ -184,7 +184,7 @@ def read_or_refuse(data: bytes) -> None:
 
 @examples(100, slow=20_000)
 @given(edits())
-def test_any_footer_is_read_or_refused(footer: bytes) -> None:
+def test_any_footer_is_read_or_raises(footer: bytes) -> None:
     read_or_refuse(footed(footer))
 
 

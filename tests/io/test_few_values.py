@@ -35,26 +35,26 @@ def check(column: pl.Series, some: pl.Series) -> None:
 
 
 @given(st.lists(TEXTS, max_size=3), st.integers(1, 5))
-def test_texts_come_back(parts, step):
+def test_texts_round_trip(parts, step):
     column = chunked(parts, pl.String())
     if column.gather_every(step).null_count() < len(column.gather_every(step)):
         check(column, column.gather_every(step))
 
 
 @given(st.lists(DECIMALS, max_size=3), st.integers(1, 5))
-def test_decimals_come_back(parts, step):
+def test_decimals_round_trip(parts, step):
     column = chunked(parts, pl.Decimal(38, 2))
     if column.gather_every(step).null_count() < len(column.gather_every(step)):
         check(column, column.gather_every(step))
 
 
-def test_values_that_were_not_sampled_are_found_in_any_chunk():
+def test_unsampled_values_are_found_in_any_chunk():
     rng = np.random.default_rng(0)
     parts = [[f"{number:06}" for number in rng.integers(0, 256, 40_000)] for _ in range(3)]
     check(chunked(parts, pl.String()), pl.Series(["000007"]))
 
 
-def test_slices_of_frames_are_looked_at_where_they_lie():
+def test_slices_of_frames_are_supported():
     column = chunked([["x", "y", None, "z"] * 9, ["z", "long enough!"] * 9], pl.String())
     check(column.slice(3, 40), column[:5])
 
@@ -72,11 +72,11 @@ def test_slices_of_frames_are_looked_at_where_they_lie():
     ],
 )
 @pytest.mark.parametrize("sampled", [1, 300])
-def test_other_columns_stay_as_they_are(column, sampled):
+def test_other_columns_are_unchanged(column, sampled):
     assert place_values(column, column[:sampled]) is None
 
 
-def test_texts_that_lie_outside_of_their_views_are_never_taken_for_short_ones():
+def test_long_texts_differ_from_short_texts():
     long = chunked([["a", "the same length, first"], ["a", "the same length, other"]], pl.String())
     assert place_values(long, pl.Series(["a"])) is None
 

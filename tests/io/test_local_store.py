@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path)
 
 
-def test_writers_of_other_libraries_are_excluded_too(store: LocalStore) -> None:
+def test_writers_of_other_libraries_are_excluded(store: LocalStore) -> None:
     other = OtherStore(store.local_root)
     obstore.put(other, "1.json", b"theirs", mode="create")
     with pytest.raises(FileExistsError):
@@ -30,9 +30,7 @@ def test_writers_of_other_libraries_are_excluded_too(store: LocalStore) -> None:
         obstore.put(other, "2.json", b"theirs", mode="create")
 
 
-def test_files_and_their_folders_are_synced_before_a_put_returns(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_put_syncs_files_and_folders(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(
         os, "fsync", lambda file: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
@@ -46,7 +44,7 @@ def test_files_and_their_folders_are_synced_before_a_put_returns(
 
 
 @pytest.mark.parametrize("action", ["put", "put_if_absent"])
-def test_a_full_disk_is_a_storage_error_and_leaves_nothing(
+def test_full_disk_raises_and_leaves_no_file(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     def full(*_: object) -> int:
@@ -61,12 +59,12 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place that takes no folder, as Linux has one")
 @pytest.mark.parametrize("action", ["put", "put_if_absent"])
-def test_a_place_that_takes_no_folder_is_a_storage_error(action: str) -> None:
+def test_impossible_folder_raises_storage_error(action: str) -> None:
     with pytest.raises(StorageError, match=r"cannot write 'f': No such file or directory \(/proc/nowhere\)"):
         getattr(LocalStore("/proc/nowhere"), action)("f", b"x")
 
 
-def test_a_folder_is_no_file(store: LocalStore) -> None:
+def test_folder_is_not_a_file(store: LocalStore) -> None:
     store.put("folder/file", b"0123")
     with pytest.raises(StorageError, match="folder"):
         store.get("folder")

@@ -48,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("abfss://box@account.dfs.core.windows.net/t", "abfss://box@account.dfs.core.windows.net/t"),
     ],
 )
-def test_a_place_has_one_absolute_form(here: Path, given: str | Path, wanted: str) -> None:
+def test_place_has_one_absolute_form(here: Path, given: str | Path, wanted: str) -> None:
     whole = wanted.format(here=here.resolve())
     assert resolve_location(given) == whole
     assert resolve_location(whole) == whole
@@ -88,7 +88,7 @@ def test_a_place_has_one_absolute_form(here: Path, given: str | Path, wanted: st
         ("s3://user:secret@b/x", "a password"),
     ],
 )
-def test_what_could_mean_two_places_is_refused(here: Path, given: str | Path, told: str) -> None:
+def test_ambiguous_paths_raise(here: Path, given: str | Path, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told) as caught:
         resolve_location(given)
     assert caught.value.argument == "path"
@@ -103,7 +103,7 @@ def test_secrets_of_an_address_are_not_repeated() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_a_folder_that_is_gone_has_no_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_folder_has_no_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -112,7 +112,7 @@ def test_a_folder_that_is_gone_has_no_relative_paths(tmp_path: Path, monkeypatch
         resolve_location("t")
 
 
-def test_links_are_followed_as_the_system_follows_them(here: Path) -> None:
+def test_links_resolve_as_in_the_system(here: Path) -> None:
     (here / "a" / "b").mkdir(parents=True)
     (here / "link").symlink_to(here / "a" / "b")
     assert resolve_location("link/../t") == str(here.resolve() / "a" / "t")
@@ -120,7 +120,7 @@ def test_links_are_followed_as_the_system_follows_them(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_store_stays_where_it_was_opened(tmp_path: Path) -> None:
+def test_store_stays_where_it_was_opened(tmp_path: Path) -> None:
     stores = [open_store("t"), LocalStore("t")]
     os.chdir("home")
     for store in stores:
@@ -176,7 +176,7 @@ def test_files_below_the_root_are_located(root: str, path: str, place: str) -> N
         (STORE, "../u/x", OUT),
     ],
 )
-def test_other_files_are_refused_and_absolute_ones_are_an_option(root: str, path: str, feature: str) -> None:
+def test_outside_files_raise_unless_absolute_and_allowed(root: str, path: str, feature: str) -> None:
     with pytest.raises(UnsupportedTableError) as caught:
         locate_file(root, path, allow_absolute=False)
     assert caught.value.feature == feature
@@ -190,7 +190,7 @@ def test_other_files_are_refused_and_absolute_ones_are_an_option(root: str, path
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../x", "a/../../x"])
-def test_a_store_opens_nothing_outside(tmp_path: Path, path: str) -> None:
+def test_store_opens_no_outside_file(tmp_path: Path, path: str) -> None:
     (tmp_path / "x").write_bytes(b"secret")
     store = open_store(tmp_path / "t")
     for call in (

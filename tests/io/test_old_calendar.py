@@ -22,7 +22,7 @@ def julian(year: int, month: int, day: int) -> int:
 
 
 @given(st.dates(dt.date(1, 1, 3), dt.date(2200, 1, 1)))
-def test_a_date_of_either_calendar_keeps_its_name(date: dt.date) -> None:
+def test_dates_of_both_calendars_keep_their_names(date: dt.date) -> None:
     assert OLD is not None
     old = (
         julian(date.year, date.month, date.day)
@@ -37,7 +37,7 @@ def test_a_date_of_either_calendar_keeps_its_name(date: dt.date) -> None:
     assert days.to_frame().select(moved)["day"].to_list() == [date, None]
 
 
-def test_files_of_today_are_left_as_they_are() -> None:
+def test_modern_files_are_unchanged() -> None:
     for metadata in ({}, {"org.apache.spark.version": "3.5.0"}, {"org.apache.spark.timeZone": "UTC"}):
         assert OldCalendar.of(metadata) is None
     half = OldCalendar.of({"org.apache.spark.version": "3.0.1"})

@@ -71,7 +71,7 @@ page_sets = st.lists(st.integers(0, PAGES - 1), min_size=1, unique=True).map(sor
     pages=st.tuples(page_sets, page_sets),
     columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1),
 )
-def test_any_pages_and_columns_of_any_type_are_the_rows_of_a_plain_read(
+def test_pages_of_any_columns_equal_plain_read(
     pages: tuple[list[int], list[int]], columns: list[str]
 ) -> None:
     frames = FRAMES
@@ -98,9 +98,7 @@ def test_any_pages_and_columns_of_any_type_are_the_rows_of_a_plain_read(
     page_rows=st.integers(1, 9),
     data=st.data(),
 )
-def test_generated_frames_of_any_shape_are_read_back(
-    frame: pl.DataFrame, page_rows: int, data: st.DataObject
-) -> None:
+def test_generated_frames_are_read_back(frame: pl.DataFrame, page_rows: int, data: st.DataObject) -> None:
     numbers = st.lists(st.integers(0, -(-frame.height // page_rows) - 1), min_size=1, unique=True)
     pages = sorted(data.draw(numbers))
     store = MemoryStore()
@@ -122,7 +120,7 @@ def test_map_columns_are_read() -> None:
 
 @examples(25, slow=250)
 @given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
-def test_zeroing_every_byte_that_is_not_named_changes_nothing(pages: list[int], columns: list[str]) -> None:
+def test_reader_uses_only_bytes_it_names(pages: list[int], columns: list[str]) -> None:
     request = _with(REQUESTS[0], pages)
     ranges = PageReader(STORE).ranges(request, columns)
     named = [*ranges.data, ranges.tail]
@@ -139,7 +137,7 @@ def test_zeroing_every_byte_that_is_not_named_changes_nothing(pages: list[int], 
     assert touched == ranges.bytes_total
 
 
-def test_a_tail_is_read_once_and_forgotten_when_there_are_too_many() -> None:
+def test_tail_is_read_once_and_evicted() -> None:
     store = MemoryStore()
     frame = every_type(100)
     requests = [add(store, name, frame, [0]) for name in "abc"]
@@ -151,7 +149,7 @@ def test_a_tail_is_read_once_and_forgotten_when_there_are_too_many() -> None:
         assert len(ends) == tails
 
 
-def test_files_of_an_evolved_table_fit_its_schema() -> None:
+def test_files_of_evolved_tables_fit_the_schema() -> None:
     store = MemoryStore()
     old = pl.DataFrame({"a": pl.Series([1, 2, 3], dtype=pl.Int32), "s": [{"x": 1}] * 3})
     new = pl.DataFrame({"b": ["u", "v"], "a": pl.Series([4, 5], dtype=pl.Int64), "s": [{"x": 1, "y": 2}] * 2})
@@ -170,7 +168,7 @@ def test_files_of_an_evolved_table_fit_its_schema() -> None:
 
 @pytest.mark.parametrize("remote", [False, True])
 @pytest.mark.parametrize("max_bytes", [1, 3000, 10**9])
-def test_batches_are_small_and_together_the_whole(max_bytes: int, *, remote: bool) -> None:
+def test_batches_are_small_and_complete(max_bytes: int, *, remote: bool) -> None:
     store = MemoryStore(remote=remote)
     frame = every_type(ROWS).drop("text")
     requests = [add(store, str(n), frame, pages) for n, pages in enumerate(([0, 1, 2, 9], [15], range(16)))]
@@ -181,7 +179,7 @@ def test_batches_are_small_and_together_the_whole(max_bytes: int, *, remote: boo
     assert max_bytes > 1 or len(batches) == 4 + 1 + 16
 
 
-def test_files_without_pages_come_from_the_fallback_in_their_place() -> None:
+def test_fallback_reads_files_without_pages_in_order() -> None:
     store = MemoryStore()
     frame = pl.DataFrame({"a": range(10)})
     requests = [add(store, name, frame.select(pl.all() + at), [0], 4) for at, name in enumerate("xyz")]
@@ -217,7 +215,7 @@ def test_files_without_pages_come_from_the_fallback_in_their_place() -> None:
     ],
     ids=str,
 )
-def test_a_file_that_is_not_as_the_log_says_is_not_cut(changes: dict[str, object]) -> None:
+def test_file_that_differs_from_log_is_whole(changes: dict[str, object]) -> None:
     request = _with(REQUESTS[0], **{"pages": [0], **changes})
     reader = PageReader(STORE)
     for call in (
@@ -230,7 +228,7 @@ def test_a_file_that_is_not_as_the_log_says_is_not_cut(changes: dict[str, object
         assert str(caught.value).startswith("0: ")
 
 
-def test_no_flipped_bit_in_the_tail_gives_a_row() -> None:
+def test_flipped_tail_bits_give_no_row() -> None:
     store = MemoryStore()
     request = add(store, "f", every_type(300), [1, 2])
     data, random = store.files["f"], np.random.default_rng(5)
@@ -243,7 +241,7 @@ def test_no_flipped_bit_in_the_tail_gives_a_row() -> None:
             PageReader(store).read([request], ["id"], FRAMES[0].schema)
 
 
-def test_missing_and_shortened_files_are_told_apart(tmp_path: Path) -> None:
+def test_missing_and_truncated_files_raise_differently(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"PAR1")
     reader = PageReader(LocalStore(tmp_path))
     with pytest.raises(FileNotFoundError):
@@ -252,7 +250,7 @@ def test_missing_and_shortened_files_are_told_apart(tmp_path: Path) -> None:
         reader.read([_with(REQUESTS[0], [0], path="short")], ["id"], FRAMES[0].schema)
 
 
-def test_the_weight_column_can_be_read() -> None:
+def test_weight_column_can_be_read() -> None:
     schema = pl.Schema({WEIGHT_COLUMN: pl.Int32()})
     read = PageReader(STORE).read([_with(REQUESTS[0], [3])], [WEIGHT_COLUMN], schema)
     assert read[WEIGHT_COLUMN].to_list() == (weights(ROWS)[192:256] >> 16).tolist()

@@ -41,7 +41,7 @@ def cuts(data: bytes) -> list[list[int]]:
 
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("page_rows", [1, 64, 500, 1000, 4096])
-def test_every_column_is_cut_at_the_same_rows(page_rows: int, *, dictionary: bool) -> None:
+def test_all_columns_are_cut_at_same_rows(page_rows: int, *, dictionary: bool) -> None:
     frame = every_type(ROWS)
     file = encode(frame, page_rows=page_rows, dictionary=choose_dictionary(frame) if dictionary else [])
     assert all(first_rows == list(range(0, ROWS, page_rows)) for first_rows in cuts(file.data))
@@ -49,7 +49,7 @@ def test_every_column_is_cut_at_the_same_rows(page_rows: int, *, dictionary: boo
     assert (tail.page_rows, tail.pages) == (page_rows, -(-ROWS // page_rows))
 
 
-def test_other_readers_see_the_rows_and_the_weights(tmp_path: Path) -> None:
+def test_other_readers_see_rows_and_weights(tmp_path: Path) -> None:
     frame, path = every_type(ROWS), tmp_path / "file.parquet"
     path.write_bytes(encode(frame, dictionary=choose_dictionary(frame), statistics=["id"]).data)
     expected = frame.with_columns(pl.Series("_qbeast_weight", weights(ROWS) >> 16))
@@ -60,7 +60,7 @@ def test_other_readers_see_the_rows_and_the_weights(tmp_path: Path) -> None:
     assert_frame_equal(read.cast(expected.schema), expected)
 
 
-def test_the_file_is_one_row_group_with_statistics_where_asked() -> None:
+def test_file_is_one_row_group_with_statistics() -> None:
     meta = pq.read_metadata(io.BytesIO(encode(every_type(ROWS), statistics=["i64", "day"]).data))
     assert meta.num_row_groups == 1
     group = meta.row_group(0)
@@ -75,7 +75,7 @@ def test_the_file_is_one_row_group_with_statistics_where_asked() -> None:
 
 
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64])
-def test_a_column_with_nan_has_no_statistics_which_would_hide_it(dtype: type[pl.DataType]) -> None:
+def test_nan_columns_have_no_statistics(dtype: type[pl.DataType]) -> None:
     frame = pl.DataFrame(
         {"x": [None, 1.0, float("nan")], "y": [None, 1.0, float("inf")]}, schema={"x": dtype, "y": dtype}
     )
@@ -84,7 +84,7 @@ def test_a_column_with_nan_has_no_statistics_which_would_hide_it(dtype: type[pl.
     assert chunks.column(1).statistics.max == float("inf")
 
 
-def test_the_tail_is_small_and_holds_directory_and_footer() -> None:
+def test_tail_is_small_and_has_directory_and_footer() -> None:
     frame = pl.DataFrame({f"c{n}": np.random.default_rng(n).integers(0, 10**6, 20_000) for n in range(10)})
     file = encode(frame, page_rows=100)
     footer = len(footer_bytes(file.data)) + 8
@@ -93,7 +93,7 @@ def test_the_tail_is_small_and_holds_directory_and_footer() -> None:
     assert file.size_bytes - first_index > 3 * file.tail_bytes
 
 
-def test_a_dictionary_that_overflows_is_left_out_and_pages_stay_aligned() -> None:
+def test_overflowing_dictionary_is_dropped() -> None:
     frame = pl.DataFrame({"a": [f"{n:09d}" for n in range(20_000)], "b": ["x", "y"] * 10_000})
     file = encode(frame, page_rows=2048, dictionary=["a", "b"])
     assert file.tail_bytes
@@ -102,7 +102,7 @@ def test_a_dictionary_that_overflows_is_left_out_and_pages_stay_aligned() -> Non
     assert ["RLE_DICTIONARY" in found for found in encodings] == [False, True]
 
 
-def test_an_empty_frame_is_an_ordinary_file_without_pages() -> None:
+def test_empty_frame_writes_file_without_pages() -> None:
     file = encode(every_type(10)[:0])
     assert file.tail_bytes == 0
     assert pl.read_parquet(file.data).height == 0
@@ -124,9 +124,7 @@ def test_map_columns_of_arrow_tables_are_written() -> None:
         (pl.DataFrame({"a": [1]}), {"weights": weights(2)}, "weights"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
-    frame: pl.DataFrame, options: dict[str, object], argument: str
-) -> None:
+def test_unsupported_frames_raise(frame: pl.DataFrame, options: dict[str, object], argument: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         encode_data_file(frame, **{"weights": weights(1), "page_rows": 2, **options})
     assert caught.value.argument == argument
@@ -143,7 +141,7 @@ def test_dictionaries_go_to_columns_with_few_values() -> None:
     assert choose_dictionary(wide) == []  # delta encoding is as good; too many bytes
 
 
-def test_the_vectorised_offset_index_agrees_with_the_generic_reader() -> None:
+def test_offset_index_parser_matches_generic_reader() -> None:
     data = encode(every_type(ROWS), page_rows=7).data
     for column in read_struct(footer_bytes(data)).fields[4][0].fields[1]:
         start, length = column.fields[4], column.fields[5]
@@ -152,7 +150,7 @@ def test_the_vectorised_offset_index_agrees_with_the_generic_reader() -> None:
         assert found.tolist() == [[page[1], page[2], page[3]] for page in pages]
 
 
-def test_an_offset_index_of_another_spelling_is_read() -> None:
+def test_long_form_offset_index_is_read() -> None:
     long_form = b"\x06\x02\x08\x05\x04\x0a\x06\x06\x0c\x00"  # every field number written in full
     found = read_page_locations(b"\x19\x1c" + long_form + b"\x00")
     assert [part.tolist() for part in found] == [[4], [5], [6]]
@@ -160,7 +158,7 @@ def test_an_offset_index_of_another_spelling_is_read() -> None:
         read_page_locations(b"\x19\x2c" + long_form)
 
 
-def test_files_of_many_row_groups_or_broken_footers_have_no_pages() -> None:
+def test_unusual_files_have_no_pages() -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": range(10)}), sink, row_group_size=5)
     with pytest.raises(PagesUnavailable, match="2 row groups"):

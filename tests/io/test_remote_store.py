@@ -28,7 +28,7 @@ def store(bucket: str, options: dict[str, str]) -> Store:
     return open_store(f"s3://{bucket}/t", options)
 
 
-def test_pages_are_read_from_afar(store: Store) -> None:
+def test_pages_are_read_from_remote_store(store: Store) -> None:
     frame = every_type(500)
     requests = []
     for name in "abc":
@@ -40,9 +40,7 @@ def test_pages_are_read_from_afar(store: Store) -> None:
     assert read["id"].to_list() == [*range(100, 200), *range(300, 400)] * 3
 
 
-def test_near_ranges_are_one_request_and_far_ones_are_not(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_near_ranges_share_a_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 400
     store.put("f", data)
     asked: list[tuple[list[int], list[int]]] = []
@@ -59,7 +57,7 @@ def test_near_ranges_are_one_request_and_far_ones_are_not(
     assert asked == [([0, 80_000], [1_010, 7])]
 
 
-def test_a_store_that_refuses_is_a_storage_error(bucket: str, options: dict[str, str]) -> None:
+def test_refusing_store_raises_storage_error(bucket: str, options: dict[str, str]) -> None:
     store = open_store("s3://no-such-bucket/t", options)
     for write in (store.put, store.put_if_absent):
         with pytest.raises((StorageError, FileNotFoundError)):
@@ -71,7 +69,7 @@ def test_a_store_that_refuses_is_a_storage_error(bucket: str, options: dict[str,
         closed.get("f")
 
 
-def test_tables_whose_writers_do_not_exclude_each_other_are_not_committed_to(
+def test_stores_without_exclusive_writes_reject_commits(
     bucket: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(f"s3://{bucket}/t", {**options, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
@@ -90,7 +88,7 @@ def test_tables_whose_writers_do_not_exclude_each_other_are_not_committed_to(
         open_store(f"s3://{bucket}/t", options).put_if_absent("0.json", b"x")
 
 
-def test_options_go_where_obstore_wants_them() -> None:
+def test_options_reach_obstore() -> None:
     given = {
         "AWS_Region": "x",
         "aws_allow_http": "true",
@@ -116,7 +114,7 @@ def test_options_go_where_obstore_wants_them() -> None:
         ("hdfs://b/t", {}),
     ],
 )
-def test_what_is_not_understood_is_refused_at_once(uri: str, option: dict[str, str]) -> None:
+def test_invalid_options_raise_at_once(uri: str, option: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
         RemoteStore(uri, option)
 

@@ -36,7 +36,7 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 
 class TestEveryStore:
-    def test_what_is_put_is_there_and_nothing_else(self, store: Store) -> None:
+    def test_store_holds_exactly_what_was_put(self, store: Store) -> None:
         assert store.list("") == []
         store.put("a/f", b"one")
         store.put("a/f", memoryview(b"other"))
@@ -55,14 +55,14 @@ class TestEveryStore:
         store.delete(name)
         assert store.list("") == []
 
-    def test_a_listing_is_sorted_and_knows_folders_alone(self, store: Store) -> None:
+    def test_listing_is_sorted_and_by_folder(self, store: Store) -> None:
         for name in ("b", "a/2", "a/1/x", "ab/3"):
             store.put(name, b"x")
         assert store.list("") == ["a/1/x", "a/2", "ab/3", "b"]
         assert store.list("a") == ["a/1/x", "a/2"]
         assert (store.list("a/1"), store.list("none"), store.entries("none")) == (["a/1/x"], [], [])
 
-    def test_entries_tell_length_and_age(self, store: Store) -> None:
+    def test_entries_have_length_and_age(self, store: Store) -> None:
         before = time.time_ns() // 1_000_000
         store.put("a/f", b"0123")
         store.put("g", b"")
@@ -73,7 +73,7 @@ class TestEveryStore:
             before - 2000 <= one.modified_ms <= after + 2000 for one in told
         )  # some tell whole seconds
 
-    def test_entries_begin_behind_a_path(self, store: Store) -> None:
+    def test_entries_begin_after_a_path(self, store: Store) -> None:
         for name in ("log/1", "log/2", "log/2.x", "log/3"):
             store.put(name, b"0")
         assert [one.path for one in store.entries("log", after="log/2")] == ["log/2.x", "log/3"]
@@ -87,16 +87,14 @@ class TestEveryStore:
         assert store.get_ranges("f", []) == []
 
     @pytest.mark.parametrize(("start", "length"), [(8, 5), (10, 1)])
-    def test_a_file_that_ends_too_early_is_a_storage_error(
-        self, store: Store, start: int, length: int
-    ) -> None:
+    def test_truncated_file_raises_storage_error(self, store: Store, start: int, length: int) -> None:
         store.put("f", b"0123456789")
         with pytest.raises(StorageError, match="'f'"):
             store.get_range("f", start, length)
         with pytest.raises(StorageError, match="'f'"):
             store.get_ranges("f", [(0, 1), (start, length)])
 
-    def test_a_missing_file_is_named_as_such(self, store: Store) -> None:
+    def test_missing_file_is_named(self, store: Store) -> None:
         store.put("there", b"0")
         for read in (
             store.get,
@@ -107,7 +105,7 @@ class TestEveryStore:
             with pytest.raises(FileNotFoundError):
                 read("none")
 
-    def test_a_file_is_deleted_once_or_often(self, store: Store) -> None:
+    def test_delete_is_idempotent(self, store: Store) -> None:
         store.put("a/f", b"x")
         store.put("a/g", b"x")
         store.delete("a/f")
@@ -115,7 +113,7 @@ class TestEveryStore:
         store.delete("never/there")
         assert store.list("") == ["a/g"]
 
-    def test_one_of_many_writers_wins_and_leaves_no_trace_of_the_others(self, store: Store) -> None:
+    def test_only_first_of_many_writers_wins(self, store: Store) -> None:
         def write(number: int) -> bool:
             try:
                 store.put_if_absent("log/0.json", b"%d" % number)
@@ -130,7 +128,7 @@ class TestEveryStore:
         assert store.list("") == ["log/0.json"]
 
     @pytest.mark.parametrize("path", ["../f", "a/../../f"])
-    def test_no_path_leads_out_of_the_root(self, store: Store, path: str) -> None:
+    def test_paths_cannot_leave_the_root(self, store: Store, path: str) -> None:
         for action in (store.get, store.size, store.delete, lambda p: store.put(p, b"x")):
             with pytest.raises(UnsupportedTableError):
                 action(path)

@@ -47,7 +47,7 @@ def test_lists_of_any_length_survive(size: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_an_error_and_nothing_else(data: bytes) -> None:
+def test_garbage_raises_thrift_error(data: bytes) -> None:
     with contextlib.suppress(thrift.ThriftError):
         thrift.read_struct(data)
 

@@ -36,7 +36,7 @@ LINES = [
 ]
 
 
-def test_what_is_read_is_written_back_unknown_keys_included() -> None:
+def test_actions_round_trip_with_unknown_keys() -> None:
     commit = parse_commit("\n".join(LINES).encode(), version=4)
     actions = [
         commit.commit_info,
@@ -51,27 +51,27 @@ def test_what_is_read_is_written_back_unknown_keys_included() -> None:
     assert written.endswith(b"\n")
 
 
-def test_kinds_nobody_here_knows_are_passed_over() -> None:
+def test_unknown_action_kinds_are_skipped() -> None:
     body = b'{"domainMetadata":{"domain":"d"}}\n\n{"cdc":{"path":"x"}}\n{"add":null}\n'
     assert parse_commit(body, version=0).adds == ()
 
 
-def test_an_empty_body_is_a_commit_without_actions() -> None:
+def test_empty_body_is_commit_without_actions() -> None:
     assert parse_commit(b"", version=3).commit_info is None
 
 
 @pytest.mark.parametrize("body", [b'{"add":{"path', b'{"add":{"size":1}}', b"[]", b'{"add":3}'])
-def test_a_damaged_commit_names_its_version(body: bytes) -> None:
+def test_damaged_commit_names_its_version(body: bytes) -> None:
     with pytest.raises(InvalidMetadataError, match="version 17"):
         parse_commit(body, version=17)
 
 
-def test_blocks_yet_to_be_spelled_are_no_part_of_the_log() -> None:
+def test_unencoded_blocks_are_not_written() -> None:
     add = AddFile(path="a", size=1, modification_time=1, blocks=(Block("", 0, 1, 1),))
     assert b"locks" not in dump_commit([add])
 
 
-def test_the_minimum_of_every_action_can_be_written() -> None:
+def test_minimal_actions_are_written() -> None:
     actions = [
         CommitInfo(),
         Protocol(min_reader_version=1, min_writer_version=2),
@@ -82,7 +82,7 @@ def test_the_minimum_of_every_action_can_be_written() -> None:
     assert len(dump_commit(actions).splitlines()) == 5
 
 
-def test_what_json_has_no_words_for_is_refused() -> None:
+def test_values_without_json_form_raise() -> None:
     for action in (Txn(app_id="a", version=2**70), CommitInfo.model_construct(operation="\ud800")):
         with pytest.raises(InvalidInputError, match="cannot be written as JSON"):
             dump_commit([action])
@@ -100,7 +100,7 @@ def test_what_json_has_no_words_for_is_refused() -> None:
         ("-5", -5),
     ],
 )
-def test_a_time_of_any_type_is_no_damage(told: str, shown: int | None) -> None:
+def test_time_of_any_type_is_accepted(told: str, shown: int | None) -> None:
     body = f'{{"commitInfo":{{"timestamp":{told},"inCommitTimestamp":{told},"engineInfo":[1]}}}}'
     info = parse_commit(body.encode(), version=1).commit_info
     assert info is not None
@@ -110,7 +110,7 @@ def test_a_time_of_any_type_is_no_damage(told: str, shown: int | None) -> None:
 @pytest.mark.parametrize(
     ("told", "shown"), [("7", "7"), ('["WRITE"]', '["WRITE"]'), ("null", None), ('"w"', "w")]
 )
-def test_provenance_of_any_type_is_shown_as_it_is(told: str, shown: str | None) -> None:
+def test_provenance_of_any_type_is_kept(told: str, shown: str | None) -> None:
     body = f'{{"commitInfo":{{"operation":{told},"txnId":{told},"operationMetrics":[1],"readVersion":"x"}}}}'
     info = parse_commit(body.encode(), version=1).commit_info
     assert info is not None
@@ -118,11 +118,11 @@ def test_provenance_of_any_type_is_shown_as_it_is(told: str, shown: str | None) 
 
 
 @pytest.mark.parametrize("told", ["5", '"x"', "[1]", "null"])
-def test_provenance_that_is_no_object_is_none(told: str) -> None:
+def test_non_object_provenance_is_ignored(told: str) -> None:
     assert parse_commit(f'{{"commitInfo":{told}}}'.encode(), version=1).commit_info is None
 
 
-def test_an_add_is_read_as_deltalake_reads_it() -> None:
+def test_add_is_read_as_by_deltalake() -> None:
     add = AddFile.model_validate(
         {"path": "p", "size": 5.5, "modificationTime": 7.0, "stats": 5, "tags": {"a": 1, "b": None, "c": "x"}}
     )

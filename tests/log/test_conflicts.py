@@ -21,12 +21,12 @@ TOUCHING = {"optimize", "delete", "deletion vector"}
 
 @pytest.mark.parametrize("mode", ["append", "overwrite", "metadata"])
 @pytest.mark.parametrize("winner", WINNERS)
-def test_changes_that_replace_no_file_follow_any_commit(mode, winner: str) -> None:
+def test_changes_without_removes_never_conflict(mode, winner: str) -> None:
     assert find_conflict(WriteIntent(mode=mode), WINNERS[winner]) is None
 
 
 @pytest.mark.parametrize("winner", WINNERS)
-def test_a_change_that_replaces_a_file_fails_when_another_touched_it(winner: str) -> None:
+def test_change_conflicts_when_its_file_changed(winner: str) -> None:
     intent = WriteIntent(mode="append", removes=(RemoveFile(path="old"),))
     found = find_conflict(intent, WINNERS[winner])
     assert (found is not None) == (winner in TOUCHING)
@@ -34,7 +34,7 @@ def test_a_change_that_replaces_a_file_fails_when_another_touched_it(winner: str
 
 
 @pytest.mark.parametrize("winner", WINNERS)
-def test_a_table_is_created_once(winner: str) -> None:
+def test_table_is_created_once(winner: str) -> None:
     assert find_conflict(WriteIntent(mode="create"), WINNERS[winner]) is not None
 
 
@@ -47,7 +47,7 @@ def test_a_table_is_created_once(winner: str) -> None:
         ("other", 9, False, None),
     ],
 )
-def test_progress_of_the_same_application_is_ours_or_in_the_way(app, version, applied, conflict) -> None:
+def test_own_progress_is_applied_or_conflicts(app, version, applied, conflict) -> None:
     intent = WriteIntent(mode="append", txn=Txn(app_id="ours", version=3))
     winner = Commit(version=5, txns=(Txn(app_id=app, version=version),))
     assert already_applied(intent, winner) == applied

@@ -32,7 +32,7 @@ def dumped(file: AddFile) -> dict[str, Any]:
     return file.model_dump(exclude_none=True)
 
 
-def test_the_newest_add_is_returned_with_keys_that_nobody_here_knows() -> None:
+def test_newest_add_keeps_unknown_keys() -> None:
     old = add("a", tags={"x": "1"}, stats="old")
     new = add("a", tags={"x": "2", "y": ""}, stats='{"numRecords":3}', deletionVector=VECTOR, baseRowId=7)
     found = live_files(["a"], [], [commit(old, add("b")), commit(remove("a"), new)])
@@ -40,7 +40,7 @@ def test_the_newest_add_is_returned_with_keys_that_nobody_here_knows() -> None:
     assert found.unlisted == ()
 
 
-def test_a_file_that_got_a_deletion_vector_is_not_disputed_one_that_came_back_as_it_was_is() -> None:
+def test_readded_files_are_disputed() -> None:
     other = VECTOR | {"offset": 5}
     log = [
         commit(add("a"), add("b"), add("c", deletionVector=VECTOR), add("d%20e")),
@@ -56,17 +56,17 @@ def test_a_file_that_got_a_deletion_vector_is_not_disputed_one_that_came_back_as
 
 
 @pytest.mark.parametrize("later", [[remove("a")], [add("a", tags={"x": "1"})]])
-def test_a_later_commit_settles_a_dispute(later: list[dict[str, Any]]) -> None:
+def test_later_commit_settles_a_dispute(later: list[dict[str, Any]]) -> None:
     log = [commit(add("a")), commit(remove("a"), add("a")), commit(*later)]
     assert live_files([], [], log).unlisted == ()
 
 
-def test_a_file_that_the_other_replay_lists_is_not_disputed() -> None:
+def test_files_listed_by_other_replay_are_undisputed() -> None:
     log = [commit(add("a")), commit(remove("a"), add("a"))]
     assert live_files(["a"], [], log) == LiveFiles((AddFile.model_validate(add("a")["add"]),))
 
 
-def test_a_checkpoint_gives_adds_as_commits_do() -> None:
+def test_checkpoint_gives_adds_as_commits_do() -> None:
     file = {
         "path": "a",
         "partitionValues": {},
@@ -94,7 +94,7 @@ def _without_vector(add: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in add.items() if key != "deletionVector"}
 
 
-def test_statistics_that_a_checkpoint_holds_as_columns_alone_are_spelled_again() -> None:
+def test_parsed_checkpoint_statistics_become_json() -> None:
     when = datetime(2024, 1, 1, tzinfo=UTC)
     bounds = {"i": 1, "s": "x", "d": date(2024, 2, 3), "t": when, "f": float("inf"), "in": {"g": 1.5}}
     parsed = {"numRecords": 3, "minValues": bounds, "nullCount": {"i": 0, "in": {"g": 2}}}
@@ -106,7 +106,7 @@ def test_statistics_that_a_checkpoint_holds_as_columns_alone_are_spelled_again()
     assert json.loads(file.stats or "") == parsed | {"minValues": low}
 
 
-def test_retagging_leaves_alone_what_it_is_not_asked_to_change() -> None:
+def test_retag_changes_only_edited_files() -> None:
     files = [
         AddFile.model_validate(add(name, stats="s", extra=1)["add"]) for name in ("same", "other", "gone")
     ]

@@ -51,13 +51,13 @@ def named(*writer: str, reader: tuple[str, ...] = ()) -> Protocol:
 
 
 @pytest.mark.parametrize("feature", [*HARMLESS, *WRITERS_ONLY, *IDLE])
-def test_features_that_ask_nothing_of_us_are_written_to(feature: str) -> None:
+def test_harmless_features_allow_writes(feature: str) -> None:
     both = feature in (*HARMLESS, "columnMapping", "typeWidening", "variantType")
     check_writable(named(feature, reader=(feature,) if both else ()), table(), mode="append", path="t")
 
 
 @pytest.mark.parametrize("feature", REFUSED)
-def test_any_other_feature_is_refused_by_name_but_binds_readers_only_if_it_says_so(feature: str) -> None:
+def test_other_features_raise_for_writers_or_readers(feature: str) -> None:
     with pytest.raises(UnsupportedTableError, match=feature) as caught:
         check_writable(named(feature), table(), mode="append", path="t")
     assert (caught.value.feature, caught.value.path) == (feature, "t")
@@ -90,7 +90,7 @@ def bound_to(feature: str, since: int | None) -> tuple[list[Protocol], list[Prot
 
 
 @pytest.mark.parametrize("feature", RULES)
-def test_rules_on_rows_bind_where_the_protocol_says_so_and_new_rows_alone(feature: str) -> None:
+def test_row_rules_bind_new_rows_alone(feature: str) -> None:
     metadata, since = RULES[feature]
     heeding, free = bound_to(feature, since)
     for protocol in (*heeding, *free):
@@ -112,7 +112,7 @@ def test_rules_on_rows_bind_where_the_protocol_says_so_and_new_rows_alone(featur
         ("collations", ("rows", "files", "columns", "settings")),
     ],
 )
-def test_features_bind_the_changes_that_they_are_about(feature: str, binds: tuple[Brings, ...]) -> None:
+def test_features_bind_only_related_changes(feature: str, binds: tuple[Brings, ...]) -> None:
     for brings in get_args(Brings):
         if brings in binds:
             with pytest.raises(UnsupportedTableError, match=feature):
@@ -121,7 +121,7 @@ def test_features_bind_the_changes_that_they_are_about(feature: str, binds: tupl
             check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
 
 
-def test_row_tracking_that_is_suspended_asks_nothing() -> None:
+def test_suspended_row_tracking_allows_writes() -> None:
     suspended = table(configuration={"delta.rowTrackingSuspended": "true"})
     check_writable(named("rowTracking"), suspended, mode="append", path="t")
 
@@ -174,9 +174,7 @@ def column(name: str, dtype: object = "long", **marks: object) -> dict[str, obje
         ),
     ],
 )
-def test_marks_are_those_of_fields_and_not_of_texts_that_look_alike(
-    columns: list[dict[str, object]], found: set[str]
-) -> None:
+def test_field_marks_ignore_similar_texts(columns: list[dict[str, object]], found: set[str]) -> None:
     assert marks_in_use(json.dumps({"type": "struct", "fields": columns})) == found
 
 
@@ -185,7 +183,7 @@ def mapped(physical: str, mode: str = "name") -> Metadata:
     return table(marks, configuration={"delta.columnMapping.mode": mode})
 
 
-def test_a_mapping_under_which_each_name_stands_for_itself_is_read_and_not_written() -> None:
+def test_identity_mapping_allows_reads_only() -> None:
     protocol = Protocol(min_reader_version=2, min_writer_version=5)
     check_writable(protocol, mapped("x"), mode="metadata", path="t", brings="settings")
     for brings in ("rows", "files", "columns"):
@@ -208,19 +206,19 @@ def test_a_mapping_under_which_each_name_stands_for_itself_is_read_and_not_writt
         (table(partition_columns=("x",)), "partitioning by x"),
     ],
 )
-def test_what_would_give_wrong_rows_is_refused_for_reading_too(metadata, feature) -> None:
+def test_unsafe_metadata_raises_for_reads(metadata, feature) -> None:
     with pytest.raises(UnsupportedTableError, match=feature):
         check_readable(PLAIN, metadata, path="t")
 
 
 @pytest.mark.parametrize(("reader", "writer"), [(4, 7), (3, 8)])
-def test_versions_of_the_future_are_refused(reader: int, writer: int) -> None:
+def test_future_versions_raise(reader: int, writer: int) -> None:
     protocol = Protocol(min_reader_version=reader, min_writer_version=writer)
     with pytest.raises(UnsupportedTableError, match="version"):
         check_writable(protocol, table(), mode="append", path="t")
 
 
-def test_an_append_only_table_is_appended_to_but_not_overwritten() -> None:
+def test_append_only_table_rejects_overwrites() -> None:
     metadata = table(configuration={"delta.appendOnly": "true"})
     check_writable(PLAIN, metadata, mode="append", path="t")
     with pytest.raises(UnsupportedTableError, match="appendOnly") as caught:
@@ -229,14 +227,14 @@ def test_an_append_only_table_is_appended_to_but_not_overwritten() -> None:
     check_writable(named(), metadata, mode="overwrite", path="t")  # which does not heed the property
 
 
-def test_a_mapping_mode_of_none_is_no_mapping() -> None:
+def test_mapping_mode_none_is_not_a_mapping() -> None:
     check_readable(PLAIN, table(configuration={"delta.columnMapping.mode": "none"}), path="t")
 
 
 NTZ = '{"type":"struct","fields":[{"name":"x","type":"timestamp_ntz"}]}'
 
 
-def test_a_timestamp_without_zone_asks_for_its_feature_and_keeps_what_the_versions_meant() -> None:
+def test_timestamp_ntz_upgrade_keeps_implied_features() -> None:
     upgraded = required_protocol(NTZ, current=Protocol(min_reader_version=1, min_writer_version=4))
     assert (upgraded.min_reader_version, upgraded.min_writer_version) == (3, 7)
     assert upgraded.reader_features == ("timestampNtz",)

@@ -69,21 +69,21 @@ def published(done: Rebased) -> TableConfig:
     return TableConfig.from_configuration(done.metadata.configuration)
 
 
-def test_an_append_to_its_revision_is_adds_alone_tagged_on_the_way() -> None:
+def test_append_tags_its_adds() -> None:
     done = on(State(configured(revision())), append())
     assert len(done.actions) == 1
     assert adds(done)[0].tags == {"revision": "1", "blocks": adds(done)[0].tags["blocks"]}
     assert done.revision_id == 1
 
 
-def test_tags_of_the_caller_are_kept_and_files_without_blocks_left_alone() -> None:
+def test_caller_tags_and_unindexed_files_are_kept() -> None:
     plain = AddFile(path="plain", size=1, modification_time=1)
     done = on(State(configured(revision())), append(adds=(new_file(tags={"qbeast.rules": "1"}), plain)))
     assert set(adds(done)[0].tags or {}) == {"revision", "blocks", "qbeast.rules"}
     assert adds(done)[1].tags is None
 
 
-def test_a_first_revision_comes_with_the_staging_revision_and_the_dialect() -> None:
+def test_first_revision_adds_staging_and_dialect() -> None:
     done = on(
         None, WriteIntent(mode="create", metadata=METADATA, revision=revision(number=7), adds=(new_file(),))
     )
@@ -93,14 +93,14 @@ def test_a_first_revision_comes_with_the_staging_revision_and_the_dialect() -> N
     assert [type(action).__name__ for action in done.actions] == ["Protocol", "Metadata", "AddFile"]
 
 
-def test_a_new_revision_takes_the_next_number_never_one_that_was_used() -> None:
+def test_new_revision_takes_next_unused_number() -> None:
     head = State(configured(revision(), revision(5.0, number=4)))
     assert on(head, append(new_revision=True)).revision_id == 5
     tagged = State(configured(revision()), files=files(("lost", 8, SPARK, None)))
     assert on(tagged, append(new_revision=True)).revision_id == 9
 
 
-def test_a_replaced_revision_is_published_again_under_a_number_of_its_own() -> None:
+def test_replaced_revision_gets_a_new_number() -> None:
     ours, theirs = revision(100.0), revision(200.0)
     done = on(State(configured(theirs)), append(revision=ours), base=configured(ours))
     config = published(done)
@@ -109,7 +109,7 @@ def test_a_replaced_revision_is_published_again_under_a_number_of_its_own() -> N
     assert adds(done)[0].tags["revision"] == "2"
 
 
-def test_an_append_for_other_columns_than_the_table_has_now_fails() -> None:
+def test_append_for_other_columns_fails() -> None:
     schema = schema_to_delta(pl.Schema({"price": pl.Float64, "size": pl.Float64}))
     base = METADATA.model_copy(update={"schema_string": schema})
     head = State(configured(revision(column="size"), base=base))
@@ -121,7 +121,7 @@ def test_an_append_for_other_columns_than_the_table_has_now_fails() -> None:
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
 
 
-def test_an_overwrite_removes_what_is_live_and_goes_on_counting() -> None:
+def test_overwrite_removes_live_files_and_continues_ids() -> None:
     live = files(("a", 1, SPARK, None), ("b%20c", None, None, json.dumps(VECTOR | {"maxRowIndex": None})))
     head = State(configured(revision(), revision(5.0, number=2), base=METADATA, kept="yes"), files=live)
     done = on(head, append(mode="overwrite"))
@@ -136,7 +136,7 @@ def test_an_overwrite_removes_what_is_live_and_goes_on_counting() -> None:
     assert config.entries["kept"] == "yes"
 
 
-def test_an_overwrite_may_index_other_columns() -> None:
+def test_overwrite_may_index_other_columns() -> None:
     done = on(State(configured(revision())), append(mode="overwrite", revision=revision(column="size")))
     assert published(done).revisions[0].columns == ("size",)
 
@@ -153,7 +153,7 @@ def test_an_overwrite_may_index_other_columns() -> None:
         ([SPARK], "documented", "overwrite", None, "qbeast-spark"),
     ],
 )
-def test_blocks_are_spelled_as_the_table_spells_them(tags, key, mode, asked, expected) -> None:
+def test_blocks_use_the_dialect_of_the_table(tags, key, mode, asked, expected) -> None:
     live = files(*((str(number), 1, text, None) for number, text in enumerate(tags)))
     metadata = configured(revision(), **({} if key is None else {"qbeast.blocksDialect": key}))
     intent = append(mode=mode, dialect=asked)
@@ -163,12 +163,12 @@ def test_blocks_are_spelled_as_the_table_spells_them(tags, key, mode, asked, exp
 
 
 @pytest.mark.parametrize("asked", [None, "documented", "qbeast-spark"])
-def test_a_table_without_index_takes_the_dialect_asked_for(asked) -> None:
+def test_table_without_index_takes_requested_dialect(asked) -> None:
     done = on(State(), append(dialect=asked, new_revision=True))
     assert published(done).dialect == (asked or "documented")
 
 
-def test_a_plain_column_added_by_another_writer_is_no_obstacle_a_changed_one_is() -> None:
+def test_added_columns_rebase_but_changed_ones_conflict() -> None:
     wider = METADATA.model_copy(
         update={"schema_string": schema_to_delta(pl.Schema({"price": pl.Float64, "x": pl.Int8}))}
     )
@@ -179,7 +179,7 @@ def test_a_plain_column_added_by_another_writer_is_no_obstacle_a_changed_one_is(
     assert "price is string now" in done.reason
 
 
-def test_what_two_writers_set_is_merged_key_by_key_unless_both_set_the_same() -> None:
+def test_properties_merge_unless_writers_set_the_same() -> None:
     base = METADATA.model_copy(update={"configuration": {"a": "1", "b": "1", "c": "1"}})
     ours = base.model_copy(update={"configuration": {"a": "2", "c": "1"}})
     theirs = base.model_copy(update={"configuration": {"a": "1", "b": "1", "c": "3"}, "name": "n"})
@@ -193,7 +193,7 @@ def test_what_two_writers_set_is_merged_key_by_key_unless_both_set_the_same() ->
     assert "schema" in str(merge_metadata(base=base, ours=ours, theirs=theirs))
 
 
-def test_a_timestamp_without_zone_upgrades_the_protocol_with_the_schema() -> None:
+def test_timestamp_ntz_upgrades_the_protocol() -> None:
     ntz = METADATA.model_copy(update={"schema_string": schema_to_delta(pl.Schema({"t": pl.Datetime("us")}))})
     for head in (None, State()):
         done = on(head, WriteIntent(mode="create" if head is None else "metadata", metadata=ntz))
@@ -201,16 +201,16 @@ def test_a_timestamp_without_zone_upgrades_the_protocol_with_the_schema() -> Non
         assert "timestampNtz" in (done.protocol.writer_features or ())
 
 
-def test_progress_is_stamped() -> None:
+def test_progress_gets_a_timestamp() -> None:
     done = on(State(configured(revision())), append(txn=Txn(app_id="a", version=3)))
     assert Txn(app_id="a", version=3, last_updated=9) in done.actions
 
 
-def test_without_a_table_there_is_nothing_to_append_to() -> None:
+def test_append_without_table_fails() -> None:
     assert isinstance(rebase(append(), base=METADATA, head=None, now_ms=9), Conflict)
 
 
-def test_what_becomes_of_live_files_is_decided_anew_on_the_newest_state() -> None:
+def test_live_files_are_planned_on_newest_state() -> None:
     seen: list[tuple[LiveFiles, str]] = []
 
     def plan(live: LiveFiles, dialect: str) -> FileChange:
@@ -232,7 +232,7 @@ def test_what_becomes_of_live_files_is_decided_anew_on_the_newest_state() -> Non
     assert (remove.deletion_timestamp, remove.data_change) == (9, False)
 
 
-def test_an_overwrite_removes_files_that_only_other_replays_list() -> None:
+def test_overwrite_removes_files_of_other_replays() -> None:
     head = State(configured(revision()), files=files(("a", 1, SPARK, None)))
     live = LiveFiles((new_file(),), (new_file().model_copy(update={"path": "hidden"}),))
     done = rebase(append(mode="overwrite"), base=head.metadata, head=head, now_ms=9, live=live)

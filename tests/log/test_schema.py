@@ -28,7 +28,7 @@ SCHEMAS = st.dictionaries(NAMES, TYPES, min_size=1).map(pl.Schema)
 
 
 @given(SCHEMAS)
-def test_deltalake_reads_what_we_write_and_gives_the_same_types(schema: pl.Schema) -> None:
+def test_deltalake_reads_our_schema_equally(schema: pl.Schema) -> None:
     text = schema_to_delta(schema)
     theirs = Schema.from_json(text)
     assert json.loads(theirs.to_json()) == json.loads(text)
@@ -37,7 +37,7 @@ def test_deltalake_reads_what_we_write_and_gives_the_same_types(schema: pl.Schem
     assert schema_from_delta(text) == schema
 
 
-def test_maps_are_read_and_arrays_of_fixed_length_become_lists() -> None:
+def test_maps_are_read_and_fixed_arrays_become_lists() -> None:
     field = {"type": "map", "keyType": "string", "valueType": "decimal(9, 2)", "valueContainsNull": True}
     text = json.dumps({"type": "struct", "fields": [{"name": "m", "type": field, "nullable": True}]})
     assert schema_from_delta(text) == pl.Schema({"m": pl.Map(pl.String(), pl.Decimal(9, 2))})
@@ -45,7 +45,7 @@ def test_maps_are_read_and_arrays_of_fixed_length_become_lists() -> None:
     assert schema_from_delta(fixed) == pl.Schema({"x": pl.List(pl.Int8)})
 
 
-def test_every_column_delta_has_no_type_for_is_named() -> None:
+def test_all_unsupported_columns_are_named() -> None:
     schema = pl.Schema(
         {
             "fine": pl.Int8(),
@@ -71,7 +71,7 @@ def test_every_column_delta_has_no_type_for_is_named() -> None:
     assert "fine" not in told
 
 
-def test_a_type_nobody_here_knows_names_itself_and_the_table() -> None:
+def test_unknown_type_error_names_type_and_table() -> None:
     with pytest.raises(UnsupportedTableError, match="variant") as caught:
         schema_from_delta('{"type":"struct","fields":[{"name":"v","type":"variant"}]}', path="s3://b/t")
     assert caught.value.path == "s3://b/t"
@@ -103,9 +103,7 @@ OTHER = {"type": "struct", "fields": [field("x"), field("y")]}
         (text(field("a")), text(field("a"), field("b", nullable=False)), "b is new and allows no nulls"),
     ],
 )
-def test_files_fit_a_table_that_still_holds_their_columns(
-    files: str, table: str, problem: str | None
-) -> None:
+def test_files_fit_while_their_columns_remain(files: str, table: str, problem: str | None) -> None:
     problems = schema_problems(files, table)
     assert bool(problems) == (problem is not None)
     assert problem is None or problems[0].startswith(problem)

@@ -69,7 +69,7 @@ def leaves(frame: pl.DataFrame) -> dict[str, pl.Series]:
     return {name: frame[name] for name in frame.columns if name != "nested"} | inner
 
 
-def told(stats: pl.DataFrame, kind: str, leaf: str):
+def stats_value(stats: pl.DataFrame, kind: str, leaf: str):
     value = stats[kind][0] if kind in stats.columns else None  # no column may be able to have bounds
     for name in leaf.split("."):
         value = None if value is None else value.get(name)
@@ -81,12 +81,12 @@ def is_nan(value: object) -> bool:
 
 
 @given(frames())
-def test_every_bound_that_delta_reads_is_safe_and_every_null_is_counted(frame: pl.DataFrame) -> None:
+def test_bounds_are_safe_and_nulls_are_counted(frame: pl.DataFrame) -> None:
     stats = as_delta_reads(frame)
     assert stats["num_records"].item() == frame.height
     for leaf, column in leaves(frame).items():
-        assert told(stats, "null_count", leaf) == column.null_count()
-        low, high = told(stats, "min", leaf), told(stats, "max", leaf)
+        assert stats_value(stats, "null_count", leaf) == column.null_count()
+        low, high = stats_value(stats, "min", leaf), stats_value(stats, "max", leaf)
         values = column.drop_nulls().to_list()
         if isinstance(low, float) or isinstance(high, float):
             assert not is_nan(low)
@@ -98,7 +98,7 @@ def test_every_bound_that_delta_reads_is_safe_and_every_null_is_counted(frame: p
 
 
 @given(frames())
-def test_bounds_are_there_wherever_they_can_be(frame: pl.DataFrame) -> None:
+def test_bounds_exist_where_possible(frame: pl.DataFrame) -> None:
     stats = json.loads(file_stats(frame), parse_constant=pytest.fail)
     for leaf, column in leaves(frame).items():
         values = column.drop_nulls().to_list()
@@ -122,7 +122,7 @@ def near_the_last_day(values: list[object]) -> bool:
     return any(isinstance(value, datetime) and value.year == 9999 for value in values)
 
 
-def test_numbers_keep_every_digit_and_zeros_their_safer_sign() -> None:
+def test_numbers_keep_digits_and_safe_zero_sign() -> None:
     frame = pl.DataFrame(
         {"d": [Decimal("12345678901234567890.1234567890")], "i": [2**63 - 1], "z": [-0.0], "y": [0.0]},
         schema_overrides={"d": pl.Decimal(38, 10)},
@@ -154,12 +154,12 @@ def test_numbers_keep_every_digit_and_zeros_their_safer_sign() -> None:
         ),
     ],
 )
-def test_a_bound_is_left_out_or_widened_where_json_or_delta_cannot_hold_it(values, low, high) -> None:
+def test_unrepresentable_bounds_are_dropped_or_widened(values, low, high) -> None:
     stats = json.loads(file_stats(pl.DataFrame({"x": values})))
     assert (stats["minValues"].get("x"), stats["maxValues"].get("x")) == (low, high)
 
 
-def test_instants_are_written_in_utc_and_beyond_year_9999_not_at_all() -> None:
+def test_instants_are_utc_until_year_9999() -> None:
     frame = pl.DataFrame({"t": [1, 10**18]}).select(
         pl.col("t").cast(pl.Datetime("us")).dt.replace_time_zone("UTC")
     )
@@ -190,7 +190,7 @@ NESTED = pl.Schema(
         (NESTED, {"delta.dataSkippingStatsColumns": "gone"}, []),
     ],
 )
-def test_the_table_says_which_columns_are_described(schema, configuration, expected) -> None:
+def test_table_chooses_described_columns(schema, configuration, expected) -> None:
     assert stats_columns(schema, configuration) == expected
 
 

@@ -12,7 +12,7 @@ from tests.query.small import LEAF, SCHEMA, block, file, files_frame, revision, 
 ALL = (-(2**31), LEAF)
 
 
-def test_both_spellings_and_both_layouts_are_read_side_by_side() -> None:
+def test_both_dialects_and_layouts_mix() -> None:
     jvm = json.dumps([{"cubeId": "g", "minWeight": 1, "maxWeight": 2, "elementCount": 3}])
     found = table(
         file(block("w", 4, (-5, 7))),
@@ -36,7 +36,7 @@ def test_both_spellings_and_both_layouts_are_read_side_by_side() -> None:
     assert [space.foreign for space in found.spaces] == [False, True]
 
 
-def test_the_end_of_the_space_belongs_to_its_last_cube() -> None:
+def test_last_cube_includes_end_of_space() -> None:
     (space,) = table(file(block("w"), block("g"))).spaces
     assert space.lower[1].tolist() == [0.5, 0.0]
     assert space.upper[1].tolist() == [float("inf"), 0.5]
@@ -56,7 +56,7 @@ def test_the_end_of_the_space_belongs_to_its_last_cube() -> None:
         "[]",
     ],
 )
-def test_a_corrupt_tag_costs_pruning_of_its_file_alone(text: str) -> None:
+def test_corrupt_tag_disables_pruning_of_one_file(text: str) -> None:
     found = table(
         file(block("w", 10, (1, 2))), file(num_records=10, blocks=text), file(block("g", 10, (3, 4)))
     )
@@ -68,14 +68,14 @@ def test_a_corrupt_tag_costs_pruning_of_its_file_alone(text: str) -> None:
     assert not any((found.file[space.blocks] == 1).any() for space in found.spaces)
 
 
-def test_a_trailing_comma_is_no_corruption() -> None:
+def test_trailing_comma_is_accepted() -> None:
     text = '[{"cube":"w","minWeight":1,"maxWeight":2,"elementCount":10},]'
     found = table(file(num_records=10, blocks=text), file(block("g", 10, (3, 4)), block("", 1, (0, 0))))
     assert found.corrupt == ()
     assert found.min_weight.tolist() == [1, 3, 0]
 
 
-def test_files_of_an_unknown_or_unfit_revision_count_as_staging() -> None:
+def test_files_of_unknown_revision_are_staging() -> None:
     files = files_frame([file(block("w", 10, (1, 2)), revision=number) for number in (1, 2, 3, 4)])
     staging = staging_revision(["x", "s"], timestamp_ms=0, table_id="t", cube_size=10).with_id(4)
     revisions = {1: revision(), 2: revision(revision_id=2, x_type="IntegerDataType"), 4: staging}
@@ -85,7 +85,7 @@ def test_files_of_an_unknown_or_unfit_revision_count_as_staging() -> None:
     assert [space.blocks.tolist() for space in found.spaces] == [[0]]
 
 
-def test_many_files_decode_in_slices_whatever_one_of_them_holds() -> None:
+def test_corrupt_file_does_not_affect_others() -> None:
     files = [file(block("w", 10, (number, LEAF))) for number in range(6_000)]
     files[4_000]["blocks"] = "oops"
     found = table(*files)

@@ -75,7 +75,7 @@ def millis(day: date) -> int:
 
 
 @pytest.mark.parametrize(("hours", "found"), [(0, True), (-36, True), (36, True), (37, False), (-37, False)])
-def test_a_date_may_be_the_midnight_of_any_time_zone(*, hours: int, found: bool) -> None:
+def test_dates_may_be_midnight_of_any_zone(*, hours: int, found: bool) -> None:
     day = date(2020, 6, 15)
     revision, scale = linear("DateDataType", date(2000, 1, 1), date(2040, 1, 1))
     coordinate = scale(millis(day) + hours * HOUR)
@@ -84,7 +84,7 @@ def test_a_date_may_be_the_midnight_of_any_time_zone(*, hours: int, found: bool)
 
 @pytest.mark.parametrize("dtype", [pl.Date(), pl.Datetime("us")])
 @pytest.mark.parametrize("days", [-14, 14])
-def test_what_is_older_than_the_calendar_may_be_two_weeks_off(dtype: pl.DataType, days: int) -> None:
+def test_old_dates_may_be_two_weeks_off(dtype: pl.DataType, days: int) -> None:
     kind = "DateDataType" if dtype == pl.Date else "TimestampDataType"
     revision, scale = linear(kind, date(1, 1, 1), date(2040, 1, 1))
     for day, found in ((date(1500, 1, 1), True), (date(1600, 1, 1), False)):
@@ -96,7 +96,7 @@ def test_what_is_older_than_the_calendar_may_be_two_weeks_off(dtype: pl.DataType
             assert opened(dtype, revision, moved, predicate) == (False, found)
 
 
-def test_a_timestamp_of_today_needs_no_slack() -> None:
+def test_modern_timestamp_needs_no_slack() -> None:
     when = datetime(2020, 6, 15)  # noqa: DTZ001 -- timestamps without a zone are a type to test
     revision, scale = linear("TimestampDataType", date(2000, 1, 1), date(2040, 1, 1))
     coordinate = scale(millis(when.date()) + HOUR)
@@ -112,7 +112,7 @@ def test_a_timestamp_of_today_needs_no_slack() -> None:
         (("a", "b", "\ud7ff"), "b", True),
     ],
 )
-def test_strings_that_java_sorts_otherwise_are_not_pruned(
+def test_strings_sorted_otherwise_by_java_never_prune(
     *, quantiles: tuple[str, ...], literal: str, trusted: bool
 ) -> None:
     revision = space(
@@ -126,13 +126,13 @@ def test_strings_that_java_sorts_otherwise_are_not_pruned(
         assert opened(pl.String(), revision, 0.0, predicate) == (False, not trusted)
 
 
-def test_hashes_of_others_floats_are_not_trusted() -> None:
+def test_hashes_of_foreign_floats_never_prune() -> None:
     transformer = HashTransformer(column_name="x", data_type="DoubleDataType")
     revision = space(transformer, HashTransformation(null_value=1))
     assert opened(pl.Float64(), revision, 0.0, pl.col("x") == 1.5) == (False, True)
 
 
-def test_others_place_nan_where_the_single_value_lies() -> None:
+def test_foreign_nan_may_be_at_single_value() -> None:
     transformation = IdentityTransformation(identity_value=1.0, ordered_data_type="DoubleDataType")
     revision = space(LinearTransformer(column_name="x", data_type="DoubleDataType"), transformation)
     assert opened(pl.Float64(), revision, 0.0, pl.col("x").is_nan()) == (False, True)
@@ -152,7 +152,7 @@ def test_others_place_nan_where_the_single_value_lies() -> None:
         (pl.Float64(), 1.0, 2.0, pl.col("x") == 3, (False, False)),
     ],
 )
-def test_statistics_of_others_are_believed_as_far_as_they_deserve(
+def test_foreign_statistics_prune_only_where_safe(
     dtype: pl.DataType, low: Any, high: Any, predicate: pl.Expr, kept: tuple[bool, bool]
 ) -> None:
     schema = pl.Schema({"x": dtype})
@@ -162,7 +162,7 @@ def test_statistics_of_others_are_believed_as_far_as_they_deserve(
     assert tuple(found.opened.tolist()) == kept
 
 
-def test_the_largest_timestamp_is_known_to_the_millisecond_only() -> None:
+def test_largest_timestamp_has_millisecond_precision() -> None:
     schema = pl.Schema({"x": pl.Datetime("us")})
     bound = datetime(2020, 1, 1, 0, 0, 0, 1_000)  # noqa: DTZ001 -- timestamps without a zone are a type to test
     one = {"num_records": 1, "rules": "1", "min": {"x": bound}, "max": {"x": bound}, "null_count": {"x": 0}}

@@ -60,7 +60,7 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
 @pytest.mark.parametrize("family", FAMILIES)
 @tries(25, slow=400, parent=SETTINGS)
 @given(data=st.data())
-def test_no_row_that_polars_keeps_is_in_a_closed_file_block_or_page(family: str, data: st.DataObject) -> None:
+def test_closed_blocks_and_pages_hold_no_match(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
     predicate = data.draw(filters(example, depth=2))
     rows = kept_rows(example.frame, predicate)
@@ -100,7 +100,7 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 @pytest.mark.parametrize("family", FAMILIES)
 @tries(16, slow=50, parent=SETTINGS)
 @given(data=st.data())
-def test_the_own_value_of_a_row_finds_it(family: str, data: st.DataObject) -> None:
+def test_filter_on_own_value_finds_row(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
     schema = example.frame.schema
     for row in example.frame.head(3 if is_slow() else 1).iter_rows(named=True):

@@ -75,7 +75,7 @@ def true_of(node: Node) -> pl.Expr:
 
 
 @pytest.mark.parametrize("name", UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)
-def test_every_row_that_is_not_kept_is_in_it(name: str) -> None:
+def test_rest_covers_all_rows_not_kept(name: str) -> None:
     asked = (UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)[name]
     found = parse_rest(asked, ROWS.schema)
     told = ROWS.select(kept=asked.fill_null(value=False), rest=true_of(found))

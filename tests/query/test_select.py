@@ -60,7 +60,7 @@ def test_cubes_prune(expression: pl.Expr, opened: list[int]) -> None:
     assert found.rows_opened.tolist() == [10 * is_open for is_open in expected]
 
 
-def test_a_hashed_column_prunes_on_equality_alone() -> None:
+def test_hashed_column_prunes_only_on_equality() -> None:
     halves = table(*(file(block(cube(1, 0, place))) for place in range(2)))
     # h("a") & 0x7fffffff = 1962208078 and h("日本") = 385798561: upper and lower half
     assert select(halves, node(S == "a")).opened.tolist() == [False, True]
@@ -70,7 +70,7 @@ def test_a_hashed_column_prunes_on_equality_alone() -> None:
     assert select(halves, node(S.str.starts_with("a"))).opened.all()
 
 
-def test_thousands_of_values_prune_one_by_one() -> None:
+def test_thousands_of_values_prune_separately() -> None:
     cubes = table(*(file(block(cube(10, place, 0))) for place in range(1024)))
     wanted = list(range(0, 100, 7))
     few = select(cubes, node(X.is_in(wanted)))
@@ -94,7 +94,7 @@ def test_statistics_prune_files_without_an_index() -> None:
     assert reasons(select(files, node(X > 9))) == ["statistics", "matches", "statistics", "matches"]
 
 
-def test_bounds_of_others_floats_may_hide_nan() -> None:
+def test_bounds_of_foreign_floats_may_hide_nan() -> None:
     schema = pl.Schema({"f": pl.Float64})
     f = pl.col("f")
     files = [{"num_records": 10, "rules": rules, **stats(0.0, 9.0, column="f")} for rules in ("1", None)]
@@ -105,7 +105,7 @@ def test_bounds_of_others_floats_may_hide_nan() -> None:
         assert not select(found, node(expression, schema)).opened.any()
 
 
-def test_weights_close_blocks_and_say_so() -> None:
+def test_weights_close_blocks_with_a_reason() -> None:
     files = table(file(block("", 10, (-(2**31), 0))), file(block("w", 10, (1, LEAF))))
     assert reasons(select(files, Unknown(), WeightRange(-(2**31), 1))) == ["matches", "weights"]
     assert reasons(select(files, Unknown(), WeightRange(1, 2**31))) == ["weights", "matches"]
@@ -133,7 +133,7 @@ MINIMUM, STEP = -(2**31), 2**30
 WEIGHTS = [MINIMUM, MINIMUM + STEP, 0, STEP]
 
 
-def test_a_sample_takes_the_first_pages_of_a_block() -> None:
+def test_sample_takes_first_pages_of_a_block() -> None:
     one = table(file(block("", 40), layout=layout(10, WEIGHTS)))
     quarter = select(one, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP))
     assert quarter.pages(0).tolist() == [0]
@@ -145,7 +145,7 @@ def test_a_sample_takes_the_first_pages_of_a_block() -> None:
     assert select(one, Unknown()).rows_opened.tolist() == [40]
 
 
-def test_a_filter_takes_the_pages_that_its_blocks_touch() -> None:
+def test_filter_takes_pages_its_blocks_touch() -> None:
     blocks = [block(cube(2, place, 0), 15) for place in range(4)]
     one = table(file(*blocks, layout=layout(10, [0] * 6)))
     assert select(one, node(X < 20)).pages(0).tolist() == [0, 1]
@@ -153,7 +153,7 @@ def test_a_filter_takes_the_pages_that_its_blocks_touch() -> None:
     assert select(one, node((X < 20) | (X > 80))).pages(0).tolist() == [0, 1, 4, 5]
 
 
-def test_a_file_none_of_whose_pages_match_stays_closed() -> None:
+def test_file_without_matching_pages_stays_closed() -> None:
     one = table(file(block("", 40, (MINIMUM, LEAF)), layout=layout(40, [STEP])))
     found = select(one, Unknown(), WeightRange(MINIMUM, 0))
     assert reasons(found) == ["weights"]
@@ -174,7 +174,7 @@ def test_a_file_none_of_whose_pages_match_stays_closed() -> None:
         {"layout": layout(10, WEIGHTS), "num_records": 39},
     ],
 )
-def test_a_file_whose_pages_are_not_known_for_sure_is_read_whole(more: dict[str, Any]) -> None:
+def test_file_with_uncertain_pages_is_read_whole(more: dict[str, Any]) -> None:
     found = select(
         table(file(block("", 40), **more), file(block("", 40), layout=layout(10, WEIGHTS))),
         Unknown(),
@@ -186,13 +186,13 @@ def test_a_file_whose_pages_are_not_known_for_sure_is_read_whole(more: dict[str,
     assert found.pages(1).tolist() == [0]
 
 
-def test_bounds_of_weights_are_exact_to_the_last_weight() -> None:
+def test_weight_bounds_are_exact() -> None:
     one = table(file(block("", 10, (5, 9))))
     for weights, opened in (((0, 5), False), ((0, 6), True), ((9, 10), True), ((10, 11), False)):
         assert select(one, Unknown(), WeightRange(*weights)).opened.tolist() == [opened]
 
 
-def test_the_low_bits_of_a_page_are_not_known() -> None:
+def test_page_bounds_ignore_low_bits() -> None:
     one = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
     assert select(one, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
     assert select(one, Unknown(), WeightRange(50, 60)).pages(0) is None  # page 0 may end, page 1 begin there

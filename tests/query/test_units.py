@@ -17,7 +17,7 @@ NARROW, WIDE = pl.Decimal(18, 4), pl.Decimal(38, 10)
 
 
 @given(st.lists(VALUES[WIDE], min_size=1, max_size=20))
-def test_decimal_literals_are_enclosed_whatever_rounding_they_meet(values: list[Decimal]) -> None:
+def test_bounds_enclose_decimals_under_any_rounding(values: list[Decimal]) -> None:
     bounds = number_bounds(pl.Series(values, dtype=WIDE), WIDE)
     assert bounds is not None
     for low, high, value in zip(*bounds, values, strict=True):
@@ -25,9 +25,7 @@ def test_decimal_literals_are_enclosed_whatever_rounding_they_meet(values: list[
 
 
 @given(st.sampled_from([dtype for dtype in VALUES if dtype not in (NARROW, WIDE, pl.String())]), st.data())
-def test_a_literal_of_the_columns_type_is_bounded_by_the_columns_number(
-    dtype: pl.DataType, data: st.DataObject
-) -> None:
+def test_literal_bounds_enclose_column_values(dtype: pl.DataType, data: st.DataObject) -> None:
     series = pl.Series(data.draw(st.lists(VALUES[dtype], min_size=1)), dtype=dtype)
     column, bounds = to_index_column(series), number_bounds(series, dtype)
     assert isinstance(column, NumberColumn)

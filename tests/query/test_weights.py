@@ -31,13 +31,13 @@ FRACTIONS = st.floats(0, 1)
         (-0.1, 0.5),
     ],
 )
-def test_a_sample_that_is_no_fraction_is_refused(sample: Any) -> None:
+def test_invalid_fractions_raise(sample: Any) -> None:
     with pytest.raises(InvalidInputError, match="sample") as caught:
         sample_to_weights(sample)
     assert caught.value.argument == "sample"
 
 
-def test_the_ends_take_all_and_nothing() -> None:
+def test_fractions_zero_and_one_are_exact() -> None:
     assert sample_to_weights(1.0) == sample_to_weights((0, 1)) == ALL_WEIGHTS
     assert ALL_WEIGHTS.is_full
     assert ALL_WEIGHTS.last == 2147483647
@@ -47,7 +47,7 @@ def test_the_ends_take_all_and_nothing() -> None:
 
 
 @given(st.lists(FRACTIONS, min_size=1, max_size=5))
-def test_ranges_that_touch_share_and_lose_no_weight(fractions: list[float]) -> None:
+def test_adjacent_ranges_partition_weights(fractions: list[float]) -> None:
     edges = [0.0, *sorted(fractions), 1.0]
     ranges = [sample_to_weights((low, high)) for low, high in pairwise(edges)]
     assert ranges[0].from_ == ALL_WEIGHTS.from_
@@ -56,6 +56,6 @@ def test_ranges_that_touch_share_and_lose_no_weight(fractions: list[float]) -> N
 
 
 @given(FRACTIONS, FRACTIONS)
-def test_a_larger_sample_holds_a_smaller_one(left: float, right: float) -> None:
+def test_larger_sample_contains_smaller(left: float, right: float) -> None:
     small, large = sorted([left, right])
     assert sample_to_weights(small).to <= sample_to_weights(large).to

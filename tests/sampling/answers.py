@@ -15,7 +15,7 @@ from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import WEIGHT
 
 
-def asked(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
+def recognised(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
     return recognise(exprs, lambda one: rows.select(one).dtypes[0])
 
 
@@ -43,7 +43,7 @@ def sample_of(
     With `part`, some of the keys may stand for all, as in `estimate`; `summed`: rows are added up by key as they are
     read, as tasks do.
     """
-    aggregates = asked(exprs, rows)
+    aggregates = recognised(exprs, rows)
     centres = {name: rows.select(one).item() or 0.0 for name, one in aggregates.centres.items()}
     quantiles = tuple(one.values for one in aggregates.quantiles)
     sums = RowSums(aggregates.totals, quantiles, {name: pl.col(name) for name in by}, where, None, centres)
@@ -81,7 +81,7 @@ def intervals(
         exprs, rows, weights, fraction, by=by, where=where, known=known, part=part, summed=summed
     )
     found: dict[str, Interval] = {}
-    for one in asked(exprs, rows).answers:
+    for one in recognised(exprs, rows).answers:
         if isinstance(one, Smooth):
             found[one.name] = smooth_interval(drawn, one, factor)
         else:

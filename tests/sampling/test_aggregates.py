@@ -46,7 +46,7 @@ AGGREGATES = {
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_of_all_rows_it_is_what_polars_says(name: str) -> None:
+def test_exact_aggregates_equal_polars(name: str) -> None:
     found = exact(AGGREGATES[name], ROWS)
     expected = ROWS.select(AGGREGATES[name].cast(pl.Float64)).to_series().to_list()
     assert found == pytest.approx(expected, rel=1e-12)
@@ -57,7 +57,7 @@ def test_integers_beyond_64_bits_are_summed_exactly() -> None:
     assert exact(pl.col("b").sum(), rows) == [2.0**62]
 
 
-def test_a_variance_far_from_zero_keeps_its_digits() -> None:
+def test_variance_far_from_zero_keeps_digits() -> None:
     rows = pl.DataFrame({"x": [1e9 + one % 7 for one in range(1000)]})
     assert exact(pl.col("x").var(), rows) == pytest.approx([rows["x"].var()], rel=1e-9)
 
@@ -85,7 +85,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_bound_is_refused_by_name(name: str) -> None:
+def test_aggregates_without_bounds_raise(name: str) -> None:
     expr, message = REFUSED[name]
     with pytest.raises(RefusedAggregate, match=message):
         recognise({"it": expr}, lambda one: ROWS.select(one).dtypes[0])

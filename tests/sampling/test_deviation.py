@@ -32,7 +32,7 @@ def test_rows_within_bounds_never_deviate(rows: int, share: float, below: int, a
     assert not SeenRows(rows, rows, probability).deviates(all_rows - below, all_rows + above)
 
 
-def test_of_a_sample_without_its_heavy_key_no_interval_is_believed() -> None:
+def test_sample_without_heavy_key_is_unreliable() -> None:
     x = np.concatenate([np.ones(KEYS), np.zeros(KEYS // 10)])
     weights = np.linspace(-(2**31), 2**31 - 1, KEYS).astype(np.int32)
     weights = np.concatenate([weights, np.full(KEYS // 10, 7, np.int32)])

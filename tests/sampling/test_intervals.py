@@ -47,7 +47,7 @@ def test_slopes_are_derivatives() -> None:
         )
 
 
-def test_the_variance_of_a_total_is_that_of_its_keys() -> None:
+def test_variance_of_total_is_by_key() -> None:
     rows, key = clustered()
     weights = draw(key, 1)
     found = intervals({"s": SUM}, rows, weights, 0.1, factor=1.0, known=False)["s"]
@@ -60,7 +60,7 @@ def test_the_variance_of_a_total_is_that_of_its_keys() -> None:
     assert found.largest_share[0] == pytest.approx((by_key**2).max() / (by_key**2).sum())
 
 
-def test_a_calibrated_total_is_the_known_rows_times_the_mean() -> None:
+def test_calibrated_total_is_rows_times_mean() -> None:
     rows, key = clustered()
     found = intervals({"s": SUM, "m": MEAN, "n": ROWS}, rows, draw(key, 1), 0.1)
     assert found["s"].value[0] == pytest.approx(rows.height * found["m"].value[0])
@@ -68,7 +68,7 @@ def test_a_calibrated_total_is_the_known_rows_times_the_mean() -> None:
     assert (found["n"].value[0], found["n"].exact[0]) == (rows.height, True)
 
 
-def test_the_residuals_of_a_group_count_keys_without_a_row_in_it() -> None:
+def test_group_residuals_count_keys_without_rows() -> None:
     """Of a calibrated total by group, key by key, as the formula says it."""
     rows, key = clustered(keys=500)
     weights = draw(key, 2)
@@ -86,7 +86,7 @@ def test_the_residuals_of_a_group_count_keys_without_a_row_in_it() -> None:
         assert found.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * squares * wider**2)
 
 
-def test_what_was_read_whole_adds_no_variance() -> None:
+def test_complete_reads_add_no_variance() -> None:
     rows, key = clustered()
     weights = draw(key, 4)
     alone = sample_of({"s": SUM}, rows, weights, 0.1, known=False)
@@ -156,7 +156,7 @@ def test_intervals_cover() -> None:
     assert np.mean(found) == pytest.approx(0.95, abs=0.025)
 
 
-def test_few_keys_are_not_believed_and_asked_for() -> None:
+def test_few_keys_are_unreliable_and_read_on() -> None:
     rows, key = clustered(keys=900)
     found = intervals({"s": SUM}, rows, draw(key, 1), 0.05)["s"]
     assert found.keys[0] < MIN_KEYS
@@ -165,7 +165,7 @@ def test_few_keys_are_not_believed_and_asked_for() -> None:
     assert 0.05 * MIN_KEYS / found.keys[0] < wanted < 0.25
 
 
-def test_one_key_with_most_of_the_variance_is_not_believed() -> None:
+def test_key_with_most_variance_is_unreliable() -> None:
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e6]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
     found = intervals({"s": SUM}, rows.reverse(), weights, 0.2)["s"]
@@ -173,7 +173,7 @@ def test_one_key_with_most_of_the_variance_is_not_believed() -> None:
     assert not is_met(found, Target(relative=9.0)).any()
 
 
-def test_values_that_are_all_the_same_in_the_sample_are_not_taken_for_exact() -> None:
+def test_equal_sampled_values_are_not_exact() -> None:
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
     found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
@@ -182,7 +182,7 @@ def test_values_that_are_all_the_same_in_the_sample_are_not_taken_for_exact() ->
 
 
 @pytest.mark.parametrize("target", [Target(), Target(0.1)])
-def test_what_is_wrong_with_keys_alone_does_not_ask_for_everything(target: Target) -> None:
+def test_unreliable_keys_double_the_fraction(target: Target) -> None:
     """Without a target, and where all values are the same, any width is enough: as much again is read."""
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
@@ -192,7 +192,7 @@ def test_what_is_wrong_with_keys_alone_does_not_ask_for_everything(target: Targe
 
 @pytest.mark.parametrize("skewness", [0.0, 0.13, 1.0, 5.0, 30.0])
 @pytest.mark.parametrize("enough", [0.05, 0.1, 0.5])
-def test_skewness_is_taken_to_fall_as_more_is_read(skewness: float, enough: float) -> None:
+def test_skewness_falls_as_more_is_read(skewness: float, enough: float) -> None:
     """At the fraction that is named, less its margin, errors by the same variance and skewness are what is enough."""
     one, no, read = np.ones(1), np.zeros(1, np.bool_), 1e-3
     width = np.array([10.0])

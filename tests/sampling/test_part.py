@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from qbeast_core.sampling.intervals import smooth_interval
-from tests.sampling.answers import asked as recognised
-from tests.sampling.answers import intervals, sample_of
+from tests.sampling.answers import intervals, recognised, sample_of
 
 ROWS = 300_000
 FRACTION = 0.8
@@ -35,7 +34,7 @@ def drawn(values: np.ndarray, *, key_rows: int = 1) -> tuple[pl.DataFrame, np.nd
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("key_rows", [1, 2])
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_it_tells_what_all_keys_tell(by: list[str], key_rows: int, *, known: bool) -> None:
+def test_part_estimates_same_as_all_keys(by: list[str], key_rows: int, *, known: bool) -> None:
     rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS), key_rows=key_rows)
     options = {"by": by, "known": known, "where": pl.col("x") > 45}
     part = sample_of(ASKED, rows, weights, FRACTION, part=True, **options).part
@@ -67,7 +66,7 @@ def heavy() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", heavy())
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_heavy_keys_are_all_looked_at(by: list[str], name: str) -> None:
+def test_all_heavy_keys_are_included(by: list[str], name: str) -> None:
     rows, weights = drawn(heavy()[name])
     asked = {"sum": ASKED["sum"], "mean": ASKED["mean"]}
     some = intervals(asked, rows, weights, FRACTION, by=by, part=True)
@@ -79,7 +78,7 @@ def test_heavy_keys_are_all_looked_at(by: list[str], name: str) -> None:
         np.testing.assert_array_equal(some[one].keys, every[one].keys)
 
 
-def test_heavy_keys_outside_of_the_part_are_not_missed() -> None:
+def test_heavy_keys_outside_part_are_counted() -> None:
     values = np.random.default_rng(4).normal(50, 10, ROWS)
     rows, weights = drawn(values)
     last = np.argsort(np.where(weights < 0.8 * 2**32 - 2**31, weights, -(2**31)))[-3:]
@@ -91,7 +90,7 @@ def test_heavy_keys_outside_of_the_part_are_not_missed() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("summed", [True, False])
-def test_a_key_of_many_rows_is_not_missed(*, summed: bool, known: bool) -> None:
+def test_key_of_many_rows_is_counted(*, summed: bool, known: bool) -> None:
     values = np.random.default_rng(4).normal(50, 10, ROWS)
     rows, weights = drawn(values)
     weights[:5_000] = round(0.8 * 2**32 - 2**31) - 1  # the last one of the sample
@@ -108,7 +107,7 @@ def not_looked_at() -> NoReturn:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_a_few_keys_of_several_rows_do_not_ask_for_all(by: list[str], *, known: bool) -> None:
+def test_few_repeated_keys_do_not_need_all(by: list[str], *, known: bool) -> None:
     """In a large sample some keys share a weight: each is as heavy as several, but they are few."""
     rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS))
     kept = np.flatnonzero(weights < 0.8 * 2**32 - 2**31)
@@ -126,7 +125,7 @@ def test_a_few_keys_of_several_rows_do_not_ask_for_all(by: list[str], *, known: 
 
 
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_what_does_not_vary_has_no_error(by: list[str]) -> None:
+def test_constant_values_have_no_error(by: list[str]) -> None:
     rows, weights = drawn(np.full(ROWS, 3.0))
     weights[:6] = -(2**31)  # a key of several rows
     found = intervals(ASKED, rows, weights, FRACTION, by=by, part=True)
@@ -137,7 +136,7 @@ def test_what_does_not_vary_has_no_error(by: list[str]) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.0, 1e-160, 1e100, 1e150])
-def test_a_part_tells_the_same_of_tiny_and_of_huge_values(factor: float) -> None:
+def test_part_handles_tiny_and_huge_values(factor: float) -> None:
     """Fourth powers of residuals have no place in a float; where values are all alike, nothing varies."""
     values = np.random.default_rng(4).normal(50, 10, ROWS) * factor
     rows, weights = drawn(values)

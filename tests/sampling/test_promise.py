@@ -33,7 +33,7 @@ def distributions() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("compared", ["known rows", "nothing"])
 @pytest.mark.parametrize("name", distributions())
-def test_the_promise_is_kept(name: str, compared: str) -> None:
+def test_promise_is_kept(name: str, compared: str) -> None:
     """Of 1,000 trials 95 % (99 %) of the answers are near enough; less two standard errors of such a share."""
     sums, rows = distributions()[name]
     known = compared == "known rows"
@@ -44,13 +44,13 @@ def test_the_promise_is_kept(name: str, compared: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["normal", "lognormal 1"])
-def test_a_promise_is_kept_without_reading_everything(name: str) -> None:
+def test_promise_is_kept_without_reading_everything(name: str) -> None:
     kept = trials(*distributions()[name], error=0.05, known=True, count=60)
     assert kept.share >= 0.9
     assert kept.fraction < 0.4
 
 
-def test_what_cannot_be_promised_is_read_to_the_end() -> None:
+def test_unpromisable_estimates_read_everything() -> None:
     kept = trials(*distributions()["one in a thousand"], error=0.1, count=20)
     assert kept == Kept(1.0, 1.0)
 
@@ -99,7 +99,7 @@ def test_every_estimand_keeps_the_promise(
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
-def test_the_promise_is_kept_where_a_part_of_the_keys_tells_the_variance(
+def test_promise_holds_with_part_of_keys(
     by: tuple[str, ...], where: pl.Expr | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, with parts so small that their variances are worse than in use."""
@@ -112,9 +112,7 @@ def test_the_promise_is_kept_where_a_part_of_the_keys_tells_the_variance(
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
-def test_intervals_of_a_sample_hold_where_most_are_called_reliable(
-    by: tuple[str, ...], where: pl.Expr | None
-) -> None:
+def test_reliable_intervals_of_a_sample_hold(by: tuple[str, ...], where: pl.Expr | None) -> None:
     """94 to 97 %, less and more two standard errors of 1,000 trials; what is known has no error at all."""
     covered = population(by, where).covered(0.1, 0.95)
     shares = {name: share for name, share in covered.shares.items() if share < 1.0}
@@ -122,7 +120,7 @@ def test_intervals_of_a_sample_hold_where_most_are_called_reliable(
     assert min(shares.values()) >= 0.94 - 0.014, shares
 
 
-def test_every_estimand_is_near_in_most_of_a_few_trials() -> None:
+def test_most_estimates_are_near_in_few_trials() -> None:
     kept = population(BY[1], WHERE[1]).promised(0.15, 0.95, count=12)
     assert min(kept.shares.values()) >= 0.7
     assert kept.fraction < 1.0

@@ -35,7 +35,7 @@ def rows(seed: int) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("by", [(), ("kind",)])
-def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
+def test_sums_equal_group_by(by: tuple[str, ...]) -> None:
     asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, None, {})
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
@@ -70,7 +70,7 @@ def test_they_are_those_of_a_group_by(by: tuple[str, ...]) -> None:
                 assert counted.power(one) == float((sizes["len"] ** one).sum())
 
 
-def test_many_parts_are_what_they_are_together() -> None:
+def test_merged_parts_equal_the_whole() -> None:
     asked = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
     batches = [rows(seed) for seed in range(100)]
     parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
@@ -81,7 +81,7 @@ def test_many_parts_are_what_they_are_together() -> None:
     assert many.size_bytes == pytest.approx(one.size_bytes, rel=0.5)
 
 
-def test_sizes_are_found_again() -> None:
+def test_key_sizes_are_looked_up() -> None:
     sizes = KeySizes(np.array([5, -3, 5, 9, 5, 9], np.int32)).counted()
     assert sizes.rows_of(np.array([9, 5, -3, 5], np.int32)).tolist() == [2, 3, 1, 3]
 
@@ -102,7 +102,7 @@ KINDS = {
 
 @pytest.mark.parametrize("first", list(KINDS))
 @pytest.mark.parametrize("second", ["float", "text"])
-def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str) -> None:
+def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
     random, by = np.random.default_rng(5), ["first", "second"]
     asked = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, None, {})
     batches: list[pl.DataFrame] = []
@@ -131,7 +131,7 @@ def test_groups_are_those_of_polars_whatever_their_type(first: str, second: str)
 
 
 @pytest.mark.parametrize("by", [(), ("kind",), ("cents",)])
-def test_groups_of_many_batches_are_held_about_once(
+def test_groups_of_many_batches_use_little_memory(
     by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimate_sums, "_MIN_MERGED_GROUPS", 50)
@@ -150,7 +150,7 @@ def test_groups_of_many_batches_are_held_about_once(
     assert len(parts.sums) == len(sums)
 
 
-def test_what_lacks_rows_adds_nothing() -> None:
+def test_empty_sums_add_nothing() -> None:
     for by in ((), ("kind",)):
         asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, None, {})
         some = asked.of(rows(7), sizes=True)

@@ -47,7 +47,7 @@ ORDERED = LINEARS | CDFS
 
 
 @given(st.floats(-1e300, 1e300), st.floats(1e-300, 1e300), st.lists(st.floats(-1e300, 1e300) | st.just(NAN)))
-def test_linear_as_the_scalar_rules_say(low, width, values):
+def test_linear_matches_scalar_rules(low, width, values):
     transformation = linear_of(low, max(low + width, float(np.nextafter(low, INF))))
     low, high = transformation.min_number, transformation.max_number
     if high - low < 1e-300:
@@ -57,7 +57,7 @@ def test_linear_as_the_scalar_rules_say(low, width, values):
 
 
 @given(ORDERED, st.lists(st.floats(allow_nan=False)))
-def test_coordinates_of_doubles_are_monotone_with_nan_on_top(transformation, values):
+def test_double_coordinates_are_monotone_with_nan_last(transformation, values):
     column = numbers("float64", [-INF, *sorted(values), INF, NAN])
     got = to_coordinates(transformation, column)
     assert (np.diff(got) >= 0).all()
@@ -72,7 +72,7 @@ LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(2**53 - 9, 2**53 + 9)
 @given(
     ORDERED, st.lists(LONGS, min_size=1), st.lists(st.floats(allow_nan=False) | LONGS.map(float), min_size=1)
 )
-def test_longs_keep_their_order_against_each_other_and_against_literals(transformation, values, literals):
+def test_longs_keep_order_among_literals(transformation, values, literals):
     of_column = to_coordinates(transformation, numbers("int64", values))
     of_literals = coordinates_of_numbers(transformation, np.array(literals))
     everything = [*zip(values, of_column, strict=True), *zip(literals, of_literals, strict=True)]
@@ -127,7 +127,7 @@ def test_strings_keep_the_order_of_their_bytes(quantiles, values):
         (10**400, 10**401),
     ],
 )
-def test_extreme_ranges_still_tell_their_ends_apart_or_not_at_all(low, high):
+def test_extreme_ranges_stay_finite_and_monotone(low, high):
     transformation = linear_of(low, high)
     got = coordinates_of_numbers(transformation, np.array([-INF, -LARGEST, 0.0, 1.0, LARGEST, INF, NAN]))
     assert np.isfinite(got).all()
@@ -136,7 +136,7 @@ def test_extreme_ranges_still_tell_their_ends_apart_or_not_at_all(low, high):
     assert got[-2:].tolist() == [1.0, 1.0]
 
 
-def test_the_widest_range_is_halved_not_lost():
+def test_widest_range_is_halved():
     got = coordinates_of_numbers(linear_of(-LARGEST, LARGEST), np.array([-LARGEST, 0.0, LARGEST]))
     assert got == pytest.approx([0.0, 0.5, 1.0])
 
@@ -198,7 +198,7 @@ def test_constant_transformations_put_every_value_at_zero():
         assert to_coordinates(older, strings(["a"])).tolist() == [0.0]
 
 
-def test_hashes_are_those_of_the_text():
+def test_hashes_equal_hash_of_text():
     transformation = HashTransformation(null_value=1)
     texts = ["", "a", "abcd", "日本"]
     assert to_coordinates(transformation, strings(texts)).tolist() == [hashed(text) for text in texts]
@@ -211,7 +211,7 @@ def test_hashes_are_those_of_the_text():
     ]
 
 
-def test_a_signalling_nan_is_a_nan_and_warns_of_nothing():
+def test_signalling_nan_is_nan_without_warning():
     double = NumberColumn("float64", np.array([0x7FF0000000000001], np.uint64).view(np.float64))
     single = NumberColumn("float32", np.array([0x7F800001], np.uint32).view(np.float32))
     knots = CDFNumericQuantilesTransformation(quantiles=(1.0, 2.0), data_type="DoubleDataType")
@@ -221,7 +221,7 @@ def test_a_signalling_nan_is_a_nan_and_warns_of_nothing():
         assert to_coordinates(HashTransformation(null_value=1), column).tolist() == [hashed("NaN")]
 
 
-def test_blocks_do_not_show():
+def test_results_do_not_depend_on_blocks():
     values = np.random.default_rng(5).normal(size=150_000)
     nulls = values > 1
     got = to_coordinates(linear_of(-5.0, 5.0, null=5.0), NumberColumn("float64", values, nulls))
@@ -229,7 +229,7 @@ def test_blocks_do_not_show():
     assert (got == expected).all()
 
 
-def test_a_column_of_another_type_is_refused():
+def test_column_of_another_type_raises():
     knots = CDFNumericQuantilesTransformation(quantiles=(1.0, 2.0), data_type="LongDataType")
     words = CDFStringQuantilesTransformation(quantiles=("a", "b"))
     for transformation, column in (
@@ -245,7 +245,7 @@ def test_a_column_of_another_type_is_refused():
             coordinates_of_numbers(transformation, np.zeros(1))
 
 
-def test_float_bounds_are_the_float32_behind_their_shortest_digits():
+def test_float_bounds_round_to_float32():
     # The JVM writes 12.337821 and means, like every value of the column, 12.337821006774902.
     space = LinearTransformation(
         min_number=-2.961262, max_number=12.337821, null_value=12.337821, ordered_data_type="FloatDataType"

@@ -62,21 +62,21 @@ def test_there_are_653_golden_rows():
 
 
 @pytest.mark.parametrize("types", by_types(), ids=",".join)
-def test_hash_is_spark_s_own(types):
+def test_hash_equals_spark(types):
     rows = by_types()[types]
     columns = [golden_column(t, [row["values"][i] for row in rows]) for i, t in enumerate(types)]
     assert spark_hash(columns).tolist() == [row["hash"] for row in rows]
 
 
 @pytest.mark.parametrize("types", by_types(), ids=",".join)
-def test_hash_of_a_row_does_not_depend_on_its_neighbours(types):
+def test_row_hash_ignores_other_rows(types):
     for row in by_types()[types][:10]:
         columns = [golden_column(t, [value]) for t, value in zip(types, row["values"], strict=True)]
         assert spark_hash(columns).tolist() == [row["hash"]]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=30))
-def test_bytes_hash_as_the_scalar_rules_say(values):
+def test_byte_hash_matches_scalar_rules(values):
     column = strings(values)
     assert spark_hash([column]).tolist() == [spark_bytes(value) for value in values]
     assert bytes_hash(column.data, column.offsets).tolist() == [scala_bytes(value) for value in values]
@@ -96,7 +96,7 @@ def test_wide_decimals_hash_their_shortest_bytes(values):
 
 
 @pytest.mark.parametrize("bits", range(128))
-def test_wide_decimals_agree_at_every_power_of_two(bits):
+def test_wide_decimals_hash_at_powers_of_two(bits):
     edge = 1 << bits
     values = [v for v in (edge - 1, edge, edge + 1, -edge, -edge - 1, 1 - edge) if -(2**127) <= v < 2**127]
     column = numbers("decimal", values, precision=38)
@@ -108,7 +108,7 @@ def test_wide_decimals_agree_at_every_power_of_two(bits):
         st.tuples(st.none() | st.integers(-(2**31), 2**31 - 1), st.none() | st.text(max_size=9)), max_size=20
     )
 )
-def test_columns_are_chained_and_nulls_leave_the_hash(rows):
+def test_columns_chain_and_nulls_keep_hash(rows):
     expected = []
     for number, text in rows:
         state = 42 if number is None else spark_int(number)
@@ -117,7 +117,7 @@ def test_columns_are_chained_and_nulls_leave_the_hash(rows):
     assert spark_hash(columns).tolist() == expected
 
 
-def test_long_and_short_strings_in_one_block_agree():
+def test_long_and_short_strings_hash_together():
     rng = np.random.default_rng(1)
     lengths = [0, 3, 100_001, 1023, 1024, 1025, 1028, 5000, *rng.integers(0, 2000, 200).tolist()]
     values = [rng.bytes(length) for length in lengths]
@@ -126,7 +126,7 @@ def test_long_and_short_strings_in_one_block_agree():
     assert bytes_hash(column.data, column.offsets).tolist() == [scala_bytes(value) for value in values]
 
 
-def test_blocks_do_not_show():
+def test_results_do_not_depend_on_blocks():
     rng = np.random.default_rng(2)
     values = rng.integers(-(2**63), 2**63 - 1, 150_000)
     texts = strings([str(v)[: int(v) % 15] for v in values.tolist()])
@@ -177,6 +177,6 @@ def test_every_nan_and_both_zeros_hash_alike():
         ("日本", 385798561),
     ],
 )
-def test_scala_hash_is_the_jvm_s_own(text, expected):
+def test_scala_hash_equals_the_jvm(text, expected):
     column = strings([text])
     assert bytes_hash(column.data, column.offsets).tolist() == [expected]

@@ -24,7 +24,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_many_values_rank_as_one_by_one(name, first):
+def test_many_values_rank_like_single_values(name, first):
     values = COLUMNS[name]
     knots = np.unique(np.quantile(values, np.linspace(0, 1, 1024)))
     asked = np.concatenate([values, knots, np.nextafter(knots, np.inf), np.nextafter(knots, -np.inf), ODD])

@@ -23,7 +23,7 @@ NEAR_TIES = st.builds(
 UNSCALED = st.integers(-(10**38), 10**38) | st.integers(-(10**19), 10**19) | NEAR_TIES
 
 
-def spelled(column: NumberColumn) -> list[str]:
+def texts_of(column: NumberColumn) -> list[str]:
     data, starts, lengths = number_text(column)
     return [data[i : i + n].tobytes().decode() for i, n in zip(starts, lengths, strict=True)]
 
@@ -42,7 +42,7 @@ def test_narrow_decimals_become_the_nearest_float(unscaled, scale):
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_integers_become_the_nearest_float_and_timestamps_floored_milliseconds(values):
+def test_integers_round_and_timestamps_floor(values):
     assert number_values(numbers("int64", values)).tolist() == [float(value) for value in values]
     assert number_values(numbers("timestamp", values)).tolist() == [float(value // 1000) for value in values]
 
@@ -82,8 +82,8 @@ def test_dates_count_milliseconds_to_their_utc_midnight(moments):
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles_are_spelled_as_java_does(value, text):
-    assert spelled(numbers("float64", [value, value])) == [text, text]
+def test_doubles_print_as_in_java(value, text):
+    assert texts_of(numbers("float64", [value, value])) == [text, text]
 
 
 @pytest.mark.parametrize(
@@ -101,26 +101,26 @@ def test_doubles_are_spelled_as_java_does(value, text):
         (float("nan"), "NaN"),
     ],
 )
-def test_floats_are_spelled_as_java_does(value, text):
-    assert spelled(numbers("float32", [value])) == [text]
+def test_floats_print_as_in_java(value, text):
+    assert texts_of(numbers("float32", [value])) == [text]
 
 
 @given(st.lists(st.floats(), min_size=1))
-def test_a_spelled_double_reads_back(values):
-    texts = spelled(numbers("float64", values))
+def test_printed_double_reads_back(values):
+    texts = texts_of(numbers("float64", values))
     assert np.array_equal(np.array(texts, np.float64), np.array(values) + 0.0, equal_nan=True)
 
 
 @given(st.lists(st.floats(width=32), min_size=1))
-def test_a_spelled_float_reads_back(values):
-    texts = spelled(numbers("float32", values))
+def test_printed_float_reads_back(values):
+    texts = texts_of(numbers("float32", values))
     assert np.array_equal(np.array(texts, np.float32), np.array(values, np.float32), equal_nan=True)
 
 
 @given(st.lists(UNSCALED, min_size=1), st.integers(0, 38))
-def test_decimals_are_spelled_with_all_digits_of_their_scale(unscaled, scale):
+def test_decimals_print_all_digits_of_scale(unscaled, scale):
     for text, value in zip(
-        spelled(numbers("decimal", unscaled, precision=38, scale=scale)), unscaled, strict=True
+        texts_of(numbers("decimal", unscaled, precision=38, scale=scale)), unscaled, strict=True
     ):
         assert Fraction(text) == Fraction(value, 10**scale)
         assert len(text.partition(".")[2]) == scale
@@ -129,8 +129,8 @@ def test_decimals_are_spelled_with_all_digits_of_their_scale(unscaled, scale):
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_integers_are_spelled_plainly(values):
-    assert spelled(numbers("int64", values)) == [str(value) for value in values]
+def test_integers_print_plainly(values):
+    assert texts_of(numbers("int64", values)) == [str(value) for value in values]
 
 
 def test_dates_and_timestamps_have_no_text():

@@ -25,7 +25,7 @@ TEXTS = st.lists(TEXT, min_size=2, max_size=12)
 
 
 @given(KNOTS, st.lists(st.floats() | FINITE, max_size=20))
-def test_number_ranks_as_the_scalar_rules_say(quantiles, values):
+def test_number_ranks_match_scalar_rules(quantiles, values):
     values = [*values, *quantiles]
     got = number_ranks(quantiles, np.array(values)).tolist()
     assert got == [number_rank(value, quantiles) for value in values]
@@ -35,7 +35,7 @@ def test_number_ranks_as_the_scalar_rules_say(quantiles, values):
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2).map(sorted), st.data())
 @example([-1.7976931348623157e308, 1.7976931348623157e308], None)
-def test_number_ranks_are_monotone_whatever_the_quantiles(quantiles, data):
+def test_number_ranks_are_monotone_for_any_quantiles(quantiles, data):
     values = data.draw(st.lists(st.floats(allow_nan=False))) if data else [-1e308, 0.0, 1e308]
     values = [*sorted([*values, *quantiles, float("inf"), float("-inf")]), float("nan")]
     for first in (True, False):
@@ -47,7 +47,7 @@ def test_number_ranks_are_monotone_whatever_the_quantiles(quantiles, data):
 
 
 @given(TEXTS, st.lists(TEXT, max_size=20))
-def test_string_ranks_as_the_scalar_rules_say(quantiles, values):
+def test_string_ranks_match_scalar_rules(quantiles, values):
     column = strings([*values, *quantiles])
     ordered = sorted(text.encode() for text in quantiles)
     for first in (True, False):
@@ -55,7 +55,7 @@ def test_string_ranks_as_the_scalar_rules_say(quantiles, values):
         assert string_ranks(quantiles, column, first=first).tolist() == expected
 
 
-def test_string_ranks_agree_over_many_rows_and_long_strings():
+def test_string_ranks_agree_for_many_long_strings():
     rng = np.random.default_rng(3)
     values = [f"{'user/' * (k % 5)}{k:06d}" for k in rng.integers(0, 300_000, 70_000).tolist()]
     values += ["x" * 1000 + str(k) for k in range(50)]
@@ -86,7 +86,7 @@ def test_query_bounds_span_the_quantiles_that_repeat():
 
 
 @given(TEXTS, st.lists(TEXT, max_size=20))
-def test_written_coordinates_lie_within_the_query_bounds(quantiles, values):
+def test_written_coordinates_are_within_query_bounds(quantiles, values):
     transformation = CDFStringQuantilesTransformation(quantiles=tuple(quantiles))
     column = strings(values)
     lower, upper = string_quantile_bounds(transformation, column)
@@ -94,7 +94,7 @@ def test_written_coordinates_lie_within_the_query_bounds(quantiles, values):
     assert ((lower <= written) & (written <= upper)).all()
 
 
-def test_a_quantile_pair_of_one_value_tells_it_from_what_follows():
+def test_quantile_pair_separates_value_from_next():
     pair = CDFStringQuantilesTransformation(quantiles=("v", "v\0"))
     assert to_coordinates(pair, strings(["u", "v", "v\0", "w", None])).tolist() == [0.0, 0.0, 1.0, 1.0, 0.0]
 
@@ -115,7 +115,7 @@ class CountedBytes(bytes):
         return taken
 
 
-def test_a_long_quantile_is_copied_once_in_all():
+def test_long_quantile_is_copied_once():
     text = CountedBytes(b"x" * 70_000)
     words = [string_quantiles._word(text, depth) for depth in range(10_000)]  # noqa: SLF001 -- its cost is tested
     assert (CountedBytes.copied, words[-1] & 0xFF) == (70_000, 7)

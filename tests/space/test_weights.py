@@ -24,13 +24,13 @@ def test_weight_truncates_towards_zero(fraction):
 
 
 @given(st.lists(st.floats(-0.5, 1.5), max_size=10).map(sorted))
-def test_a_larger_fraction_never_has_a_smaller_weight(fractions):
+def test_weight_is_monotone_in_fraction(fractions):
     weights = fraction_to_weight(np.array(fractions, np.float64))
     assert weights.dtype == np.int32
     assert weights.tolist() == sorted(weights.tolist()) == [fraction_to_weight(f) for f in fractions]
 
 
-def test_the_ends_are_the_ends():
+def test_limits_are_exact():
     assert fraction_to_weight(np.array([-1.0, 0.0, 0.1, 1.0, 2.0])).tolist() == [
         MIN_WEIGHT,
         MIN_WEIGHT,

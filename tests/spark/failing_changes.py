@@ -88,15 +88,15 @@ def source(spark: SparkSession) -> DataFrame:
 
 def merge(spark: SparkSession, path: str, **options: Any) -> dict[str, int]:
     with small_files(file_rows=500):
-        return _told(bridge.merge(source(spark), path, "row", **options))
+        return _counts(bridge.merge(source(spark), path, "row", **options))
 
 
 def all_three(spark: SparkSession, path: str) -> dict[str, Any]:
     """Delete, update and merge."""
     with small_files(file_rows=500):
         return {
-            "delete": _told(bridge.delete(spark, path, "a < 100")),
-            "update": _told(bridge.update(spark, path, "a > 900", {"a": 5})),
+            "delete": _counts(bridge.delete(spark, path, "a < 100")),
+            "update": _counts(bridge.update(spark, path, "a > 900", {"a": 5})),
             "merge": merge(spark, path),
         }
 
@@ -108,7 +108,7 @@ def dying_changes(spark: SparkSession, path: str) -> dict[str, Any]:
             deleted = bridge.delete(spark, path, "a < 100")
         with troubles(f"{path}.update", "worker dies", MATCHING + WRITING):
             updated = bridge.update(spark, path, "a > 900", {"a": 5})
-    return {"delete": _told(deleted), "update": _told(updated)}
+    return {"delete": _counts(deleted), "update": _counts(updated)}
 
 
 def dying_merge(spark: SparkSession, path: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _attempted(spark: SparkSession, path: str, **options: Any) -> dict[str, Any]
     return said | {"version": qbeast.open_table(path).version}
 
 
-def _told(result: qbeast.ChangeResult) -> dict[str, int]:
+def _counts(result: qbeast.ChangeResult) -> dict[str, int]:
     return {name: getattr(result, f"rows_{name}") for name in ("deleted", "updated", "inserted")}
 
 

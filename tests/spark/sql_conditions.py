@@ -39,7 +39,7 @@ def conditions(draw: st.DrawFn, frame: pl.DataFrame, depth: int = 2) -> str:
 def _atoms(draw: st.DrawFn, frame: pl.DataFrame) -> str:
     names = [name for name, dtype in frame.schema.items() if not dtype.is_nested()]
     name = draw(st.sampled_from(names))
-    column, dtype = spelled(draw, name), frame.schema[name]
+    column, dtype = quoted_name(draw, name), frame.schema[name]
 
     def value() -> str:
         return draw(literals(dtype, frame[name]))
@@ -68,7 +68,7 @@ _nots = st.sampled_from(["", "NOT "])
 _patterns = st.sampled_from(["'a%'", "'%a'", "'a_'", "'ab'", "'%'", "'long %'", r"'a\\%'", "''", "'é%'"])
 
 
-def spelled(draw: _Draw, name: str) -> str:
+def quoted_name(draw: _Draw, name: str) -> str:
     """A name as it may be written: in backquotes, or bare in any case."""
     bare = name.isascii() and name.isidentifier()
     forms = [f"`{name}`", f"`{name.upper()}`", *([name, name.upper(), name.title()] if bare else [])]

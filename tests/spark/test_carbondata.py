@@ -51,7 +51,7 @@ def damaged_but_for_id(folder: Path) -> Path:
 
 @pytest.mark.connect
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_are_those_that_this_process_reads(spark: SparkSession, name: str) -> None:
+def test_rows_equal_a_read_without_spark(spark: SparkSession, name: str) -> None:
     found = collected(bridge.read_carbondata(spark, table_path(name)))
     assert_frame_equal(found.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
 
@@ -60,9 +60,7 @@ def test_rows_are_those_that_this_process_reads(spark: SparkSession, name: str) 
 @pytest.mark.classic
 @pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
 @pytest.mark.parametrize("name", IMPORTED)
-def test_rows_of_all_tables_are_the_same_on_spark_once_imported(
-    spark: SparkSession, name: str, tmp_path: Path
-) -> None:
+def test_imported_tables_read_equally_on_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
     qbeast.import_carbondata(table_path(name), tmp_path / "new")
     found = collected(bridge.read_table(spark, tmp_path / "new"))
     assert_frame_equal(in_order(found), in_order(qbeast.read_carbondata(table_path(name))))
@@ -77,7 +75,7 @@ def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
         bridge.read_carbondata(spark, path, columns=["nothing"])
 
 
-def test_executors_decode_the_columns_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_decode_only_requested_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = damaged_but_for_id(tmp_path / "old")
     rows = bridge.read_carbondata(spark, path, where="id < 10", columns=["id"])
     assert sorted(collected(rows)["id"]) == list(range(10))
@@ -88,7 +86,7 @@ def test_executors_decode_the_columns_that_are_asked_for(spark: SparkSession, tm
         bridge.read_carbondata(spark, path).count()
 
 
-def test_a_column_of_spark_may_name_any_column(spark: SparkSession) -> None:
+def test_spark_column_may_name_any_column(spark: SparkSession) -> None:
     path = table_path("tx230_delete_multiblocklet")
     name = qbeast.read_carbondata(path, columns=["id", "name"], where="id = 100")["name"][0]
     rows = bridge.read_carbondata(spark, path, where=F.upper("name") == name.upper(), columns=["id"])
@@ -96,7 +94,7 @@ def test_a_column_of_spark_may_name_any_column(spark: SparkSession) -> None:
     assert rows.columns == ["id"]
 
 
-def test_an_import_by_executors_is_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_import_by_executors_makes_same_table(spark: SparkSession, tmp_path: Path) -> None:
     path = table_path("tx230_minor_compaction")
     result = bridge.import_carbondata(spark, path, tmp_path / "new", ["id"], segments="history")
     twin = qbeast.import_carbondata(path, tmp_path / "twin", ["id"], segments="history")

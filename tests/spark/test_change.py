@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
 @pytest.mark.connect
-def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_change_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     written(path)
     shutil.copytree(path, twin)
@@ -77,9 +77,7 @@ def test_rows_are_deleted_and_updated_as_here(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.connect
-def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     written(path)
     frame = bridge.read_table(spark, path)
@@ -116,7 +114,7 @@ def test_what_cannot_be_said_exactly_is_refused_and_nothing_changes(
     assert qbeast.open_table(path).version == 1
 
 
-def test_conditions_mean_what_spark_means_by_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "t")
     rows = qbeast.read_table(tmp_path / "t")
     columns: list[Any] = [F.col(name) for name in ("a", "s", "f", "d", ROW)]
@@ -147,7 +145,7 @@ def test_conditions_mean_what_spark_means_by_them(spark: SparkSession, tmp_path:
 
 
 @pytest.mark.connect
-def test_a_session_that_the_server_closed_is_said_to_be_lost(
+def test_closed_session_is_reported_as_lost(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> None:
     if not request.config.getoption("--connect"):

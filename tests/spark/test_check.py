@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-def test_the_report_is_that_of_this_process(spark: SparkSession, tmp_path: Path) -> None:
+def test_report_equals_a_check_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     written(path)
     told: list[qbeast.Progress] = []

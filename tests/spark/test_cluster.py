@@ -74,9 +74,7 @@ def test_python_runs_on_every_worker(running: Cluster, tmp_path: Path, *, connec
 
 
 @MODES
-def test_tables_made_on_a_cluster_are_the_same_everywhere(
-    running: Cluster, tmp_path: Path, *, connect: bool
-) -> None:
+def test_cluster_tables_read_equally_everywhere(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
     path = tmp_path / "table"
     written = _job(running, "write", path, connect=connect)
     assert written == _in_polars(path)
@@ -92,7 +90,7 @@ def test_tables_made_on_a_cluster_are_the_same_everywhere(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_outlives_the_process_that_started_it(tmp_path: Path, how: signal.Signals) -> None:
+def test_processes_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
     # A process group of its own inside the session, as Spark's Python workers have.
     made = "import os, time; os.setpgid(0, 0); open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     starts = (

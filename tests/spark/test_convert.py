@@ -56,7 +56,7 @@ def converted(spark: SparkSession, path: Path, **options: Any) -> qbeast.Convert
 
 
 @pytest.mark.connect
-def test_a_folder_of_parquet_files_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_folder_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "raw é"
     frames = [rows(0), rows(400), rows(800).with_columns(more=pl.lit(1.5))]
     path.mkdir()
@@ -71,7 +71,7 @@ def test_a_folder_of_parquet_files_becomes_a_table(spark: SparkSession, tmp_path
     check_invariants(path)
 
 
-def test_what_spark_wrote_itself_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_output_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     df = spark.range(0, 500, 1, 3).selectExpr(
         "id AS row", "concat('key ', id % 31) AS b", "id / 7D AS x", "timestamp_micros(id * 1000000007) AS at"
@@ -84,7 +84,7 @@ def test_what_spark_wrote_itself_becomes_a_table(spark: SparkSession, tmp_path: 
     assert_same_rows(qbeast.read_table(path), pl.DataFrame(df.toArrow()), "row")
 
 
-def test_a_delta_table_gets_its_index_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_delta_table_is_converted_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows(0).write_delta(path)
     result = converted(spark, path, dialect="qbeast-spark", commit_metadata={"why": "so"})
@@ -93,7 +93,7 @@ def test_a_delta_table_gets_its_index_in_one_commit(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.connect
-def test_what_cannot_be_converted_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_unsupported_conversions_raise(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         bridge.convert(spark, tmp_path / "t", ["row"])
     path = tmp_path / "p"

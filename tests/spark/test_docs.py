@@ -24,12 +24,12 @@ pytestmark = pytest.mark.classic
 WITH_SPARK = [page for page in PAGES if len(blocks_without_spark(page)) < len(blocks(page))]
 
 
-def test_the_pages_about_spark_have_code() -> None:
+def test_pages_about_spark_have_code() -> None:
     assert {ROOT / "docs" / "spark.md", ROOT / "docs" / "tutorial-spark.md"} <= set(WITH_SPARK)
 
 
 @pytest.mark.parametrize("page", WITH_SPARK, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(
+def test_code_of_a_page_runs(
     spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def test_the_code_of_a_page_runs(
 
 
 @pytest.mark.parametrize("name", bridge.__all__)
-def test_the_example_of_a_function_runs(
+def test_example_of_a_function_runs(
     spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

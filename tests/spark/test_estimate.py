@@ -35,7 +35,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_answers_are_those_of_this_process(spark: SparkSession, path: Path) -> None:
+def test_answers_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
     asked: dict[str, pl.Expr | str] = {
         "n": "count(*)",
         "mean": "avg(x)",
@@ -50,7 +50,7 @@ def test_answers_are_those_of_this_process(spark: SparkSession, path: Path) -> N
     assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
-def test_it_reads_on_until_the_error_is_kept(spark: SparkSession, path: Path) -> None:
+def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> None:
     found = bridge.estimate(spark, path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
     here = qbeast.estimate(path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
     assert found.met
@@ -58,7 +58,7 @@ def test_it_reads_on_until_the_error_is_kept(spark: SparkSession, path: Path) ->
     assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
 
 
-def test_groups_of_expressions_are_those_of_this_process(spark: SparkSession, path: Path) -> None:
+def test_expression_groups_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
     by = {"bin": pl.col("x") // 5, "kind": pl.when(pl.col("kind") != "b").then("kind")}
     asked = [pl.len(), pl.col("cents").sum()]
     options: dict[str, Any] = {"by": by, "sample": "30%"}
@@ -66,13 +66,13 @@ def test_groups_of_expressions_are_those_of_this_process(spark: SparkSession, pa
     assert_frame_equal(found.frame.sort("bin", "kind"), here.frame.sort("bin", "kind"), rel_tol=1e-9)
 
 
-def test_what_cannot_be_answered_is_refused_before_a_job_runs(spark: SparkSession, path: Path) -> None:
+def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="Max depends on single rows"):
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_heavy_keys_of_spark_tables_are_drawn_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     heavy = pl.Series(random.random(40_000) < 0.3)
     x = pl.Series(random.normal(size=40_000)).set(heavy, None)

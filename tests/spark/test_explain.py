@@ -29,9 +29,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "where", ["price < 100", "price < 100 AND store = 1", pl.col("price") > 3_900, "client < 9"]
 )
-def test_a_plan_opens_the_files_that_spark_reads(
-    spark: SparkSession, sales: Path, where: str | pl.Expr
-) -> None:
+def test_plan_opens_files_spark_reads(spark: SparkSession, sales: Path, where: str | pl.Expr) -> None:
     plan = bridge.explain(sales, where=where)
     read = {Path(name).name for name in bridge.read_table(spark, sales, where=where).inputFiles()}
     assert {Path(name).name for name in plan.files.filter("opened")["path"]} == read

@@ -156,13 +156,13 @@ def check(path: Path, wanted: pl.DataFrame, *, orphans: int) -> None:
 
 
 @pytest.mark.classic
-def test_tasks_that_fail_and_are_retried_leave_orphans_alone(job: Job) -> None:
+def test_retried_tasks_leave_only_orphans(job: Job) -> None:
     assert job.said["retried"] == {"rows": ROWS, "files": 4}
     check(job.tables["retried"], after(), orphans=4)
 
 
 @pytest.mark.classic
-def test_tasks_of_an_optimize_that_are_retried_leave_orphans_alone(job: Job) -> None:
+def test_retried_optimize_tasks_leave_only_orphans(job: Job) -> None:
     path = job.tables["optimized"]
     assert job.said["optimized"] == {"rows": ROWS, "files": 4}
     assert_same_rows(qbeast.read_table(path), before())
@@ -175,7 +175,7 @@ def test_tasks_of_an_optimize_that_are_retried_leave_orphans_alone(job: Job) -> 
 
 
 @pytest.mark.classic
-def test_a_driver_killed_before_the_commit_leaves_the_table_as_it_was(job: Job) -> None:
+def test_driver_killed_before_commit_keeps_table(job: Job) -> None:
     path = job.tables["killed"]
     assert job.status == -signal.SIGKILL
     assert len(list(path.glob("*.parquet"))) == 5
@@ -185,7 +185,7 @@ def test_a_driver_killed_before_the_commit_leaves_the_table_as_it_was(job: Job) 
 
 
 @pytest.mark.classic
-def test_workers_without_a_module_say_which(job: Job) -> None:
+def test_missing_worker_module_is_named(job: Job) -> None:
     for module in ("qbeast_spark_bridge", "numpy"):
         name, message = job.said["lacking"][module]
         assert name == "InvalidInputError"
@@ -206,7 +206,7 @@ def check_changed(path: Path, wanted: pl.DataFrame) -> None:
 
 
 @pytest.mark.classic
-def test_workers_that_die_change_a_row_once(job: Job) -> None:
+def test_dying_workers_change_rows_once(job: Job) -> None:
     assert job.said["dying_merge"] == {"deleted": 0, "updated": 400, "inserted": 100}
     path = job.tables["dying_merge"]
     assert {file.suffix.removeprefix(".") for file in path.parent.glob("dying_merge.worker dies.*")} == {
@@ -217,7 +217,7 @@ def test_workers_that_die_change_a_row_once(job: Job) -> None:
 
 
 @pytest.mark.classic
-def test_a_session_that_ends_before_the_commit_leaves_the_table_as_it_was(job: Job) -> None:
+def test_session_ended_before_commit_keeps_table(job: Job) -> None:
     said = job.said["ended"]
     assert {phase: (one["error"], one["version"]) for phase, one in said.items()} == {
         "rewrite": ("SessionLostError", 0),
@@ -230,7 +230,7 @@ def test_a_session_that_ends_before_the_commit_leaves_the_table_as_it_was(job: J
 @pytest.mark.slow
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
-def test_sessions_end_and_workers_die_elsewhere(slow_job: Job) -> None:
+def test_sessions_and_workers_fail_in_other_operations(slow_job: Job) -> None:
     assert (
         slow_job.said["dying_changes"]["delete"]["deleted"]
         == 2000 - before().filter(pl.col("a") >= 100).height
@@ -250,7 +250,7 @@ def test_sessions_end_and_workers_die_elsewhere(slow_job: Job) -> None:
 @pytest.mark.slow
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
-def test_a_driver_killed_between_match_and_rewrite_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+def test_driver_killed_before_rewrite_keeps_table(tmp_path: Path) -> None:
     path = make(tmp_path / "t", file_rows=500)
     done = run(tmp_path, {"killed_merge": path})
     assert done.status == -signal.SIGKILL
@@ -261,7 +261,7 @@ def test_a_driver_killed_between_match_and_rewrite_leaves_the_table_as_it_was(tm
 @pytest.mark.slow
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
-def test_twins_of_tasks_and_lost_executors_add_no_row(table: Path, tmp_path: Path) -> None:
+def test_duplicate_tasks_and_lost_executors_add_nothing(table: Path, tmp_path: Path) -> None:
     slow, lost = make(tmp_path / "slow", file_rows=500), make(tmp_path / "lost", file_rows=500)
     with cluster(tmp_path / "cluster") as running:
         steps = [f"speculated={table}", f"slow_merge={slow}"]

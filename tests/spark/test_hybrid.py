@@ -30,9 +30,7 @@ def rows(first: int, count: int = 300) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("engine", ["spark", "here"])
-def test_appends_of_every_writer_are_read_once_and_indexed_by_either_engine(
-    spark: SparkSession, tmp_path: Path, engine: str
-) -> None:
+def test_appends_of_all_writers_are_indexed_by_both(spark: SparkSession, tmp_path: Path, engine: str) -> None:
     path = tmp_path / "t"
     qbeast.write_table(rows(0), path, ["row:linear", "a"], cube_size=50)
     optimize: Callable[[], qbeast.OptimizeResult] = (

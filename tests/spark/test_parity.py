@@ -34,7 +34,7 @@ keyed_cases = st.one_of(cases(most_frames=3), cases(most_frames=3).map(with_key_
 
 @settings(few, max_examples=4)
 @given(case=keyed_cases)
-def test_both_engines_write_the_same_table_in_turn(spark: SparkSession, case: Case) -> None:
+def test_engines_write_same_table_in_turn(spark: SparkSession, case: Case) -> None:
     check_parity(spark, case)
 
 
@@ -42,7 +42,7 @@ def test_both_engines_write_the_same_table_in_turn(spark: SparkSession, case: Ca
 @pytest.mark.timeout(1500)
 @settings(few, max_examples=60)
 @given(case=keyed_cases)
-def test_both_engines_write_the_same_table_in_turn_at_length(spark: SparkSession, case: Case) -> None:
+def test_engines_write_same_table_in_turn_long(spark: SparkSession, case: Case) -> None:
     check_parity(spark, case)
 
 

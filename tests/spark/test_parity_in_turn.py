@@ -160,7 +160,7 @@ def live(spark: SparkSession, rng: random.Random, kinds: list[str]) -> None:
 
 
 @pytest.mark.connect
-def test_whoever_does_what_in_which_order(spark: SparkSession) -> None:
+def test_operations_in_any_order_agree(spark: SparkSession) -> None:
     rng = random.Random(4)  # noqa: S311 -- no secret
     live(spark, rng, rng.sample(KINDS, len(KINDS)))
 
@@ -169,6 +169,6 @@ def test_whoever_does_what_in_which_order(spark: SparkSession) -> None:
 @pytest.mark.timeout(3600)
 @examples(1, slow=20)
 @given(seed=st.integers(0, 2**32))
-def test_whoever_does_what_in_which_order_at_length(spark: SparkSession, seed: int) -> None:
+def test_operations_in_any_order_agree_long(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 -- no secret
     live(spark, rng, rng.choices(KINDS, k=12))

@@ -27,9 +27,7 @@ def rows() -> pl.DataFrame:
     return flights().filter(pl.col("day") % 10 == 1)
 
 
-def test_the_pipeline_answers_as_the_raw_rows_do(
-    spark: SparkSession, rows: pl.DataFrame, tmp_path: Path
-) -> None:
+def test_pipeline_equals_raw_rows(spark: SparkSession, rows: pl.DataFrame, tmp_path: Path) -> None:
     spark_pipeline.run(spark, rows, tmp_path)
     table = tmp_path / "flights"
     found = qbeast.read_table(table)
@@ -40,14 +38,14 @@ def test_the_pipeline_answers_as_the_raw_rows_do(
     assert newest.files()["revision_id"].n_unique() == 1
 
 
-def test_a_wrong_answer_ends_the_pipeline() -> None:
+def test_wrong_answer_ends_the_pipeline() -> None:
     with pytest.raises(SystemExit, match="rows written: 1, not 2"):
         spark_pipeline.check("rows written", 1, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.classic
-def test_the_example_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_example_leaves_no_process_behind(tmp_path: Path) -> None:
     mark = f"PIPELINE_TEST={tmp_path}"
     environment = os.environ | dict([mark.split("=", 1)]) | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "examples.spark_pipeline"]

@@ -75,7 +75,7 @@ def plan_of(rows: DataFrame) -> str:
 
 
 @pytest.mark.connect
-def test_about_so_many_rows_are_those_of_polars_with_their_weights(spark: SparkSession, table: Path) -> None:
+def test_requested_row_count_equals_polars_with_weights(spark: SparkSession, table: Path) -> None:
     found = collected(read_table(spark, table, rows=300, expand=True, columns=[ROW]))
     expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
     assert_frame_equal(found, expected.sort(ROW), check_exact=True)
@@ -85,7 +85,7 @@ def test_about_so_many_rows_are_those_of_polars_with_their_weights(spark: SparkS
 
 
 @pytest.mark.connect
-def test_rows_of_a_filter_are_those_of_polars(spark: SparkSession, table: Path) -> None:
+def test_filtered_rows_equal_polars(spark: SparkSession, table: Path) -> None:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- the name everybody gives it
 
     for where, rows in ((f"{ROW} % 7 = 1", 20), (f"{ROW} < 90", 60), (f"{ROW} < 5", 60), (f"{ROW} < 90", 0)):
@@ -98,14 +98,14 @@ def test_rows_of_a_filter_are_those_of_polars(spark: SparkSession, table: Path) 
 
 
 @pytest.mark.connect
-def test_a_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
+def test_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
     found = collected(read_table(spark, table))
     assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)
 
 
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Pacific/Kiritimati"])
-def test_samples_are_the_rows_of_polars(
+def test_samples_equal_polars(
     spark: SparkSession, table: Path, settings: Any, zone: str, *, ansi: bool
 ) -> None:
     settings(spark__sql__session__timeZone=zone, spark__sql__ansi__enabled=str(ansi).lower())
@@ -123,7 +123,7 @@ def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) 
 
 
 @pytest.mark.connect
-def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkSession, table: Path) -> None:
+def test_sample_selects_and_filters_columns(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
     wanted = qbeast.read_table(table, sample=0.5, where=pl.col("small") > 0)
@@ -132,9 +132,7 @@ def test_a_sample_of_some_columns_filters_and_keeps_what_was_asked(spark: SparkS
 
 @pytest.mark.connect
 @pytest.mark.parametrize("sample", [0.0, (0.5, 0.5)])
-def test_an_empty_choice_is_a_frame_of_the_same_columns(
-    spark: SparkSession, table: Path, sample: Any
-) -> None:
+def test_empty_selection_has_same_columns(spark: SparkSession, table: Path, sample: Any) -> None:
     rows = read_table(spark, table, sample=sample, where="small > 0")
     assert rows.schema == read_table(spark, table).schema
     assert rows.count() == 0
@@ -142,13 +140,13 @@ def test_an_empty_choice_is_a_frame_of_the_same_columns(
 
 
 @pytest.mark.connect
-def test_an_empty_table_is_a_frame_of_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(every_type().clear(), tmp_path / "t", columns=["whole"])
     assert collected(read_table(spark, tmp_path / "t", sample=0.5)).schema == every_type().schema
 
 
 @pytest.mark.connect
-def test_a_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
+def test_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100)})
     qbeast.write_table(rows[:50], tmp_path / "t", columns=[ROW])
     first = read_table(spark, tmp_path / "t")
@@ -169,7 +167,7 @@ def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.connect
-def test_comments_and_nullability_are_those_of_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
+def test_comments_and_nullability_match_delta_reader(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(5), "c": "a"}), tmp_path / "t", columns=[ROW])
     log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
@@ -187,9 +185,7 @@ def test_comments_and_nullability_are_those_of_sparks_own_reader(spark: SparkSes
 
 
 @pytest.mark.connect
-def test_many_files_are_read_and_the_setting_for_it_is_as_before(
-    spark: SparkSession, tmp_path: Path, settings: Any
-) -> None:
+def test_many_files_are_read_and_setting_restored(spark: SparkSession, tmp_path: Path, settings: Any) -> None:
     with small_files(file_rows=10, page_rows=5):
         qbeast.write_table(pl.DataFrame({ROW: range(600)}), tmp_path / "t", columns=[ROW], cube_size=10)
     assert qbeast.open_table(tmp_path / "t").files().height > 32
@@ -204,7 +200,7 @@ def test_many_files_are_read_and_the_setting_for_it_is_as_before(
 
 
 @pytest.mark.connect
-def test_spark_gets_what_it_skips_pages_by(spark: SparkSession, table: Path) -> None:
+def test_page_skipping_filters_are_pushed_down(spark: SparkSession, table: Path) -> None:
     pushed = plan_of(read_table(spark, table, sample=0.1, columns=[ROW]))
     assert "PushedFilters: [Or(IsNull(_qbeast_weight),LessThanOrEqual(_qbeast_weight,-26215))]" in pushed
     pushed = plan_of(
@@ -215,12 +211,12 @@ def test_spark_gets_what_it_skips_pages_by(spark: SparkSession, table: Path) -> 
 
 
 @pytest.mark.connect
-def test_a_frame_without_a_sample_reads_no_hidden_column(spark: SparkSession, table: Path) -> None:
+def test_frame_without_sample_skips_hidden_column(spark: SparkSession, table: Path) -> None:
     assert "_qbeast_weight" not in plan_of(read_table(spark, table, where="whole > 0"))
 
 
 @pytest.mark.connect
-def test_wrong_arguments_are_refused_by_name(spark: SparkSession, table: Path) -> None:
+def test_invalid_arguments_raise(spark: SparkSession, table: Path) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("sample", {"sample": 1.5}),
         ("columns", {"columns": ["whole", "nowhere"]}),
@@ -237,7 +233,7 @@ def test_wrong_arguments_are_refused_by_name(spark: SparkSession, table: Path) -
 
 
 @pytest.mark.connect
-def test_what_is_no_table_of_ours_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_paths_without_our_table_raise(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         read_table(spark, tmp_path / "nothing")
     pl.DataFrame({"x": [1]}).write_delta(tmp_path / "delta")
@@ -249,7 +245,7 @@ def test_what_is_no_table_of_ours_is_refused(spark: SparkSession, tmp_path: Path
 
 
 @each()
-def test_tables_of_the_jvm_give_the_same_rows_and_samples(spark: SparkSession, golden: Golden) -> None:
+def test_jvm_tables_give_same_rows_and_samples(spark: SparkSession, golden: Golden) -> None:
     table = open_golden(golden)
     whole, sample = (read_table(spark, golden.path, sample=sample) for sample in (None, 0.1))
     assert whole.columns == list(table.schema)

@@ -99,7 +99,7 @@ def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_tables_in_folders_of_any_name_are_read(
+def test_tables_in_any_folder_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     rows = table_of(tmp_path / folder / "t", files=3)
@@ -111,7 +111,7 @@ def test_tables_in_folders_of_any_name_are_read(
 
 
 @pytest.mark.connect
-def test_absolute_paths_and_addresses_in_the_log_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_absolute_paths_in_log_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path, other = tmp_path / "t", tmp_path / "other place"
     rows = table_of(path, files=6)
     other.mkdir()
@@ -168,7 +168,7 @@ def left_of_one(path: Path) -> pl.DataFrame:
         (path / "aside").rename(second["path"][0])
 
 
-def test_files_of_other_writers_are_read_and_sampled(spark: SparkSession, tmp_path: Path) -> None:
+def test_foreign_files_are_read_and_sampled(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = pl.DataFrame({"id": range(2000), "x": [i * 7919 % 4001 / 8 for i in range(2000)]})
     qbeast.write_table(rows[:1000], path, columns=["id", "x"])
@@ -179,7 +179,7 @@ def test_files_of_other_writers_are_read_and_sampled(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.connect
-def test_column_mapping_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_column_mapping_raises(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(path, files=1)
     rewrite_log(
@@ -189,7 +189,7 @@ def test_column_mapping_is_refused_by_name(spark: SparkSession, tmp_path: Path) 
         read_table(spark, path)
 
 
-def test_a_filter_keeps_nan_which_is_above_every_number(spark: SparkSession, tmp_path: Path) -> None:
+def test_filter_treats_nan_as_largest(spark: SparkSession, tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {ROW: range(4000), "x": [float("nan") if i % 100 == 0 else i % 7 for i in range(4000)]}, strict=False
     )
@@ -205,7 +205,7 @@ def test_a_filter_keeps_nan_which_is_above_every_number(spark: SparkSession, tmp
         assert numbers(read_table(spark, tmp_path / "t", where=condition)) == wanted
 
 
-def test_strings_with_a_collation_are_compared_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+def test_collated_strings_compare_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = pl.DataFrame(
         {ROW: range(400), "name": [("Abc", "aBC", "x", "Y")[number % 4] for number in range(400)]}

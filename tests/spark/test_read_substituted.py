@@ -42,7 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_of_columns_are_taken_as_they_are(spark: SparkSession, table: Path, name: str) -> None:
+def test_filters_use_column_names_literally(spark: SparkSession, table: Path, name: str) -> None:
     condition = (pl.col(name) > 150) & (pl.col("s") == TEXT)
     found = read_table(spark, table, where=condition, sample=0.5)
     assert found.columns == [*NAMES, "s"]
@@ -51,13 +51,13 @@ def test_names_of_columns_are_taken_as_they_are(spark: SparkSession, table: Path
     assert sorted_rows(found) == sorted_rows(expected)
 
 
-def test_columns_of_such_names_can_be_chosen(spark: SparkSession, table: Path) -> None:
+def test_columns_with_variables_can_be_selected(spark: SparkSession, table: Path) -> None:
     found = read_table(spark, table, columns=NAMES[:2])
     assert found.columns == NAMES[:2]
     assert sorted_rows(found) == sorted_rows(qbeast.read_table(table).select(NAMES[:2]))
 
 
-def test_a_text_is_never_substituted(spark: SparkSession, table: Path) -> None:
+def test_text_is_never_substituted(spark: SparkSession, table: Path) -> None:
     spark.conf.set("spark.qbeast.least", "190")
     text = f"plain > 150 AND s = '{TEXT}' AND \"{NAMES[0]}\" < 190"
     assert sorted_rows(read_table(spark, table, where=text)) == sorted_rows(

@@ -85,7 +85,7 @@ def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
 
 @settings(quick, max_examples=2)
 @given(exprs=st.lists(filters(FRAME), min_size=40, max_size=40))
-def test_a_polars_expression_is_refused_or_means_the_same(plain: DataFrame, exprs: list[pl.Expr]) -> None:
+def test_polars_expression_raises_or_means_the_same(plain: DataFrame, exprs: list[pl.Expr]) -> None:
     check_expressions(plain, exprs)
 
 
@@ -93,7 +93,7 @@ def test_a_polars_expression_is_refused_or_means_the_same(plain: DataFrame, expr
 @pytest.mark.timeout(1500)
 @settings(quick, max_examples=60)
 @given(exprs=st.lists(filters(FRAME), min_size=60, max_size=60))
-def test_many_polars_expressions_are_refused_or_mean_the_same(plain: DataFrame, exprs: list[pl.Expr]) -> None:
+def test_many_polars_expressions_raise_or_agree(plain: DataFrame, exprs: list[pl.Expr]) -> None:
     check_expressions(plain, exprs)
 
 
@@ -141,9 +141,7 @@ def values_of_columns() -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("ansi", [False, True])
-def test_comparisons_with_values_are_said_for_every_type(
-    spark: SparkSession, plain: DataFrame, *, ansi: bool
-) -> None:
+def test_comparisons_work_for_every_type(spark: SparkSession, plain: DataFrame, *, ansi: bool) -> None:
     exprs = values_of_columns()
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
@@ -153,7 +151,7 @@ def test_comparisons_with_values_are_said_for_every_type(
         spark.conf.set("spark.sql.ansi.enabled", before)
 
 
-def test_a_polars_expression_reads_the_rows_of_polars(spark: SparkSession, table: Path) -> None:
+def test_polars_expression_reads_same_rows(spark: SparkSession, table: Path) -> None:
     for expr in (
         pl.col("real") > 3,
         pl.col("single").is_nan() | (pl.col("money") < 0),
@@ -185,12 +183,12 @@ def test_a_polars_expression_reads_the_rows_of_polars(spark: SparkSession, table
         ),
     ],
 )
-def test_an_expression_without_a_counterpart_is_refused(expr: pl.Expr) -> None:
+def test_expression_without_a_counterpart_raises(expr: pl.Expr) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="nothing was read"):
         understand(pl.col("flag") & expr, FRAME.schema)
 
 
-def test_a_column_is_applied_as_it_is(spark: SparkSession, table: Path) -> None:
+def test_spark_column_is_applied_unchanged(spark: SparkSession, table: Path) -> None:
     texts = ["é'\\1", "é'\\2"]
     wanted = FRAME.filter(pl.col("small") > 3, pl.col("x.y").is_in(texts))[ROW].to_list()
     condition = (f.col("SMALL") > 3) & f.col("`x.y`").isin(*texts)

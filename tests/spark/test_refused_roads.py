@@ -42,7 +42,7 @@ def rows(spark: SparkSession, table: Path) -> DataFrame:
     return found
 
 
-def said_by(call: Callable[[], object]) -> str:
+def error_text(call: Callable[[], object]) -> str:
     with pytest.raises((PySparkException, qbeast.QbeastError)) as caught:
         call()
     return str(caught.value)
@@ -62,11 +62,11 @@ STATEMENTS = {
 @pytest.mark.parametrize(
     ("statement", "words"), STATEMENTS.items(), ids=[one.split()[0] for one in STATEMENTS]
 )
-def test_what_spark_refuses_by_itself_is_on_the_page(
+def test_documentation_lists_what_spark_rejects(
     spark: SparkSession, rows: DataFrame, table: Path, statement: str, words: str
 ) -> None:
     assert rows.columns == ["id", "s"]
-    assert words in said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    assert words in error_text(lambda: spark.sql(statement.format(table=table)).collect())
     assert words in PAGE
 
 
@@ -79,17 +79,17 @@ def test_what_spark_refuses_by_itself_is_on_the_page(
         "CREATE TABLE made USING qbeast AS SELECT * FROM arrived",
     ],
 )
-def test_statements_end_in_a_message_with_what_to_call(
+def test_statements_name_the_function_to_call(
     spark: SparkSession, rows: DataFrame, table: Path, statement: str
 ) -> None:
     assert rows.columns == ["id", "s"]
-    text = said_by(lambda: spark.sql(statement.format(table=table)).collect())
+    text = error_text(lambda: spark.sql(statement.format(table=table)).collect())
     assert WRITE_TABLE in text
     assert "othing was written" in text
 
 
 @pytest.mark.connect
-def test_tables_are_not_made_by_tasks(rows: DataFrame, table: Path) -> None:
+def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
     new, writer = str(table.parent / "new"), rows.write.format("qbeast")
     calls: list[Callable[[], object]] = [
         lambda: writer.mode("append").save(new),
@@ -98,25 +98,25 @@ def test_tables_are_not_made_by_tasks(rows: DataFrame, table: Path) -> None:
         lambda: rows.write.format("qbeast").saveAsTable("made"),
     ]
     for call in calls:
-        text = said_by(call)
+        text = error_text(call)
         assert WRITE_TABLE in text
         assert "othing was written" in text
     for mode, named in (("error", "ErrorIfExists"), ("ignore", "Ignore")):
-        text = said_by(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
+        text = error_text(lambda mode=mode: rows.write.format("qbeast").mode(mode).save(new))
         assert f'"{named}" mode' in text
         assert f"`{named}`" in PAGE
 
 
 @pytest.mark.connect
-def test_a_table_is_not_read_as_a_stream(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     read = spark.readStream.format("qbeast").load(str(table))
     sink = read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    text = said_by(lambda: sink.trigger(availableNow=True).start().awaitTermination())
+    text = error_text(lambda: sink.trigger(availableNow=True).start().awaitTermination())
     assert 'format("qbeast") cannot be read as a stream; nothing was read' in text
     assert "UnboundLocalError" not in text
 
 
-def test_sampling_by_spark_reads_everything_and_the_page_says_so(
+def test_spark_sampling_reads_everything_as_documented(
     spark: SparkSession, rows: DataFrame, table: Path
 ) -> None:
     assert rows.columns == ["id", "s"]
@@ -132,6 +132,6 @@ def test_sampling_by_spark_reads_everything_and_the_page_says_so(
     assert "`df.sample(0.1)`, `TABLESAMPLE`" in PAGE
 
 
-def test_the_bridge_takes_frames_of_spark(table: Path) -> None:
+def test_bridge_takes_spark_frames(table: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="must be a Spark DataFrame"):
         bridge.write_table(str(table), pl.DataFrame({"id": [1]}), columns=["id"])

@@ -28,17 +28,17 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert set(found["python"].to_pylist()) == {sys.executable}
 
 
-def test_the_session_is_of_the_kind_asked_for(spark: SparkSession, request: pytest.FixtureRequest) -> None:
+def test_session_has_requested_kind(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     remote = "connect" in type(spark).__module__
     assert remote == request.config.getoption("--connect")
 
 
-def test_the_session_zone_is_not_utc(spark: SparkSession) -> None:
+def test_session_zone_is_not_utc(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == ZONE
     row = spark.sql("SELECT CAST(TIMESTAMP'2024-07-01 00:00:00' AS LONG) AS seconds").toArrow()
     assert row["seconds"].to_pylist() == [1_719_806_400]
 
 
 @pytest.mark.classic
-def test_classic_sessions_bind_to_this_machine_alone(spark: SparkSession) -> None:
+def test_classic_sessions_bind_only_to_localhost(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"

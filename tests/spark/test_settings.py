@@ -32,9 +32,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(ROWS)
 
 
-def test_short_rows_are_not_counted_for_as_long_as_they_are_written(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: Path) -> None:
     rows = session.range(100).selectExpr(
         "id", "CAST(id AS STRING) AS `a.text`", "CAST(CAST(id AS STRING) AS BINARY) AS bytes"
     )
@@ -54,9 +52,7 @@ def test_short_rows_are_not_counted_for_as_long_as_they_are_written(
     assert found.rows() == [(number, str(number)) for number in range(100)]
 
 
-def test_rows_that_turn_out_to_be_long_are_written_with_a_count(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_long_rows_are_written_with_count(session: SparkSession, tmp_path: Path) -> None:
     given = [(1, "short", None), (2, None, LONG)]
     rows = session.createDataFrame(given, "id long, a string, b string")
     seen: list[str | None] = []
@@ -74,7 +70,7 @@ def test_rows_that_turn_out_to_be_long_are_written_with_a_count(
     assert len(list((tmp_path / "t").glob("*.parquet"))) == result.files == 1
 
 
-def test_rows_of_any_size_and_the_choice_of_others_are_left_alone(session: SparkSession) -> None:
+def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     def uncounted(columns: str) -> bool:
         with mock.patch("qbeast_spark_bridge.settings.chosen", wraps=chosen) as asked:
             with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
@@ -94,7 +90,7 @@ def test_rows_of_any_size_and_the_choice_of_others_are_left_alone(session: Spark
     assert session.conf.get(BYTES) == str(1 << 20)
 
 
-def test_an_error_of_the_job_is_not_taken_for_a_long_row(session: SparkSession) -> None:
+def test_job_error_is_not_a_long_row(session: SparkSession) -> None:
     calls = []
 
     def failing(rows: DataFrame) -> None:

@@ -54,7 +54,7 @@ def fetched(frame: DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 @settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(case=cases(most_columns=9))
-def test_values_of_every_type_arrive_as_they_are(spark: SparkSession, case: Case) -> None:
+def test_values_of_every_type_arrive_unchanged(spark: SparkSession, case: Case) -> None:
     with folder() as place, small_files():
         write(place, case)
         expected = qbeast.read_table(place)
@@ -62,29 +62,27 @@ def test_values_of_every_type_arrive_as_they_are(spark: SparkSession, case: Case
 
 
 @pytest.mark.parametrize("sample", [0.01, 0.1, 0.5, (0.1, 0.2)], ids=str)
-def test_samples_are_those_of_polars(spark: SparkSession, table: Path, sample: Any) -> None:
+def test_samples_equal_polars(spark: SparkSession, table: Path, sample: Any) -> None:
     text = sample if isinstance(sample, float) else "0.1,0.2"
     found = load(spark, table, sample=text).select("id").toArrow()
     expected = qbeast.read_table(table, sample=sample)
     assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_list())
 
 
-def test_filters_and_columns_are_those_of_polars(
-    spark: SparkSession, table: Path, rows: pl.DataFrame
-) -> None:
+def test_filters_and_columns_equal_polars(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
     found = load(spark, table, where="x > 1.5 AND s IN ('v1', 'v2', 'v3')", columns='["s", "id"]')
     expected = rows.filter(pl.col("x") > 1.5, pl.col("s").is_in(["v1", "v2", "v3"])).select("s", "id")
     assert_same_rows(fetched(found, expected.schema), expected, key="id")
     assert found.columns == ["s", "id"]
 
 
-def test_a_schema_given_leaves_columns_out(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
+def test_schema_option_omits_columns(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
     found = spark.read.format("qbeast").schema("x double, id bigint").load(str(table))
     expected = rows.select("x", "id")
     assert_same_rows(fetched(found, expected.schema), expected, key="id")
 
 
-def test_a_column_named_not_null_is_taken_at_its_word(spark: SparkSession, table: Path) -> None:
+def test_not_null_column_is_trusted(spark: SparkSession, table: Path) -> None:
     found = spark.read.format("qbeast").schema("id bigint NOT NULL").load(str(table))
     assert not found.schema["id"].nullable
     assert found.where("id < 10").count() == 10
@@ -100,7 +98,7 @@ def test_spark_filters_joins_and_reuses_a_frame(spark: SparkSession, table: Path
     assert high.join(frame, "id").count() == many
 
 
-def test_a_view_in_sql(spark: SparkSession, table: Path) -> None:
+def test_view_works_in_sql(spark: SparkSession, table: Path) -> None:
     place = str(table).replace("'", "\\'")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW tenth USING qbeast OPTIONS (path '{place}', sample '0.1')")
     try:
@@ -112,7 +110,7 @@ def test_a_view_in_sql(spark: SparkSession, table: Path) -> None:
 
 
 @pytest.mark.classic  # a Connect client has no table before the first use, and its server may forget it
-def test_a_frame_keeps_the_version_it_was_loaded_at(spark: SparkSession, tmp_path: Path) -> None:
+def test_frame_keeps_the_version_it_loaded(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"id": [1]}), place, columns=["id"])
     before = load(spark, place)
@@ -122,7 +120,7 @@ def test_a_frame_keeps_the_version_it_was_loaded_at(spark: SparkSession, tmp_pat
     assert (before.count(), narrowed.count(), load(spark, place).count()) == (1, 1, 3)
 
 
-def test_a_version_asked_for_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_requested_version_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"id": [1]}), place, columns=["id"])
     first = load(spark, place, version=0)
@@ -130,7 +128,7 @@ def test_a_version_asked_for_is_kept(spark: SparkSession, tmp_path: Path) -> Non
     assert (first.count(), first.count(), load(spark, place, version="2999-01-01").count()) == (1, 1, 3)
 
 
-def test_tables_without_rows_and_reads_of_nothing(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_empty_tables_and_selections_are_read(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     empty = pl.DataFrame(schema={"id": pl.Int64, "s": pl.String})
     qbeast.write_table(empty, tmp_path / "t", columns=["id"])
     assert load(spark, tmp_path / "t").collect() == []
@@ -146,7 +144,7 @@ def test_columns_that_old_files_lack_are_null(spark: SparkSession, tmp_path: Pat
     assert found == {1: None, 2: "x"}
 
 
-def test_a_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:
+def test_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": [1, 2]}), tmp_path / "t", columns=["id"])
     assert spark.read.format("qbeast").load(f"file:{tmp_path}/t").count() == 2
 
@@ -161,20 +159,20 @@ def test_a_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:
         ({"version": "99"}, "no version 99"),
     ],
 )
-def test_what_cannot_be_meant_is_said_when_it_is_loaded(
+def test_invalid_options_raise_on_load(
     spark: SparkSession, table: Path, options: dict[str, str], part: str
 ) -> None:
     with pytest.raises(PySparkException, match=part):
         load(spark, table, **options).printSchema()
 
 
-def test_there_must_be_a_table_and_a_path_to_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_table_and_path_are_required(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="nothing is there"):
         load(spark, tmp_path / "none").printSchema()
     with pytest.raises(PySparkException, match="needs the path"):
         spark.read.format("qbeast").load().printSchema()
 
 
-def test_a_schema_given_may_not_change_a_type(spark: SparkSession, table: Path) -> None:
+def test_schema_option_cannot_change_types(spark: SparkSession, table: Path) -> None:
     with pytest.raises(PySparkException, match="'id' is bigint, not int"):
         spark.read.format("qbeast").schema("id int").load(str(table)).count()

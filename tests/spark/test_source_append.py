@@ -49,7 +49,7 @@ def data_files(table: Path) -> set[str]:
 
 
 @pytest.mark.connect
-def test_an_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     more = numbers(6_000)
     append(to_spark(spark, more, tmp_path / "rows", parts=3), table)
     assert qbeast.open_table(table).version == 1
@@ -60,9 +60,7 @@ def test_an_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Pa
     assert qbeast.open_table(table).history(1)["metrics"][0]["numOutputRows"] == 6000
 
 
-def test_rows_outside_the_space_are_staged_in_the_same_commit(
-    spark: SparkSession, table: Path, tmp_path: Path
-) -> None:
+def test_outside_rows_are_staged_in_same_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     append(to_spark(spark, numbers(2_000, first=9_000), tmp_path / "rows"), table)
     assert qbeast.open_table(table).version == 1
     check_invariants(table, may_stage=True)
@@ -83,7 +81,7 @@ def test_appends_and_polars_alternate(spark: SparkSession, table: Path, tmp_path
     check_invariants(table)
 
 
-def test_a_repeated_append_is_known_by_its_name(spark: SparkSession, table: Path) -> None:
+def test_repeated_append_is_recognized_by_name(spark: SparkSession, table: Path) -> None:
     rows = spark.range(50).select("id", F.lit(0.5).alias("x"), F.lit("a").alias("s"))
     append(rows, table, txnAppId="nightly", txnVersion=3)
     before = data_files(table)
@@ -92,19 +90,19 @@ def test_a_repeated_append_is_known_by_its_name(spark: SparkSession, table: Path
     assert data_files(table) == before
 
 
-def test_no_rows_are_no_commit(spark: SparkSession, table: Path) -> None:
+def test_append_of_no_rows_commits_nothing(spark: SparkSession, table: Path) -> None:
     append(spark.read.format("qbeast").load(str(table)).where("id < 0"), table)
     assert qbeast.open_table(table).version == 0
 
 
-def test_a_table_is_appended_to_itself(spark: SparkSession, table: Path) -> None:
+def test_table_is_appended_to_itself(spark: SparkSession, table: Path) -> None:
     append(spark.read.format("qbeast").load(str(table)), table)
     assert qbeast.read_table(table)["id"].n_unique() == 10_000
     assert qbeast.read_table(table).height == 20_000
 
 
 @pytest.mark.connect
-def test_a_task_that_fails_leaves_the_table_as_it_was(spark: SparkSession, table: Path) -> None:
+def test_failed_task_leaves_the_table_unchanged(spark: SparkSession, table: Path) -> None:
     before = data_files(table)
     broken = F.when(F.col("id") == 9_999, F.raise_error(F.lit("a broken row"))).otherwise(F.lit(0.5))
     rows = spark.range(0, 10_000, 1, 2).select("id", broken.cast("double").alias("x"), F.lit("a").alias("s"))
@@ -142,7 +140,7 @@ def test_columns_come_in_any_order_and_narrower(spark: SparkSession, table: Path
 
 
 @pytest.mark.connect
-def test_what_it_cannot_do_names_the_function_to_call(
+def test_unsupported_writes_name_the_function_to_call(
     spark: SparkSession, table: Path, tmp_path: Path
 ) -> None:
     rows = spark.range(5)

@@ -41,7 +41,7 @@ def files(table: str) -> int:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
-def test_a_task_indexes_bounded_parts(table: str) -> None:
+def test_task_indexes_bounded_parts(table: str) -> None:
     context = begin(table, SCHEMA, {})
     written = write_rows(context, batches(10), part_bytes=2_000)
     parts = pickle.loads(written)
@@ -51,7 +51,7 @@ def test_a_task_indexes_bounded_parts(table: str) -> None:
     check_invariants(Path(table))
 
 
-def test_a_task_that_fails_deletes_its_parts(table: str) -> None:
+def test_task_that_fails_deletes_its_parts(table: str) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from batches(5)
         yield pa.record_batch({"id": ["text"]})
@@ -62,7 +62,7 @@ def test_a_task_that_fails_deletes_its_parts(table: str) -> None:
     assert files(table) == before
 
 
-def test_what_is_discarded_is_gone(table: str) -> None:
+def test_discard_deletes_files(table: str) -> None:
     before = files(table)
     context = begin(table, SCHEMA, {})
     written = write_rows(context, batches(1))
@@ -71,7 +71,7 @@ def test_what_is_discarded_is_gone(table: str) -> None:
     assert files(table) == before
 
 
-def test_an_abort_deletes_only_where_no_commit_was_tried(table: str) -> None:
+def test_abort_deletes_only_before_a_commit(table: str) -> None:
     """With every task's message there was a commit, of which nobody may know whether it landed."""
     task = AppendWriter(begin(table, SCHEMA, {}))
     before = files(table)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         (" 0.1 , 1", (0.1, 1.0)),
     ],
 )
-def test_samples(text: str | None, value: object) -> None:
+def test_sample_options_are_parsed(text: str | None, value: object) -> None:
     given = {"path": "t"} | ({} if text is None else {"sample": text})
     assert ReadOptions.of(given).sample == value
 
@@ -40,12 +40,12 @@ def test_samples(text: str | None, value: object) -> None:
     ("text", "value"),
     [("a, b", ("a", "b")), ('["a", "b,c"]', ("a", "b,c")), ("", None)],
 )
-def test_columns(text: str, value: object) -> None:
+def test_column_options_are_parsed(text: str, value: object) -> None:
     assert ReadOptions.of({"path": "t", "columns": text}).columns == value
 
 
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("2026-01-31", "2026-01-31"), ("", None)])
-def test_versions(text: str, value: object) -> None:
+def test_version_options_are_parsed(text: str, value: object) -> None:
     assert ReadOptions.of({"path": "t", "version": text}).version == value
 
 
@@ -70,12 +70,12 @@ def test_options_of_the_store_go_through() -> None:
         ({"path": "t", "columns": "[}"}, "columns must be"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, str], part: str) -> None:
+def test_invalid_options_raise(options: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidInputError, match=part):
         ReadOptions.of(options)
 
 
-def test_a_stream_is_named_by_its_option_or_its_checkpoint(tmp_path: Path) -> None:
+def test_stream_name_is_option_or_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text('{"id":"3d8445c2"}')
     assert application_of({"checkpointlocation": str(tmp_path)}) == "3d8445c2"
     assert application_of({"checkpointlocation": tmp_path.as_uri()}) == "3d8445c2"
@@ -83,7 +83,7 @@ def test_a_stream_is_named_by_its_option_or_its_checkpoint(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "{}"])
-def test_a_stream_without_name_is_refused(tmp_path: Path, text: str | None) -> None:
+def test_stream_without_name_raises(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "metadata").write_text(text)
     with pytest.raises(InvalidInputError, match="txnAppId"):
@@ -92,7 +92,7 @@ def test_a_stream_without_name_is_refused(tmp_path: Path, text: str | None) -> N
         application_of({})
 
 
-def test_the_reader_pushes_no_filters() -> None:
+def test_reader_pushes_no_filters() -> None:
     """See tests/spark/versions/test_push_filters.py for the reason."""
     assert "pushFilters" not in vars(QbeastReader)
 
@@ -113,7 +113,7 @@ print(hasattr(pyspark_qbeast, "DefaultSource"), "polars" in sys.modules)
     ("name", "found"),
     [("nothing", "True"), ("polars", "True"), ("pyspark", "False"), ("qbeast_core", "False"), ("orjson", "")],
 )
-def test_the_package_that_pyspark_looks_for_never_fails(name: str, found: str) -> None:
+def test_pyspark_lookup_package_never_fails(name: str, found: str) -> None:
     """An error would hide the data sources of all other packages."""
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED.format(name=name)],

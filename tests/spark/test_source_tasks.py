@@ -82,7 +82,7 @@ def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sampl
     ],
     ids=["all", "sample", "range", "filter", "filter and sample"],
 )
-def test_the_cut_changes_no_row(table: Path, asked: dict[str, Any]) -> None:
+def test_splitting_changes_no_row(table: Path, asked: dict[str, Any]) -> None:
     whole, one = read(table, **asked)
     cut, many = read(table, **asked, task_bytes=100_000)
     assert one == 1
@@ -115,12 +115,12 @@ def test_wide_rows_come_in_smaller_batches(tmp_path: Path, monkeypatch: pytest.M
     assert max(sizes) < 120
 
 
-def test_no_task_for_nothing(table: Path) -> None:
+def test_empty_reads_have_no_task(table: Path) -> None:
     assert read(table, sample=0.0)[1] == 0
     assert read(table, predicate=pl.col("id") < 0)[1] == 0
 
 
-def test_files_of_others_are_read_whole(tmp_path: Path) -> None:
+def test_foreign_files_are_read_whole(tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(numbers(10_000), place, columns=["id"])
     write_deltalake(place, numbers(5_000).with_columns(pl.col("id") + 10_000), mode="append")
@@ -138,7 +138,7 @@ def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
     assert sorted(found["id"]) == list(range(500))
 
 
-def test_a_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     qbeast.write_table(numbers(10), "t", columns=["id"])
     (task,) = plan_tasks(Reader(load_snapshot("t")))

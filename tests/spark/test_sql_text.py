@@ -86,7 +86,7 @@ def check_texts(rows: DataFrame, texts: list[str]) -> int:
 
 @settings(quick, max_examples=1)
 @given(texts=st.lists(conditions(), min_size=60, max_size=60))
-def test_random_texts_keep_the_rows_of_polars(rows: DataFrame, texts: list[str]) -> None:
+def test_random_texts_match_polars(rows: DataFrame, texts: list[str]) -> None:
     assert check_texts(rows, texts)
 
 
@@ -97,7 +97,7 @@ def test_random_texts_keep_the_rows_of_polars(rows: DataFrame, texts: list[str])
 @given(
     texts=st.lists(conditions(), min_size=50, max_size=50), zone=st.sampled_from(["UTC", "Asia/Kathmandu"])
 )
-def test_random_texts_keep_the_rows_under_every_setting(
+def test_random_texts_keep_rows_under_all_settings(
     spark: SparkSession, rows: DataFrame, texts: list[str], zone: str, ansi: str
 ) -> None:
     with chosen(spark, ansi_enabled=ansi, session_timeZone=zone, **SMALL_CACHES):
@@ -143,7 +143,7 @@ TEXTS = (
 
 
 @pytest.mark.parametrize(("ansi", "zone"), [("true", "America/New_York"), ("false", "Asia/Kathmandu")])
-def test_a_text_reads_the_rows_of_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
+def test_text_reads_rows_like_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
     with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
         found = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
     for text, kept in zip(TEXTS, found, strict=True):
@@ -162,7 +162,7 @@ def test_a_text_reads_the_rows_of_polars(spark: SparkSession, table: Path, ansi:
         ("moment > naive", "naive"),
     ],
 )
-def test_what_spark_defines_otherwise_is_refused_by_name(text: str, part: str) -> None:
+def test_conditions_spark_defines_differently_raise(text: str, part: str) -> None:
     with pytest.raises(InvalidInputError, match="Filter the DataFrame") as caught:
         understand(text, SCHEMA)
     assert part in str(caught.value)
@@ -171,11 +171,11 @@ def test_what_spark_defines_otherwise_is_refused_by_name(text: str, part: str) -
 @pytest.mark.parametrize(
     "text", ["", "small >", "small > 1; DROP TABLE t", "(SELECT 1) > 0", "nowhere > 1", "small", "WHERE flag"]
 )
-def test_what_is_no_condition_is_refused(text: str) -> None:
+def test_invalid_conditions_raise(text: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was read"):
         understand(text, SCHEMA)
 
 
-def test_a_collated_column_is_compared_by_spark_alone() -> None:
+def test_collated_column_is_compared_by_spark() -> None:
     with pytest.raises(InvalidInputError, match="collation"):
         understand("`x.y` = 'a'", SCHEMA, ["x.y"])

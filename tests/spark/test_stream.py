@@ -56,9 +56,7 @@ def ids(table: Path) -> list[int]:
 
 
 @pytest.mark.connect
-def test_a_stream_is_stopped_and_goes_on(
-    spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
-) -> None:
+def test_stopped_stream_continues(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     place = str(tmp_path / "checkpoint")
     for first in (0, 100, 200):
         arrive(first)
@@ -83,7 +81,7 @@ def progress(table: Path) -> dict[str, int]:
     return found
 
 
-def test_a_batch_that_comes_again_changes_nothing(
+def test_repeated_batch_changes_nothing(
     spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
 ) -> None:
     """As after a commit whose answer was lost: the table has the batch, the checkpoint does not know."""
@@ -99,7 +97,7 @@ def test_a_batch_that_comes_again_changes_nothing(
     assert (checkpoint / "commits" / "1").exists()
 
 
-def test_a_name_of_its_own_outlives_the_checkpoint(
+def test_application_id_outlives_the_checkpoint(
     spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
 ) -> None:
     arrive(0)
@@ -111,7 +109,7 @@ def test_a_name_of_its_own_outlives_the_checkpoint(
 
 
 @pytest.mark.connect
-def test_without_a_name_it_is_refused(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
+def test_stream_without_name_raises(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     setting = "spark.sql.streaming.checkpointLocation"
     spark.conf.set(setting, str(tmp_path / "checkpoints"))
@@ -124,9 +122,7 @@ def test_without_a_name_it_is_refused(spark: SparkSession, table: Path, tmp_path
     assert len(ids(table)) == 1_100
 
 
-def test_it_appends_and_does_nothing_else(
-    spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
-) -> None:
+def test_stream_only_appends(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     counts = source(spark, tmp_path).groupBy("id").count()
     for mode, part in [("complete", "no output mode"), ("update", "[Uu]pdate")]:

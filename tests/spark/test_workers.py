@@ -88,7 +88,7 @@ def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: 
     ],
 )
 @pytest.mark.connect
-def test_a_python_that_cannot_work_is_one_message(spark: SparkSession, said: str, fact: str) -> None:
+def test_broken_worker_python_is_one_message(spark: SparkSession, said: str, fact: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was written") as caught, own_errors(spark):
         raise RuntimeError(said)
     assert fact in str(caught.value)

@@ -64,7 +64,7 @@ def numbers(spark: SparkSession, count: int = 2_000, parts: int = 3, first: int 
 
 
 @pytest.mark.connect
-def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_of_every_type_round_trip(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE)
     wanted = of_spark(df)
     for number in range(0, len(INDEXABLE), 6):
@@ -75,7 +75,7 @@ def test_every_type_comes_out_as_it_went_in(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.connect
-def test_zone_and_ansi_and_adaptive_plans_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+def test_session_settings_do_not_change_tables(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE).drop("at_ntz")  # by its cast: another zone, another time
     wanted = of_spark(df)
     with settings(spark, session__timeZone="+05:30", ansi__enabled="false", adaptive__enabled="false"):
@@ -97,7 +97,7 @@ def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("parts", [1, 10])
-def test_few_and_many_partitions(spark: SparkSession, tmp_path: Path, parts: int) -> None:
+def test_few_and_many_partitions_work(spark: SparkSession, tmp_path: Path, parts: int) -> None:
     df = numbers(spark, 2_000, parts).where("row < 400 OR row > 700")  # some partitions are empty
     with small_files(file_rows=400):
         result = bridge.write_table(df, tmp_path / "t", ["a", "b"], cube_size=50)
@@ -106,7 +106,7 @@ def test_few_and_many_partitions(spark: SparkSession, tmp_path: Path, parts: int
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).withColumn("a", expr("IF(row % 10 = 0, row, 5)"))
     with small_files(file_rows=400):
         result = bridge.write_table(df, tmp_path / "t", ["a"], cube_size=20)
@@ -115,7 +115,7 @@ def test_a_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.connect
-def test_no_rows_make_a_table_and_change_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_write_creates_table_or_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark)
     assert bridge.write_table(df.where("row < 0"), tmp_path / "t", ["a", "b"]).files == 0
     assert bridge.write_table(spark.createDataFrame([], df.schema), tmp_path / "t", mode="append").rows == 0
@@ -145,7 +145,7 @@ def test_rows_take_the_types_of_the_table(spark: SparkSession, tmp_path: Path) -
     check(tmp_path / "t", pl.concat([of_spark(numbers(spark)), wanted]))
 
 
-def test_merging_brings_new_columns_and_lacks_old_ones(spark: SparkSession, tmp_path: Path) -> None:
+def test_schema_merge_adds_and_omits_columns(spark: SparkSession, tmp_path: Path) -> None:
     bridge.write_table(numbers(spark, 100), tmp_path / "t", ["a", "b"])
     other = numbers(spark, 100, 2, 100).select("row", "b", lit("x").alias("new"))
     bridge.write_table(other, tmp_path / "t", mode="append", schema_mode="merge")
@@ -156,7 +156,7 @@ def test_merging_brings_new_columns_and_lacks_old_ones(spark: SparkSession, tmp_
 
 
 @pytest.mark.connect
-def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) -> None:
+def test_modes_work_as_in_polars(spark: SparkSession, tmp_path: Path) -> None:
     path, df = tmp_path / "t", numbers(spark, 100)
     assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).committed
     with pytest.raises(qbeast.TableExistsError):
@@ -168,7 +168,7 @@ def test_modes_do_what_they_do_in_polars(spark: SparkSession, tmp_path: Path) ->
     assert qbeast.open_table(path).history()["metadata"][0]["why"] == "test"
 
 
-def test_who_comes_second_goes_on_with_what_is_there(
+def test_second_writer_continues_existing_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     df, first, plain = numbers(spark, 100), numbers(spark, 100, 2, 200), LocalStore.put_if_absent
@@ -195,7 +195,7 @@ def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.connect
-def test_progress_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     told: list[qbeast.Progress] = []
     with small_files(file_rows=500):
         bridge.write_table(numbers(spark), tmp_path / "t", ["a"], progress=told.append)
@@ -203,7 +203,7 @@ def test_progress_is_told(spark: SparkSession, tmp_path: Path) -> None:
     assert (told[-1].rows, told[-1].files_done) == (2_000, 4)
 
 
-def test_a_clustered_sample_is_warned_of_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_clustered_sample_warns_once(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).withColumn("a", col("a") % 5)
     with pytest.warns(qbeast.DesignEffectWarning, match="enter a sample together"):
         bridge.write_table(df, tmp_path / "t", ["a"])
@@ -219,7 +219,7 @@ def shaken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.connect
-def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSession, tmp_path: Path) -> None:
+def test_changing_rows_raise_unless_persisted(spark: SparkSession, tmp_path: Path) -> None:
     rows = numbers(spark, first=OWN)
     df = rows.mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
     with pytest.raises(qbeast.InputChangedError, match="persist"):
@@ -233,7 +233,7 @@ def test_rows_that_change_between_the_passes_are_refused_or_held(spark: SparkSes
 
 
 @pytest.mark.connect
-def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_persisted_frame_stays_persisted(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark, 50, first=OWN).persist()
     try:
         bridge.write_table(df, tmp_path / "t", ["a"], persist=True)
@@ -243,7 +243,7 @@ def test_a_frame_that_is_persisted_stays_so(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.connect
-def test_more_rows_in_the_second_pass_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_more_rows_in_second_pass_raise(spark: SparkSession, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
 
     def growing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,7 +268,7 @@ def test_more_rows_in_the_second_pass_are_refused(spark: SparkSession, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # two passes of a thousand tasks each, every one with a Python worker
-def test_the_driver_gets_no_more_from_a_thousand_partitions(
+def test_driver_memory_ignores_number_of_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collected: dict[str, int] = {}
@@ -294,7 +294,7 @@ def test_the_driver_gets_no_more_from_a_thousand_partitions(
 
 
 @pytest.mark.connect
-def test_an_overwrite_keeps_kinds_order_and_size(spark: SparkSession, tmp_path: Path) -> None:
+def test_overwrite_keeps_kinds_order_and_size(spark: SparkSession, tmp_path: Path) -> None:
     kinds = {"b": "hash", "a": "quantiles"}
     bridge.write_table(numbers(spark), tmp_path / "t", columns=["b:hash", "a:quantiles"], cube_size=100)
     result = bridge.write_table(numbers(spark, first=9_000), tmp_path / "t", mode="overwrite")

@@ -54,7 +54,7 @@ def arrow(frame: pl.DataFrame, *, rows: int = 300) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("files", [1, 2, 3, 200, 10_007])
-def test_every_file_gets_a_task_of_its_own(files: int) -> None:
+def test_every_file_gets_its_own_task(files: int) -> None:
     import mmh3  # noqa: PLC0415 -- the standard hash of four bytes is Spark's hash of an int
 
     keys = pass_two.task_keys(files)
@@ -108,9 +108,7 @@ def test_small_batches_are_gathered_and_named(monkeypatch: pytest.MonkeyPatch) -
     assert not list(batches.gathered(iter(arrow(frame.clear())), ["a.b"]))
 
 
-def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_beyond_worker_memory_use_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_files, "_HELD_BYTES", 24 * 1_000)
     frame = numbers()
 
@@ -133,7 +131,7 @@ def test_rows_beyond_what_a_worker_may_hold_go_to_more_files(
     check_invariants(tmp_path / "t")
 
 
-def test_decimals_come_back_from_their_digits() -> None:
+def test_decimals_are_rebuilt_from_digits() -> None:
     values = [None, Decimal("-1.50"), Decimal("9999999999999999.99"), Decimal("-0.01"), Decimal(0)]
     decimals = pa.table({"a": range(5), "b": pa.array(values, pa.decimal128(18, 2))})
     digits = [None if value is None else int(value * 100) for value in values]
@@ -145,7 +143,7 @@ def test_decimals_come_back_from_their_digits() -> None:
         assert back["b"].to_pylist() == [values[row] for row in picked]
 
 
-def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
+def test_workers_start_few_threads_before_polars() -> None:
     code = (
         "import os, pickle, sys, types\n"
         "os.environ.pop('POLARS_MAX_THREADS', None)\n"
@@ -162,7 +160,7 @@ def test_workers_start_few_threads_before_polars_starts_its_own() -> None:
         assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == wanted
 
 
-def test_modules_of_a_worker_are_left_out_of_collections() -> None:
+def test_worker_modules_are_frozen_for_gc() -> None:
     """PySpark collects garbage after every task of a worker."""
     code = (
         "import gc, pickle, sys\n"
@@ -210,7 +208,7 @@ def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) 
     assert caught.value.__cause__ is trace
 
 
-def test_errors_of_others_stay_as_they_are(spark: SparkSession) -> None:
+def test_foreign_errors_are_unchanged(spark: SparkSession) -> None:
     other = RuntimeError("boom")
     with pytest.raises(RuntimeError) as caught, own_errors(spark):
         raise other

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def found(df: DataFrame, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
+def summary_of(df: DataFrame, columns: list[str], *, cube_size: int | None = None) -> IndexSummary:
     schema = empty_frame(df.schema).schema
     task = SummaryTask(pl.Schema({name: schema[name] for name in columns}), cube_size)
     return pass_one.summarise_rows(df, task, schema_to_delta(schema))
@@ -29,7 +29,7 @@ def found(df: DataFrame, columns: list[str], *, cube_size: int | None = None) ->
 def check_all(df: DataFrame, columns: list[str]) -> None:
     """Every row is in the sample, and all that was counted is right."""
     frame = of_spark(df).select(columns)
-    summary, wanted = found(df, columns), summarise(frame, columns)
+    summary, wanted = summary_of(df, columns), summarise(frame, columns)
     assert (summary.rows, summary.columns) == (wanted.rows, wanted.columns)
     assert summary.weight_sum == int(frame_weights(frame, columns).sum(dtype=np.int64))
     assert summary.key_limit == wanted.key_limit
@@ -39,7 +39,7 @@ def check_all(df: DataFrame, columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
-def test_every_type_and_session_zone(spark: SparkSession, zone: str) -> None:
+def test_every_type_works_in_all_zones(spark: SparkSession, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
@@ -60,25 +60,25 @@ def test_every_type_and_session_zone(spark: SparkSession, zone: str) -> None:
         "SELECT l.id AS a, 'x' AS b FROM range(9) l JOIN range(5) r ON l.id = r.id + 100",
     ],
 )
-def test_no_rows_and_empty_partitions(spark: SparkSession, rows: str) -> None:
+def test_empty_partitions_work(spark: SparkSession, rows: str) -> None:
     check_all(spark.sql(rows), ["a", "b"])
 
 
 @pytest.mark.connect
-def test_moments_beyond_pythons_calendar(spark: SparkSession) -> None:
+def test_timestamps_beyond_python_calendar_work(spark: SparkSession) -> None:
     df = spark.sql(
         "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
         " date_from_unix_date(CAST(v / 10000000000000 AS INT)) AS day"
         " FROM VALUES (9000000000000000000), (-60000000000000001), (-1), (0), (NULL) AS t(v)"
     )
     names = ["at", "ntz", "day"]
-    summary = found(df, names)
+    summary = summary_of(df, names)
     wanted = summarise(pl.DataFrame(df.toArrow()).select(names), names)
     assert summary.columns == wanted.columns
 
 
 @pytest.mark.connect
-def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
+def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
     check_all(shuffled, ["a", "count"])
     held = shuffled.persist()
@@ -88,17 +88,15 @@ def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
         held.unpersist()
 
 
-def test_samples_shrink_with_rows_and_partitions_and_stay_uniform(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_shrink_and_stay_uniform(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
-    wide = found(df, ["a"], cube_size=4_096)
+    wide = summary_of(df, ["a"], cube_size=4_096)
     share = wide.sample.height / rows
     assert share == pytest.approx(0.25, rel=0.05)  # a cube of 4,096 rows has 1,024 in the sample
     assert wide.values("a").mean() == pytest.approx(rows / 2, rel=0.03)
     monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", pass_one.DOMAIN_LIMITS.__class__(3_000, 1 << 20))
-    thin = found(df, ["a"], cube_size=4_096)
+    thin = summary_of(df, ["a"], cube_size=4_096)
     assert 2_500 < thin.sample.height <= 3_000
     assert thin.values("a").mean() == pytest.approx(rows / 2, rel=0.05)

@@ -40,7 +40,7 @@ def unchanged(table: Path) -> bool:
     return qbeast.open_table(table).version == 0 and len(list(table.glob("*.parquet"))) == 1
 
 
-def test_an_error_in_a_worker_is_raised_as_it_was(spark: SparkSession, table: Path) -> None:
+def test_worker_error_is_raised_unchanged(spark: SparkSession, table: Path) -> None:
     holes = rows(spark).withColumn("b", expr("IF(a = 7, NULL, b)"))
     with pytest.raises(qbeast.SchemaMismatchError, match="'b' may hold no nulls") as caught:
         bridge.write_table(holes, table, mode="append")
@@ -50,14 +50,14 @@ def test_an_error_in_a_worker_is_raised_as_it_was(spark: SparkSession, table: Pa
     assert unchanged(table)
 
 
-def test_an_error_of_the_rows_themselves_stays_spark_s(spark: SparkSession, table: Path) -> None:
+def test_error_of_user_rows_stays_sparks(spark: SparkSession, table: Path) -> None:
     broken = rows(spark).withColumn("b", expr("IF(a = 7, raise_error('boom'), b)"))
     with pytest.raises(PySparkException, match="boom"):
         bridge.write_table(broken, table, mode="append")
     assert unchanged(table)
 
 
-def test_columns_that_do_not_fit_are_all_named(spark: SparkSession, table: Path) -> None:
+def test_all_mismatched_columns_are_named(spark: SparkSession, table: Path) -> None:
     other = rows(spark).selectExpr("CAST(a AS STRING) AS a", "b", "1 AS c")
     with pytest.raises(qbeast.SchemaMismatchError) as caught:
         bridge.write_table(other, table, mode="append")
@@ -83,7 +83,7 @@ def test_collated_columns_are_stored_but_not_indexed(spark: SparkSession, tmp_pa
     assert sorted(qbeast.read_table(tmp_path / "t")["b"]) == sorted(f"x{n}" for n in range(30))
 
 
-def test_columns_that_are_not_there_or_cannot_be_indexed(spark: SparkSession, tmp_path: Path) -> None:
+def test_missing_and_unindexable_columns_raise(spark: SparkSession, tmp_path: Path) -> None:
     df = rows(spark).withColumn("list", expr("array(a)"))
     for wrong in ("A", "nothing", "list"):
         with pytest.raises(qbeast.InvalidColumnsError, match=wrong):
@@ -93,7 +93,7 @@ def test_columns_that_are_not_there_or_cannot_be_indexed(spark: SparkSession, tm
         bridge.write_table(twice, tmp_path / "t", ["a"])
 
 
-def test_a_stream_is_sent_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+def test_stream_error_names_foreach_batch(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(qbeast.InvalidInputError, match="foreachBatch"):
         bridge.write_table(stream, tmp_path / "t", ["value"])

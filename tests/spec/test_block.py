@@ -21,14 +21,14 @@ ONE = '{"cube":"w","minWeight":-5,"maxWeight":7,"replicated":false,"elementCount
 
 
 @given(st.lists(blocks), dialects)
-def test_blocks_survive_either_spelling(many, dialect):
+def test_blocks_round_trip_in_both_dialects(many, dialect):
     text = dump_blocks(many, dialect=dialect)
     assert parse_blocks(text) == many
     assert blocks_dialect(text) == (dialect if many else None)
     assert text == json.dumps(json.loads(text), separators=(",", ":"))
 
 
-def test_a_trailing_comma_inside_the_list_is_accepted():
+def test_trailing_comma_in_list_is_accepted():
     for end in (",]", ", ]", ",\n]", ",]\n", "]"):
         assert parse_blocks(f"[{ONE}{end}") == [Block("w", -5, 7, 2)]
 
@@ -66,7 +66,7 @@ def test_no_blocks_are_an_empty_list():
         (f"[{ONE}]".replace("false", "null"), "0.replicated"),
     ],
 )
-def test_malformed_blocks_are_refused_with_what_is_wrong(text, problem):
+def test_malformed_blocks_raise_with_reason(text, problem):
     with pytest.raises(InvalidMetadataError) as caught:
         parse_blocks(text)
     assert str(caught.value).startswith("a blocks tag does not follow the Qbeast format: ")
@@ -74,14 +74,14 @@ def test_malformed_blocks_are_refused_with_what_is_wrong(text, problem):
     assert repr(text[:60])[:-1] in str(caught.value)
 
 
-def test_a_refusal_lists_many_problems_briefly():
+def test_error_lists_many_problems_briefly():
     with pytest.raises(InvalidMetadataError, match=r"and 15 more\. It begins with") as caught:
         parse_blocks(json.dumps([{}] * 5))
     assert len(str(caught.value)) < 500
 
 
 @given(st.text(st.characters()))
-def test_any_text_is_blocks_or_refused(text):
+def test_any_text_parses_or_raises(text):
     with suppress(InvalidMetadataError):
         assert parse_blocks(text) == []
 
@@ -93,7 +93,7 @@ def test_copies_are_replicated_in_the_older_layout():
 
 
 @pytest.mark.parametrize("missing", ["cube", "minWeight", "maxWeight", "elementCount"])
-def test_older_tags_that_lack_a_field_are_refused(missing):
+def test_older_tags_without_a_field_raise(missing):
     tags = {"cube": "", "revision": "1", "minWeight": "-5", "maxWeight": "7", "elementCount": "2"}
     for broken in ({**tags, missing: "x"}, {key: text for key, text in tags.items() if key != missing}):
         if broken.get("cube") == "x":

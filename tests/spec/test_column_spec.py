@@ -31,17 +31,17 @@ kinds = st.sampled_from(["auto", "linear", "hashing", "quantiles", "histogram"])
         ("linear", ColumnSpec("linear", "auto")),
     ],
 )
-def test_a_known_ending_is_the_kind(text, expected):
+def test_known_suffix_is_the_kind(text, expected):
     assert parse_column_spec(text) == expected
 
 
 @given(st.text(min_size=1), kinds)
-def test_a_spec_survives_its_text(name, kind):
+def test_spec_round_trips(name, kind):
     spec = ColumnSpec(name, kind)
     assert parse_column_spec(str(spec)) == spec
 
 
 @pytest.mark.parametrize("text", ["", ":linear", ":hash"])
-def test_a_spec_without_a_name_is_refused(text):
+def test_spec_without_a_name_raises(text):
     with pytest.raises(InvalidColumnsError, match="has no name"):
         parse_column_spec(text)

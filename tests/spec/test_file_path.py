@@ -17,7 +17,7 @@ NAMES = st.text(st.sampled_from(string.printable[:-5] + "é日😀\u00a0\u0301")
 
 
 @given(NAMES)
-def test_a_name_comes_back(name: str) -> None:
+def test_name_round_trips(name: str) -> None:
     path = FilePath(name)
     assert FilePath.of_log(path.encoded) == path
     assert FilePath.of_log(quote(name)) == path
@@ -28,7 +28,7 @@ def test_a_name_comes_back(name: str) -> None:
 
 # What a delete by delta-rs 1.6.6 writes for a file of this name; of names with a colon it writes what it cannot read.
 @pytest.mark.parametrize("plain", "!$&'()+,-.;=@_~")
-def test_delta_rs_leaves_these_as_they_are(plain: str) -> None:
+def test_delta_rs_does_not_encode_these_characters(plain: str) -> None:
     assert FilePath(f"a{plain}b.parquet").encoded == f"a{plain}b.parquet"
 
 
@@ -72,13 +72,13 @@ def test_delta_rs_leaves_these_as_they_are(plain: str) -> None:
         ("a%ffb", "a\ufffdb", "astray"),
     ],
 )
-def test_a_spelled_path_leads_where_it_should(spelled: str, text: str, kind: str) -> None:
+def test_encoded_path_leads_to_expected_file(spelled: str, text: str, kind: str) -> None:
     found = FilePath.of_log(spelled)
     assert (found.text, found.kind) == (text, kind)
 
 
 @given(st.text(max_size=30))
-def test_nothing_that_is_spelled_fails(spelled: str) -> None:
+def test_every_encoded_path_parses(spelled: str) -> None:
     found = FilePath.of_log(spelled)
     if found.kind == "inside":
         assert FilePath.of_log(found.encoded) == found

@@ -13,12 +13,12 @@ from tests.spec.golden import golden
 
 
 @pytest.mark.parametrize("text", golden("revision"))
-def test_a_revision_is_written_as_it_was_read(text):
+def test_revision_round_trips(text):
     assert Revision.from_json(text).to_json() == text
 
 
 @pytest.mark.parametrize("text", golden("revision"))
-def test_every_transformer_and_transformation_keeps_its_keys_and_values(text):
+def test_transformers_and_transformations_round_trip(text):
     revision, stored = Revision.from_json(text), json.loads(text)
     for field, key in [("column_transformers", "columnTransformers"), ("transformations", "transformations")]:
         values = getattr(revision, field)
@@ -31,14 +31,14 @@ def test_every_transformer_and_transformation_keeps_its_keys_and_values(text):
 
 
 @pytest.mark.parametrize("text", golden("revision"))
-def test_a_renumbered_revision_differs_in_its_id_alone(text):
+def test_renumbered_revision_changes_only_its_id(text):
     renumbered = Revision.from_json(text).with_id(77)
     assert json.loads(renumbered.to_json()) == json.loads(text) | {"revisionID": 77}
     assert Revision.from_json(renumbered.to_json()) == renumbered
 
 
 @pytest.mark.parametrize("configuration", golden("configuration"))
-def test_a_configuration_is_written_as_it_was_read(configuration):
+def test_configuration_round_trips(configuration):
     config = TableConfig.from_configuration(configuration)
     assert list(config.to_configuration().items()) == list(configuration.items())
     assert config.latest is not None
@@ -46,7 +46,7 @@ def test_a_configuration_is_written_as_it_was_read(configuration):
 
 
 @pytest.mark.parametrize("configuration", golden("configuration", holding="columnsToIndex"))
-def test_the_keys_of_0_8_are_spelled_as_it_spells_them(configuration):
+def test_keys_of_0_8_keep_their_names(configuration):
     ours = qbeast_spark_entries(
         configuration["columnsToIndex"].split(","),
         cube_size=int(configuration["cubeSize"]),
@@ -57,7 +57,7 @@ def test_the_keys_of_0_8_are_spelled_as_it_spells_them(configuration):
 
 
 @pytest.mark.parametrize("text", golden("blocks"))
-def test_blocks_of_the_jvm_are_written_as_they_were_read(text):
+def test_jvm_blocks_round_trip(text):
     blocks = parse_blocks(text)
     assert blocks_dialect(text) == "qbeast-spark"
     written = dump_blocks(blocks, dialect="qbeast-spark")
@@ -67,7 +67,7 @@ def test_blocks_of_the_jvm_are_written_as_they_were_read(text):
 
 
 @pytest.mark.parametrize("text", golden("blocks"))
-def test_blocks_of_the_jvm_survive_the_documented_spelling(text):
+def test_jvm_blocks_survive_the_documented_form(text):
     blocks = parse_blocks(text)
     documented = dump_blocks(blocks, dialect="documented")
     assert blocks_dialect(documented) == "documented"
@@ -84,6 +84,6 @@ def test_flat_tags_are_one_block(tags):
     assert block.replicated == (tags["state"] != "FLOODED")
 
 
-def test_an_empty_golden_set_fails():
+def test_empty_golden_set_fails():
     with pytest.raises(AssertionError, match="holds no revision"):
         golden("revision", holding="no text holds this")

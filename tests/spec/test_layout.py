@@ -21,7 +21,7 @@ layouts = st.builds(
 
 
 @given(layouts)
-def test_a_layout_survives_its_text(layout):
+def test_layout_round_trips(layout):
     assert parse_layout(dump_layout(layout)) == layout
 
 
@@ -34,7 +34,7 @@ def test_weights_are_16_bits_little_endian(layout):
     assert list(stored)[:4] == ["v", "rows", "tail", "w"]
 
 
-def test_an_unknown_version_is_ignored_whatever_else_it_holds():
+def test_unknown_layout_version_is_ignored():
     for text in ('{"v":2}', '{"v":0,"rows":"x"}', '{"rows":1,"v":99999999999999999999}'):
         assert parse_layout(text) is None
 
@@ -63,7 +63,7 @@ def test_keys_added_to_this_version_are_ignored():
         ("[" * 100_000, "recursion"),
     ],
 )
-def test_a_broken_layout_is_refused_with_what_is_wrong(text, problem):
+def test_broken_layout_raises_with_reason(text, problem):
     with pytest.raises(InvalidMetadataError) as caught:
         parse_layout(text)
     assert str(caught.value).startswith("a page layout tag does not follow the Qbeast format: ")
@@ -71,6 +71,6 @@ def test_a_broken_layout_is_refused_with_what_is_wrong(text, problem):
 
 
 @given(st.text(st.characters()))
-def test_any_text_is_a_layout_or_refused(text):
+def test_any_text_parses_or_raises(text):
     with pytest.raises(InvalidMetadataError):
         parse_layout(text)

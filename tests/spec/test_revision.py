@@ -86,7 +86,7 @@ def revisions(draw: st.DrawFn) -> Revision:
 
 
 @given(revisions())
-def test_a_new_revision_survives_its_json(revision):
+def test_new_revision_round_trips(revision):
     text = revision.to_json()
     assert Revision.from_json(text) == revision
     assert Revision.from_json(text).to_json() == text
@@ -94,7 +94,7 @@ def test_a_new_revision_survives_its_json(revision):
 
 
 @given(revisions())
-def test_a_new_revision_is_compact_json_in_the_order_of_the_format(revision):
+def test_new_revision_is_compact_ordered_json(revision):
     written = json.loads(revision.to_json(), parse_constant=pytest.fail)
     assert list(written) == [
         "revisionID",
@@ -111,7 +111,7 @@ def test_a_new_revision_is_compact_json_in_the_order_of_the_format(revision):
             assert isinstance(transformation["maxNumber"], int)
 
 
-def test_a_new_revision_is_spelled_like_this():
+def test_new_revision_has_this_json():
     revision = Revision(
         revision_id=2,
         timestamp_ms=1795243500114,
@@ -132,7 +132,7 @@ def test_a_new_revision_is_spelled_like_this():
 
 
 @pytest.mark.parametrize("spelling", ["1.0E10", "1.795E12", "10000000000.00", "1" + 30 * "0", "1E+300"])
-def test_foreign_spellings_are_kept_byte_for_byte(spelling):
+def test_foreign_json_is_kept_byte_for_byte(spelling):
     text = stored(linear(-1, 123456789)).replace("123456789", spelling)
     revision = Revision.from_json(text)
     assert revision.to_json() == text
@@ -140,7 +140,7 @@ def test_foreign_spellings_are_kept_byte_for_byte(spelling):
     assert Revision.from_json(revision.with_id(5).to_json()).transformations == revision.transformations
 
 
-def test_what_a_newer_writer_added_is_kept():
+def test_keys_of_newer_writers_are_kept():
     text = stored(linear(0, 1, note={"a": [1, None]}), later="x", revisionID=3)
     revision = Revision.from_json(" " + text)
     assert revision.to_json() == " " + text
@@ -148,26 +148,26 @@ def test_what_a_newer_writer_added_is_kept():
     assert changed == json.loads(text) | {"revisionID": 4}
 
 
-def test_a_changed_copy_forgets_the_text_it_was_read_from():
+def test_changed_copy_drops_its_source_text():
     revision = Revision.from_json(" " + stored())
     assert revision.model_copy() == revision
     assert json.loads(revision.model_copy(update={"table_id": "/u"}).to_json())["tableID"] == "/u"
     assert revision.with_id(8).to_json().startswith('{"revisionID":8,')
 
 
-def test_revisions_are_equal_if_they_write_the_same_json():
+def test_revisions_with_equal_json_are_equal():
     plain = Revision.from_json(stored(linear(0, 1)))
     assert plain == Revision.from_json(stored(linear(0, 1)))
     assert plain != Revision.from_json(stored(linear(0.0, 1.0)) + " ")
 
 
-def test_a_table_without_rows_has_transformers_but_no_transformations():
+def test_empty_table_has_no_transformations():
     revision = Revision.from_json(stored(revisionID=0))
     assert revision.transformations == ()
     assert revision.columns == ("c0",)
 
 
-def test_the_staging_revision_knows_columns_and_no_space():
+def test_staging_revision_has_columns_without_space():
     revision = staging_revision(["a", "b"], timestamp_ms=7, table_id="/t", cube_size=5)
     assert (revision.revision_id, revision.timestamp_ms, revision.desired_cube_size) == (0, 7, 5)
     assert revision.columns == ("a", "b")
@@ -175,7 +175,7 @@ def test_the_staging_revision_knows_columns_and_no_space():
     assert '"dataType"' not in revision.to_json()
 
 
-def test_both_names_of_null_to_zero_are_read_and_kept():
+def test_both_null_to_zero_names_are_kept():
     for name in ("NullToZeroTransformation", "NullToZeroTransformation$"):
         text = stored({"className": PACKAGE + name})
         revision = Revision.from_json(text)
@@ -215,7 +215,7 @@ def test_both_names_of_null_to_zero_are_read_and_kept():
         ),
     ],
 )
-def test_a_malformed_revision_is_refused_with_what_is_wrong(text, problem):
+def test_malformed_revision_raises_with_reason(text, problem):
     with pytest.raises(InvalidMetadataError) as caught:
         Revision.from_json(text)
     message = str(caught.value)
@@ -224,25 +224,25 @@ def test_a_malformed_revision_is_refused_with_what_is_wrong(text, problem):
     assert repr(text[:50])[:-1] in message
 
 
-def test_a_column_indexed_twice_is_refused():
+def test_column_indexed_twice_raises():
     twice = [json.loads(stored())["columnTransformers"][0]] * 2
     with pytest.raises(InvalidMetadataError, match="a column is indexed twice: c0, c0"):
         Revision.from_json(stored(columnTransformers=twice))
 
 
-def test_decreasing_quantiles_are_refused_and_repeats_are_not():
+def test_decreasing_quantiles_raise_but_repeats_pass():
     CDFNumericQuantilesTransformation(quantiles=(1.0, 1.0, 2.0), data_type="LongDataType")
     with pytest.raises(ValueError, match=r"must not decrease, got 1\.0 after 2\.0"):
         CDFNumericQuantilesTransformation(quantiles=(2.0, 1.0), data_type="LongDataType")
 
 
 @given(st.text(st.characters()))
-def test_any_text_is_a_revision_or_refused(text):
+def test_any_text_parses_or_raises(text):
     with pytest.raises(InvalidMetadataError):
         Revision.from_json(text)
 
 
-def test_numbers_of_integer_columns_become_whole_and_others_float():
+def test_numbers_follow_the_column_type():
     for data_type in get_args(OrderedDataType):
         made = linear_transformation(
             data_type, min_number=np.float64(1), max_number=np.int64(2**62), null_value=2
@@ -278,7 +278,7 @@ def test_huge_numbers_are_allowed():
         ("IntegerDataType", 2, 1),
     ],
 )
-def test_unusable_bounds_are_refused(data_type, low, high):
+def test_unusable_bounds_raise(data_type, low, high):
     with pytest.raises(InvalidInputError):
         linear_transformation(data_type, min_number=low, max_number=high, null_value=0)
 
@@ -298,7 +298,7 @@ def test_unusable_bounds_are_refused(data_type, low, high):
         ("histogram", "LongDataType", None),
     ],
 )
-def test_a_kind_and_a_type_make_a_transformer_or_are_refused(kind, data_type, expected):
+def test_kind_and_type_make_transformer_or_raise(kind, data_type, expected):
     if expected is None:
         shown = data_type.removesuffix("DataType").lower(), kind.replace("hashing", "hash")
         with pytest.raises(
@@ -318,7 +318,7 @@ def test_models_are_immutable():
         LinearTransformer(column_name="x", data_type="LongDataType").column_name = "y"
 
 
-def test_types_are_mapped_or_refused_by_name():
+def test_types_are_mapped_or_raise():
     assert {data_type_of("c", one) for one in (pl.Int8(), pl.Int16(), pl.Int32())} == {"IntegerDataType"}
     assert data_type_of("c", pl.Datetime("us")) == "TimestampDataType"
     assert data_type_of("c", pl.Decimal(38, 18)) == "DecimalDataType"
@@ -337,7 +337,7 @@ def test_types_are_mapped_or_refused_by_name():
     ],
     ids=lambda transformation: type(transformation).__name__,
 )
-def test_quantiles_are_shown_in_short_and_written_whole(transformation):
+def test_quantiles_are_shortened_only_in_repr(transformation):
     told = repr(transformation)
     assert len(told) < 300
     assert "<1,000 values from " in told

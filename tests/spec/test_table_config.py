@@ -27,7 +27,7 @@ def config(*ids: int, **more: str) -> TableConfig:
 
 
 @given(st.dictionaries(st.text().filter(lambda key: not key.startswith("qbeast.")), st.text()))
-def test_a_plain_delta_table_keeps_its_keys(configuration):
+def test_plain_delta_table_keeps_its_keys(configuration):
     read = TableConfig.from_configuration(configuration)
     assert list(read.to_configuration().items()) == list(configuration.items())
     assert read.latest is None
@@ -35,7 +35,7 @@ def test_a_plain_delta_table_keeps_its_keys(configuration):
     assert read.free_revision_id(0) == 1
 
 
-def test_keys_that_only_look_like_ours_are_kept_unread():
+def test_similar_foreign_keys_are_kept():
     strange = {
         "qbeast.revision.x": "?",
         "qbeast.revision.": "?",
@@ -52,7 +52,7 @@ def test_keys_that_only_look_like_ours_are_kept_unread():
     assert not read.replicated_sets
 
 
-def test_added_revisions_follow_what_was_there():
+def test_added_revisions_follow_existing_keys():
     made = config(0, 1, owner="me")
     assert list(made.to_configuration()) == [
         "owner",
@@ -69,16 +69,16 @@ def test_added_revisions_follow_what_was_there():
     assert list(made.revisions) == [0, 1]
 
 
-def test_revisions_are_in_the_order_of_their_ids():
+def test_revisions_are_ordered_by_id():
     assert list(config(10, 9, 2).revisions) == [2, 9, 10]
 
 
-def test_ids_need_not_start_at_0_or_1():
+def test_ids_may_start_anywhere():
     assert config(2).latest == STAGING.with_id(2)
     assert config(2).free_revision_id(0) == 3
 
 
-def test_a_configuration_survives_pickling():
+def test_configuration_survives_pickling():
     made = config(0, 3)
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 -- our own bytes
 
@@ -136,7 +136,7 @@ def test_malformed_keys_are_named_and_kept():
 
 
 @pytest.mark.parametrize("last", ["1", "one", "", "7"])
-def test_the_newest_revision_that_can_be_read_speaks_for_one_that_cannot(last: str) -> None:
+def test_newest_readable_revision_replaces_unreadable_one(last: str) -> None:
     broken = config(0, 1).to_configuration() | {"qbeast.revision.2": "oops", LAST_REVISION_ID: last}
     read = TableConfig.from_configuration(broken)
     assert read.latest == STAGING.with_id(1)
@@ -147,14 +147,14 @@ def test_the_newest_revision_that_can_be_read_speaks_for_one_that_cannot(last: s
     assert (mended.last_revision_id, mended.free_revision_id(0)) == (1, 3)
 
 
-def test_revisions_of_other_columns_do_not_speak_for_one_that_cannot_be_read():
+def test_unreadable_revision_needs_one_with_same_columns():
     other = staging_revision(["y"], timestamp_ms=1, table_id="/t", cube_size=5).with_id(1)
     broken = config(0).to_configuration() | {"qbeast.revision.1": other.to_json(), LAST_REVISION_ID: "2"}
     assert TableConfig.from_configuration(broken).latest is None
 
 
 @pytest.mark.parametrize("had", ["9" * 18, "9" * 17, str(10**9), str(10**9 + 1)])
-def test_no_id_is_given_twice_however_large_the_one_before(had: str) -> None:
+def test_ids_are_never_reused(had: str) -> None:
     made = config(0, **{HIGHEST_REVISION_ID: had})
     for _ in range(3):
         free = made.free_revision_id(0)
@@ -164,7 +164,7 @@ def test_no_id_is_given_twice_however_large_the_one_before(had: str) -> None:
 
 
 @pytest.mark.parametrize("specs", ['["y"]', '["x","y"]', '["x:nope"]', "[]"])
-def test_column_specs_of_other_columns_are_not_believed(specs: str) -> None:
+def test_column_specs_of_other_columns_are_ignored(specs: str) -> None:
     read = TableConfig.from_configuration(config(0).to_configuration() | {COLUMN_SPECS: specs})
     assert read.column_specs is None
     assert list(read.faults) == [COLUMN_SPECS]

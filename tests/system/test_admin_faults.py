@@ -74,7 +74,7 @@ def state(path: Path) -> object:
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_store_that_fails_leaves_the_table_as_it_was_or_as_asked_for(
+def test_failing_store_leaves_table_before_or_after(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
 ) -> None:
     make, change = CHANGES[name]
@@ -111,7 +111,7 @@ def _without_ids(found: object) -> object:
 
 
 @pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("convert Parquet", "upgrade")])
-def test_rows_that_came_first_stay_unless_an_older_version_is_restored(
+def test_rows_committed_first_survive_except_restore(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, change = CHANGES[name]
@@ -132,9 +132,7 @@ def test_rows_that_came_first_stay_unless_an_older_version_is_restored(
     assert pl.scan_delta(str(path)).collect().height == found.height
 
 
-def test_a_vacuum_that_fails_half_way_harms_nothing_and_is_finished_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_vacuum_is_harmless_and_resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "table"
     for _ in range(4):
         qbeast.write_table(ROWS, path, columns=["id"], mode="overwrite")
@@ -193,7 +191,7 @@ def setting(path: str, writer: int) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_switch_set_and_append_at_once_lose_nothing(tmp_path: Path, four: Pool) -> None:
+def test_concurrent_switches_sets_and_appends_lose_nothing(tmp_path: Path, four: Pool) -> None:
     path = written(tmp_path / "table")
     jobs = [switching, appending, appending, setting]
     waiting = [four.apply_async(job, (str(path), writer)) for writer, job in enumerate(jobs)]

@@ -38,7 +38,7 @@ def theirs(root: str, writer: int) -> None:
         write_deltalake(root, pl.DataFrame({"price": [float(writer + number)]}), mode="append")
 
 
-def test_racing_writers_lose_nothing_and_mix_up_no_revision(tmp_path: Path, four: Pool) -> None:
+def test_racing_writers_lose_no_rows_or_revisions(tmp_path: Path, four: Pool) -> None:
     spaces = {"first.parquet": revision(number=0).to_json()}
     create(tmp_path)
     told = run(four, tmp_path, *[mixed] * 4)
@@ -59,7 +59,7 @@ def test_racing_writers_lose_nothing_and_mix_up_no_revision(tmp_path: Path, four
     assert set(live) == set(replay(tmp_path))
 
 
-def test_our_writers_and_those_of_deltalake_exclude_each_other(tmp_path: Path, four: Pool) -> None:
+def test_our_writers_and_deltalake_exclude_each_other(tmp_path: Path, four: Pool) -> None:
     create(tmp_path)
     run(four, tmp_path, ours, ours, theirs, theirs)
     files = load_snapshot(tmp_path).files

@@ -25,7 +25,7 @@ def add(name: str) -> AddFile:
     return AddFile(path=name, size=1, modification_time=1, stats='{"numRecords":1}', blocks=(block(),))
 
 
-def test_writers_race_for_a_table_in_an_object_store(bucket: str, options: dict[str, str]) -> None:
+def test_writers_race_in_object_store(bucket: str, options: dict[str, str]) -> None:
     uri = f"s3://{bucket}/a table"
     store = open_store(uri, options)
     intent = WriteIntent(mode="create", metadata=METADATA, revision=revision(), adds=(add("first"),))
@@ -55,7 +55,7 @@ def test_writers_race_for_a_table_in_an_object_store(bucket: str, options: dict[
         load_snapshot(uri, version=99, storage_options=options)
 
 
-def test_nothing_there_and_nobody_there_are_told_apart(bucket: str, options: dict[str, str]) -> None:
+def test_missing_table_differs_from_missing_store(bucket: str, options: dict[str, str]) -> None:
     with pytest.raises(TableNotFoundError, match="no Delta table"):
         load_snapshot(f"s3://{bucket}/nothing", storage_options=options)
     nobody = {**options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "retry_timeout": "1s"}

@@ -93,11 +93,11 @@ def storm_and_check(pool: Pool, place: Place, steps: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(1800)  # five processes on a machine that may be busy with others
-def test_processes_that_change_a_table_at_random_lose_and_double_nothing(tmp_path: Path, four: Pool) -> None:
+def test_random_concurrent_changes_lose_nothing(tmp_path: Path, four: Pool) -> None:
     storm_and_check(four, (str(tmp_path / "t"), {}), steps=6, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
-def test_hundreds_of_changes_at_once_lose_and_double_nothing(place: Place, four: Pool) -> None:
+def test_hundreds_of_concurrent_changes_lose_nothing(place: Place, four: Pool) -> None:
     storm_and_check(four, place, steps=200, seed=2)

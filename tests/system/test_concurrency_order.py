@@ -175,7 +175,7 @@ def race(data: st.DataObject, writers: st.SearchStrategy[str]) -> None:
 
 
 @pytest.mark.parametrize("how", ["append", "scatter"])
-def test_an_append_below_cubes_that_another_opened_is_staged_in_part(how: str) -> None:
+def test_append_below_changed_cubes_is_partly_staged(how: str) -> None:
     """Without a second look, thresholds of the first would cover rows of the second."""
     before, first, second = (Area(rows, 0.0, 0.0, 0.01, rows) for rows in (1, 64, 30))
     with small(5, 1) as path:
@@ -186,7 +186,7 @@ def test_an_append_below_cubes_that_another_opened_is_staged_in_part(how: str) -
         assert 0 < staged < 6
 
 
-def test_blocks_that_a_foreign_delete_left_out_of_order_are_told_and_put_in_order() -> None:
+def test_optimize_fixes_block_order_after_foreign_delete() -> None:
     one, many = Area(1, 0.0, 0.0, 0.01, 0), Area(90, 0.9, 0.3, 0.01, 0)
     with small(5, 1) as path:
         run = Race(path, begin(path, [one, one, many], 1, "delete"), [("append", one), ("append", one)])
@@ -208,5 +208,5 @@ def test_racing_appends_keep_the_order_of_weights(data: st.DataObject) -> None:
 @pytest.mark.timeout(3000)
 @examples(2, slow=37)
 @given(data=st.data())
-def test_appends_that_race_with_reorganisations_keep_the_order_of_weights(data: st.DataObject) -> None:
+def test_racing_appends_and_optimizes_keep_weight_order(data: st.DataObject) -> None:
     race(data, st.sampled_from([*APPENDS, *OTHERS]))

@@ -73,13 +73,13 @@ def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame
 @pytest.mark.parametrize(
     "steps", [(1, 4, 5, 6), pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"]
 )
-def test_an_append_killed_at_a_step_is_whole_or_absent(tmp_path: Path, steps: Sequence[int]) -> None:
+def test_killed_append_is_whole_or_absent(tmp_path: Path, steps: Sequence[int]) -> None:
     check_killed(tmp_path, "append", rows(0), steps)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
-def test_another_write_killed_at_any_step_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
+def test_killed_write_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
     check_killed(tmp_path, mode, None if mode == "error" else rows(0))
 
 
@@ -96,7 +96,7 @@ def append(table: str, writer: int) -> int:
     return attempts
 
 
-def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path, four: Pool) -> None:
+def test_two_concurrent_appends_lose_nothing(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
     qbeast.write_table(pl.DataFrame({"row": [-1], "a": [0]}), table, columns=["row", "a"], cube_size=10)
     waiting = [four.apply_async(append, (table, writer)) for writer in range(2)]
@@ -111,7 +111,7 @@ def test_two_processes_append_at_once_and_lose_nothing(tmp_path: Path, four: Poo
     assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), found.filter(pl.col("a") > 300))
 
 
-def test_two_processes_that_create_at_once_make_one_table(tmp_path: Path, four: Pool) -> None:
+def test_two_concurrent_creates_make_one_table(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
     waiting = [four.apply_async(create, (table, writer)) for writer in range(2)]
     won = [result.get(timeout=120) for result in waiting]
@@ -128,7 +128,7 @@ def create(table: str, writer: int) -> bool:
     return True
 
 
-def test_a_write_with_progress_of_an_application_happens_once(tmp_path: Path) -> None:
+def test_write_with_transaction_happens_once(tmp_path: Path) -> None:
     def write(version: int, application: str = "app") -> Any:
         frame = pl.DataFrame({"row": [version]})
         txn = (application, version)

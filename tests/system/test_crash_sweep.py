@@ -71,13 +71,11 @@ def go_on(
 
 
 @pytest.mark.parametrize("name", ["append", "overwrite", "optimize", "delete", "merge", "convert"])
-def test_an_operation_killed_at_its_commit_is_whole_or_absent(
-    name: str, tables: Path, tmp_path: Path
-) -> None:
+def test_operation_killed_at_commit_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
     sweep(name, tables, tmp_path, slice(-4, -3))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_killed_at_any_step_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
+def test_operation_killed_anywhere_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
     sweep(name, tables, tmp_path, slice(None))

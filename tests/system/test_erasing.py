@@ -49,14 +49,14 @@ def erase(path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [["email:hash", "visits"], ["visits"]])
-def test_a_hash_keeps_nothing_of_a_value_in_the_metadata(columns: list[str], tmp_path: Path) -> None:
+def test_hashed_columns_keep_no_values_in_metadata(columns: list[str], tmp_path: Path) -> None:
     qbeast.write_table(PEOPLE, tmp_path / "t", columns=columns)
     assert kept(tmp_path / "t") == {"data"}
     erase(tmp_path / "t")
     assert kept(tmp_path / "t") == set()
 
 
-def test_quantiles_are_values_of_rows_until_they_are_drawn_anew(tmp_path: Path) -> None:
+def test_quantiles_keep_values_until_redrawn(tmp_path: Path) -> None:
     path = tmp_path / "t"
     qbeast.write_table(PEOPLE, path, columns=["email", "visits"])
     assert NAME in newest_metadata(path)
@@ -80,7 +80,7 @@ def test_quantiles_are_values_of_rows_until_they_are_drawn_anew(tmp_path: Path) 
     assert qbeast.open_table(path).check().ok
 
 
-def test_the_smallest_and_largest_values_stand_with_their_files(tmp_path: Path) -> None:
+def test_extreme_values_disappear_with_their_files(tmp_path: Path) -> None:
     """Of an indexed column: statistics hold the ends, and they go with the file."""
     path = tmp_path / "t"
     ends = pl.concat([PEOPLE, pl.DataFrame({"email": ["zoe@example.org"], "visits": [60]})])

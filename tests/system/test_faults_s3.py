@@ -88,17 +88,13 @@ class Trial:
             assert found == self.before
 
 
-def test_an_append_whose_commit_was_stored_and_answered_by_an_error_happened_once(
-    tables: Path, server: FlakyS3
-) -> None:
+def test_stored_commit_with_error_reply_happens_once(tables: Path, server: FlakyS3) -> None:
     assert Trial("append", tables, server).fail("lost", range(1), path=COMMITS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["append", "delete", "convert"])
-def test_a_commit_that_fails_for_long_is_found_where_it_is_and_else_said_to_be_unknown(
-    name: str, tables: Path, server: FlakyS3
-) -> None:
+def test_failing_commit_is_found_or_reported_unknown(name: str, tables: Path, server: FlakyS3) -> None:
     trial = Trial(name, tables, server)
     assert not trial.fail("503", LONG, path=COMMITS)
     assert trial.fail("lost", LONG, path=COMMITS)
@@ -107,9 +103,7 @@ def test_a_commit_that_fails_for_long_is_found_where_it_is_and_else_said_to_be_u
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_with_a_fault_at_any_write_is_whole_or_absent(
-    name: str, tables: Path, server: FlakyS3
-) -> None:
+def test_operation_with_write_fault_is_whole_or_absent(name: str, tables: Path, server: FlakyS3) -> None:
     trial = Trial(name, tables, server)
     assert trial.writes > 0
     for number in range(trial.writes):

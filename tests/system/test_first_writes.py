@@ -87,13 +87,13 @@ def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]
 @pytest.mark.parametrize(
     "mode", ["append", *(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "ignore", "error"))]
 )
-def test_first_writes_at_once_on_disk(tmp_path: Path, four: Pool, mode: str) -> None:
+def test_concurrent_first_writes_on_disk_agree(tmp_path: Path, four: Pool, mode: str) -> None:
     uri = str(tmp_path / "t")
     check(uri, {}, mode, run(four, uri, {}, mode))
 
 
 @pytest.mark.timeout(600)
-def test_first_writes_at_once_in_a_bucket(bucket: str, s3_options: dict[str, str], four: Pool) -> None:
+def test_concurrent_first_writes_in_bucket_agree(bucket: str, s3_options: dict[str, str], four: Pool) -> None:
     uri = f"s3://{bucket}/t"
     check(uri, s3_options, "append", run(four, uri, s3_options, "append"))
 
@@ -140,7 +140,7 @@ LATER = rows(1).with_columns(a=pl.col("a") * 1000)
 @pytest.mark.parametrize(
     ("mode", "height", "version"), [("append", 400, 1), ("overwrite", 200, 1), ("ignore", 200, 0)]
 )
-def test_who_comes_second_goes_on_with_what_is_there(
+def test_second_writer_continues_existing_table(
     tmp_path: Path, write: Write, winner: Callable[..., None], mode: str, height: int, version: int
 ) -> None:
     table = tmp_path / "t"
@@ -164,7 +164,7 @@ def test_who_comes_second_goes_on_with_what_is_there(
     ],
     ids=str,
 )
-def test_who_comes_second_and_does_not_fit_leaves_nothing(
+def test_mismatched_second_writer_leaves_nothing(
     tmp_path: Path,
     write: Write,
     winner: Callable[..., None],
@@ -179,9 +179,7 @@ def test_who_comes_second_and_does_not_fit_leaves_nothing(
     assert len(list(table.glob("*.parquet"))) == 1
 
 
-def test_rows_of_another_schema_that_come_second_leave_nothing(
-    tmp_path: Path, winner: Callable[..., None]
-) -> None:
+def test_second_writer_with_other_schema_leaves_nothing(tmp_path: Path, winner: Callable[..., None]) -> None:
     table = tmp_path / "t"
     winner(qbeast.write_table, rows(0), columns=["row"])
     with pytest.raises(qbeast.SchemaMismatchError):
@@ -189,7 +187,7 @@ def test_rows_of_another_schema_that_come_second_leave_nothing(
     assert len(list(table.glob("*.parquet"))) == 1
 
 
-def test_a_transaction_that_comes_second_is_applied_once(tmp_path: Path, winner: Callable[..., None]) -> None:
+def test_second_transaction_is_applied_once(tmp_path: Path, winner: Callable[..., None]) -> None:
     table = tmp_path / "t"
     options: dict[str, Any] = {"columns": ["row"], "mode": "append", "txn": ("app", 1)}
     winner(qbeast.write_table, rows(0), **options)
@@ -199,7 +197,7 @@ def test_a_transaction_that_comes_second_is_applied_once(tmp_path: Path, winner:
 
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
-def test_a_table_that_is_being_created_is_waited_for(
+def test_writer_waits_for_table_being_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: Any
 ) -> None:
     table, other = tmp_path / "t", tmp_path / "other"
@@ -225,9 +223,7 @@ def test_a_table_that_is_being_created_is_waited_for(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_a_conversion_that_comes_second_finds_it_done(
-    tmp_path: Path, winner: Callable[..., None], kind: str
-) -> None:
+def test_second_conversion_finds_it_done(tmp_path: Path, winner: Callable[..., None], kind: str) -> None:
     table = tmp_path / "t"
     table.mkdir()
     if kind == "delta":

@@ -49,7 +49,7 @@ for name, job in jobs.items():
 """
 
 
-def told(path: Path, when: str) -> list[str]:
+def output_lines(path: Path, when: str) -> list[str]:
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, str(path), when],
         capture_output=True,
@@ -60,9 +60,9 @@ def told(path: Path, when: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
+def test_forked_process_raises(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": range(1000)}), tmp_path, columns=["id"])
-    lines = told(tmp_path, "late")
+    lines = output_lines(tmp_path, "late")
     names = ["open", "scan", "count", "explain", "repr", "tasks", "refresh", "delete", "write"]
     assert [line.split()[0] for line in lines] == names
     for line in lines:
@@ -70,4 +70,4 @@ def test_a_forked_process_is_told_so(tmp_path: Path) -> None:
         assert "multiprocessing.get_context('spawn')" in line
         assert "damaged" not in line
     assert qbeast.open_table(tmp_path).version == 0
-    assert told(tmp_path, "early") == ["early 0"]
+    assert output_lines(tmp_path, "early") == ["early 0"]

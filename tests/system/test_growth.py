@@ -43,17 +43,17 @@ def check_growth(path: Path, kind: str, appends: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ranked", "named"])
-def test_tenfold_growth_in_some_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
+def test_tenfold_growth_takes_few_revisions(tmp_path: Path, kind: str) -> None:
     check_growth(tmp_path / "t", kind, 20)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_tenfold_growth_in_a_hundred_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
+def test_tenfold_growth_in_hundred_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
     check_growth(tmp_path / "t", kind, 100)
 
 
-def test_a_table_of_dates_lists_itself_by_day(tmp_path: Path) -> None:
+def test_date_table_is_listed_by_day(tmp_path: Path) -> None:
     for day in range(12):  # a checkpoint is written on the way
         frame = pl.DataFrame({ROW: [day], "d": [DAY.date() + timedelta(days=day)]})
         qbeast.write_table(frame, tmp_path / "t", columns=["d"], mode="append")

@@ -114,7 +114,7 @@ def begin_converted(table: Path, *, statistics: bool) -> None:
 
 @pytest.mark.parametrize("begin", [begin_empty, begin_converted])
 @pytest.mark.parametrize("statistics", [True, False])
-def test_no_byte_of_the_log_holds_a_value(begin: Any, *, statistics: bool, tmp_path: Path) -> None:
+def test_log_holds_no_values_of_hashed_columns(begin: Any, *, statistics: bool, tmp_path: Path) -> None:
     table = tmp_path / "t"
     begin(table, statistics=statistics)
     for step in chain(["begin"], steps(table)):

@@ -126,14 +126,14 @@ def live(path: Path, names: list[str], engine: Any) -> None:
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 @examples(12, slow=300)
 @given(names=FOUR, engine=st.sampled_from(["memory", "spill"]))
-def test_a_table_lives_with_columns_of_any_names(names: list[str], engine: str) -> None:
+def test_table_works_with_any_column_names(names: list[str], engine: str) -> None:
     with folder() as path:
         live(path, names, engine)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 @pytest.mark.parametrize("engine", ["memory", "spill"])
-def test_a_table_lives_with_names_of_ours(engine: str, tmp_path: Path) -> None:
+def test_table_works_with_our_internal_names(engine: str, tmp_path: Path) -> None:
     """All of them at once, in the order that no draw is likely to have."""
     names = [f"__qbeast_{name}" for name in OWN]
     for at in range(0, len(names), 4):
@@ -141,7 +141,7 @@ def test_a_table_lives_with_names_of_ours(engine: str, tmp_path: Path) -> None:
         live(tmp_path / str(at), some, engine)
 
 
-def test_deletion_vectors_hide_rows_beside_names_of_ours(tmp_path: Path) -> None:
+def test_deletion_vectors_work_beside_internal_names(tmp_path: Path) -> None:
     from tests.helpers import deletion_vectors  # noqa: PLC0415
 
     names = {"id": "__qbeast_row", "x": "__qbeast_end"}
@@ -151,7 +151,7 @@ def test_deletion_vectors_hide_rows_beside_names_of_ours(tmp_path: Path) -> None
     assert found.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
 
 
-def test_a_column_called_as_an_index_of_pandas_is_kept(tmp_path: Path) -> None:
+def test_column_named_like_pandas_index_is_kept(tmp_path: Path) -> None:
     rows = pl.DataFrame({"a": [1, 2, 3], "__index_level_0__": [4, 5, 6]})
     for number, given_rows in enumerate([rows, rows.to_arrow(), rows.to_pandas()]):
         qbeast.write_table(given_rows, tmp_path / str(number), columns=["a"])
@@ -161,7 +161,7 @@ def test_a_column_called_as_an_index_of_pandas_is_kept(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "pandas").sort("a").to_dict(as_series=False) == {"a": [2, 3]}
 
 
-def test_a_name_with_nul_is_refused_wherever_rows_come_in(tmp_path: Path) -> None:
+def test_nul_in_column_name_raises_everywhere(tmp_path: Path) -> None:
     rows = pl.DataFrame({"a": [1, 2], "b\0": [1, 2]})
     with pytest.raises(qbeast.InvalidInputError, match="NUL"):
         qbeast.write_table(rows, tmp_path / "t", columns=["a"])

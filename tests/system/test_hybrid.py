@@ -73,7 +73,7 @@ def test_rows_of_every_writer_are_read_once(begin: str, steps: list[str]) -> Non
         assert_reads_right(path, model)
 
 
-def test_rows_of_others_are_staged_and_those_of_ours_stay_indexed(tmp_path: Path) -> None:
+def test_foreign_rows_are_staged_and_ours_stay_indexed(tmp_path: Path) -> None:
     first, second = rows_from(0, 900), rows_from(900, 900)
     qbeast.write_table(first, tmp_path, columns=["row", "a", "b"], cube_size=50)
     indexed = load_snapshot(tmp_path).files.height
@@ -86,7 +86,7 @@ def test_rows_of_others_are_staged_and_those_of_ours_stay_indexed(tmp_path: Path
     check_invariants(tmp_path, may_stage=True)
 
 
-def test_a_table_that_only_others_write_to_can_be_converted_before_it_has_rows(tmp_path: Path) -> None:
+def test_empty_foreign_table_can_be_converted(tmp_path: Path) -> None:
     nothing = rows_from(0, 0)
     DeltaTable.create(tmp_path, nothing.to_arrow().schema)
     result = qbeast.convert_table(tmp_path, ["row", "a", "b"])

@@ -85,7 +85,7 @@ def plain_file(folder: Path, name: str, rows: pl.DataFrame = ROWS) -> None:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def test_files_of_any_name_are_converted_and_kept_right(tmp_path: Path) -> None:
+def test_files_of_any_name_are_converted(tmp_path: Path) -> None:
     """All names in one table: one taken for another would show."""
     names = [*(f"a{character}b" for character in CHARACTERS), *(name for name in ODD if name[0] not in "._")]
     for number, name in enumerate(names):
@@ -101,7 +101,7 @@ def test_files_of_any_name_are_converted_and_kept_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [*(f"a{one}b" for one in CHARACTERS), *(f"{one}x" for one in CHARACTERS), *ODD]
 )
-def test_a_file_of_each_name_goes_through_everything(tmp_path: Path, name: str) -> None:
+def test_file_of_each_name_passes_all_operations(tmp_path: Path, name: str) -> None:
     if name.startswith(("_", ".")):
         pytest.skip("such files are hidden")
     plain_file(tmp_path / "t", name)
@@ -110,7 +110,7 @@ def test_a_file_of_each_name_goes_through_everything(tmp_path: Path, name: str) 
     go_through(tmp_path / "t", pl.concat([ROWS, more(100)]))
 
 
-def test_a_file_of_that_name_in_the_working_directory_is_not_read(
+def test_similar_file_in_working_directory_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "events-2024-05-01T00:00:00"
@@ -129,7 +129,7 @@ COLUMNS = ["a%20b", "a`.b", "${x}", "日 😀", "\\\\"]
 
 
 @pytest.mark.parametrize(("folder", "name"), list(zip(FOLDERS, COLUMNS, strict=True)))
-def test_a_table_in_a_folder_and_with_a_column_of_any_name_goes_through_everything(
+def test_any_folder_and_column_name_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
 ) -> None:
     rows = ROWS.rename({"x": name})
@@ -142,7 +142,7 @@ def test_a_table_in_a_folder_and_with_a_column_of_any_name_goes_through_everythi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("character", [*CHARACTERS, "/", "\t", "\n"])
-def test_folders_and_columns_of_each_name_go_through_everything(tmp_path: Path, character: str) -> None:
+def test_each_folder_and_column_name_passes_all_operations(tmp_path: Path, character: str) -> None:
     name = f"a{character}b" if character in CHARACTERS and character not in NO_FOLDER else "plain"
     places = (tmp_path / name, tmp_path / name / name, (tmp_path / f"uri {name}").as_uri())
     columns = (f"a{character}b", f"{character}x", f"{character}{character}b")
@@ -186,7 +186,7 @@ def hide_row(path: Path, spelled: str, row: int, version: int) -> None:
     (log / f"{version:020}.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_deletion_vector_hides_rows_of_its_file_whatever_its_name(tmp_path: Path) -> None:
+def test_deletion_vector_works_for_any_file_name(tmp_path: Path) -> None:
     names = [*(f"a{one}b" for one in CHARACTERS if not one.isalnum()), *ODD]
     for number, name in enumerate(names):
         plain_file(tmp_path / "t", name, more(100 * number).head(9))
@@ -202,7 +202,7 @@ def test_a_deletion_vector_hides_rows_of_its_file_whatever_its_name(tmp_path: Pa
     assert qbeast.read_table(tmp_path / "t").sort("id").equals(wanted)
 
 
-def test_files_of_one_name_in_two_folders_keep_their_own_vectors(tmp_path: Path) -> None:
+def test_equal_names_in_two_folders_keep_their_vectors(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id", "x"])
     path = tmp_path / "t"
     actions = []
@@ -232,7 +232,7 @@ def test_files_of_one_name_in_two_folders_keep_their_own_vectors(tmp_path: Path)
     assert qbeast.read_table(path).sort("id").equals(wanted)
 
 
-def test_an_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
+def test_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
     plain_file(tmp_path / "t", "a b")
     qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
     hide_row(tmp_path / "t", "a%20b.parquet", 4, 1)
@@ -280,7 +280,7 @@ def removed_by_another(path: Path, spelled: str, rows: pl.DataFrame) -> Callable
 
 
 @pytest.mark.parametrize("character", SPELLINGS)
-def test_a_file_removed_under_another_spelling_is_gone(tmp_path: Path, character: str) -> None:
+def test_file_removed_under_other_encoding_is_gone(tmp_path: Path, character: str) -> None:
     plain_file(tmp_path / "t", f"a{character}b")
     qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
     ways = list(spelled_otherwise(tmp_path / "t", character))
@@ -302,7 +302,7 @@ def test_a_file_removed_under_another_spelling_is_gone(tmp_path: Path, character
     assert qbeast.read_table(tmp_path / "t").sort("id").equals(ROWS)
 
 
-def test_no_checkpoint_of_ours_brings_back_what_another_spelling_removed(tmp_path: Path) -> None:
+def test_checkpoint_does_not_restore_removed_files(tmp_path: Path) -> None:
     plain_file(tmp_path / "t", "a+b")
     qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
     removed_by_another(tmp_path / "t", "a%2Bb.parquet", more(100))()
@@ -313,7 +313,7 @@ def test_no_checkpoint_of_ours_brings_back_what_another_spelling_removed(tmp_pat
 
 @pytest.mark.parametrize("character", SPELLINGS)
 @pytest.mark.parametrize("change", ["delete", "update", "optimize"])
-def test_a_race_with_another_spelling_is_seen(
+def test_race_under_other_encoding_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, character: str, change: str
 ) -> None:
     plain_file(tmp_path / "t", f"a{character}b")

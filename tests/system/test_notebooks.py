@@ -31,12 +31,12 @@ SHOWN = {
 }
 
 
-def test_there_are_notebooks() -> None:
+def test_notebooks_exist() -> None:
     assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_shows_what_it_should(
+def test_notebook_runs_and_shows_expected_output(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -20,7 +20,7 @@ def place(bucket: str, s3_options: dict[str, str]) -> tuple[str, dict[str, str]]
     return f"s3://{bucket}/some tables/t", s3_options
 
 
-def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):
+def test_bucket_table_is_written_filtered_and_sampled(place):
     uri, options = place
     first = qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
     more = ROWS.with_columns(pl.col("id") + 30_000)
@@ -40,7 +40,7 @@ def test_a_table_in_a_bucket_is_written_appended_filtered_and_sampled(place):
     assert DeltaTable(uri, storage_options=options).count() == 60_000
 
 
-def test_small_files_are_read_by_their_pages_and_those_of_others_whole(place):
+def test_small_files_read_pages_and_foreign_whole(place):
     uri, options = place
     qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
     write_deltalake(uri, ROWS, mode="append", storage_options=options)
@@ -49,7 +49,7 @@ def test_small_files_are_read_by_their_pages_and_those_of_others_whole(place):
     assert pl.concat(task.read()).sort("id").equals(pl.concat([ROWS, ROWS]).sort("id"))
 
 
-def test_options_that_deltalake_takes_as_texts_serve_every_read(place):
+def test_deltalake_text_options_work_for_reads(place):
     uri, options = place
     options = {**options, "max_retries": "2", "retry_timeout": "9s", "timeout": "30s"}
     qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options)
@@ -58,13 +58,13 @@ def test_options_that_deltalake_takes_as_texts_serve_every_read(place):
     assert qbeast.read_table(uri, sample=0.5, storage_options=options).height < 40_000
 
 
-def test_a_bucket_without_table_says_so(place):
+def test_bucket_without_table_raises(place):
     uri, options = place
     with pytest.raises(qbeast.TableNotFoundError, match="some tables"):
         qbeast.scan_table(uri, storage_options=options)
 
 
-def test_tables_in_a_bucket_are_converted_restored_and_vacuumed(place):
+def test_bucket_tables_are_converted_restored_and_vacuumed(place):
     uri, options = place
     pl.concat([ROWS]).write_parquet(f"{uri}/a b.parquet", storage_options=options)
     result = qbeast.convert_table(uri, INDEXED, storage_options=options)
@@ -83,7 +83,7 @@ def test_tables_in_a_bucket_are_converted_restored_and_vacuumed(place):
         qbeast.convert_table(f"{uri}/nothing", INDEXED, storage_options=options)
 
 
-def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
+def test_bucket_table_is_checked_repaired_and_plotted(place):
     uri, options = place
     qbeast.write_table(ROWS, uri, columns=INDEXED, storage_options=options, cube_size=5000)
     table = qbeast.open_table(uri, storage_options=options)
@@ -101,7 +101,7 @@ def test_a_table_in_a_bucket_is_checked_repaired_and_drawn(place):
     assert set(table.check().faults["code"]) == {"file-missing"}
 
 
-def test_a_log_in_a_bucket_given_as_the_table_names_its_folder(place):
+def test_log_path_in_bucket_names_its_table(place):
     uri, options = place
     qbeast.write_table(ROWS.head(10), uri, columns=INDEXED, storage_options=options)
     for tried in (

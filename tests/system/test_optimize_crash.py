@@ -31,7 +31,7 @@ def run_killed(table: Path, step: int) -> int:
 @pytest.mark.parametrize(
     "steps", [(1, 4, 6), pytest.param(tuple(range(STEPS + 1)), marks=pytest.mark.slow)], ids=["some", "all"]
 )
-def test_an_optimize_killed_at_a_step_is_whole_or_absent(tmp_path: Path, steps: tuple[int, ...]) -> None:
+def test_killed_optimize_is_whole_or_absent(tmp_path: Path, steps: tuple[int, ...]) -> None:
     first = tmp_path / "t"
     for start in (0, 100):
         qbeast.write_table(rows(start), first, columns=["row", "a"], mode="append", cube_size=10)

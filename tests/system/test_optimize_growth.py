@@ -24,7 +24,7 @@ def amplification(table: qbeast.Table, fraction: float) -> float:
     return plan.bytes_opened / (fraction * plan.bytes_total)
 
 
-def test_small_appends_leave_a_file_each_and_one_optimize_joins_them(tmp_path: Path) -> None:
+def test_one_optimize_joins_files_of_small_appends(tmp_path: Path) -> None:
     qbeast.write_table(points(50_000, 0), tmp_path / "t", columns=COLUMNS)
     for number in range(1, 11):
         result = qbeast.write_table(points(500, number), tmp_path / "t", mode="append")
@@ -38,7 +38,7 @@ def test_small_appends_leave_a_file_each_and_one_optimize_joins_them(tmp_path: P
 
 
 @pytest.mark.slow
-def test_one_optimize_after_a_hundred_appends_brings_samples_back(tmp_path: Path) -> None:
+def test_optimize_after_hundred_appends_restores_samples(tmp_path: Path) -> None:
     qbeast.write_table(points(2_000_000, 0), tmp_path / "t", columns=COLUMNS)
     table = qbeast.open_table(tmp_path / "t")
     fresh = {fraction: amplification(table, fraction) for fraction in (0.01, 0.02, 0.05, 0.1)}
@@ -55,9 +55,7 @@ def test_one_optimize_after_a_hundred_appends_brings_samples_back(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [30_000, 300_000])
-def test_a_life_of_appends_and_optimizes_writes_each_byte_at_most_three_times(
-    tmp_path: Path, start: int
-) -> None:
+def test_lifetime_writes_each_byte_three_times_at_most(tmp_path: Path, start: int) -> None:
     asked = written = qbeast.write_table(points(start, 0), tmp_path / "t", columns=COLUMNS).bytes
     total = start
     for number in range(1, 101):

@@ -18,7 +18,7 @@ def place(bucket: str, s3_options: dict[str, str]) -> tuple[str, dict[str, str]]
     return f"s3://{bucket}/some tables/t", s3_options
 
 
-def test_a_table_in_a_bucket_is_optimized(place):
+def test_table_in_a_bucket_is_optimized(place):
     uri, options = place
     qbeast.write_table(ROWS, uri, columns=["id", "x"], storage_options=options)
     more = ROWS.with_columns(pl.col("id") + 30_000)
@@ -32,7 +32,7 @@ def test_a_table_in_a_bucket_is_optimized(place):
     assert table.scan(sample=0.1).collect().sort("id").equals(sample)
 
 
-def test_an_optimize_that_comes_second_leaves_no_file_in_the_bucket(place):
+def test_losing_optimize_leaves_no_file(place):
     uri, options = place
     for start in range(0, 3000, 1000):
         rows = ROWS.slice(start, 1000)

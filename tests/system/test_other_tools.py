@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[pl.Expr | None]:
+def planned_filters(monkeypatch: pytest.MonkeyPatch) -> list[pl.Expr | None]:
     """The filters that reads are planned by from now on."""
     filters: list[pl.Expr | None] = []
     plan = Reader.plan
@@ -42,34 +42,34 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[pl.Expr | None]:
     return filters
 
 
-def was_pushed_down(path: Path, asked: list[pl.Expr | None]) -> bool:
-    (one,) = asked
+def was_pushed_down(path: Path, planned_filters: list[pl.Expr | None]) -> bool:
+    (one,) = planned_filters
     return one is not None and qbeast.open_table(path).explain(one).share < 0.6
 
 
-def test_duckdb_pushes_filters_and_columns_down(path: Path, asked: list[pl.Expr | None]) -> None:
+def test_duckdb_pushes_filters_and_columns_down(path: Path, planned_filters: list[pl.Expr | None]) -> None:
     scan = qbeast.scan_table(path)  # noqa: F841 -- DuckDB finds it by its name
     query = "SELECT brand, count(*) AS n FROM scan WHERE price < 5 GROUP BY brand ORDER BY brand"
     assert_frame_equal(duckdb.sql(query).pl(), CHEAP, check_dtypes=False)
-    assert was_pushed_down(path, asked)
+    assert was_pushed_down(path, planned_filters)
 
 
-def test_ibis_pushes_filters_down(path: Path, asked: list[pl.Expr | None]) -> None:
+def test_ibis_pushes_filters_down(path: Path, planned_filters: list[pl.Expr | None]) -> None:
     sales = ibis.polars.connect().create_table("sales", qbeast.scan_table(path))
     cheap = sales.filter(sales.price < 5).group_by("brand").agg(n=ibis._.count()).order_by("brand")
     assert_frame_equal(cheap.to_polars(), CHEAP, check_dtypes=False)
-    assert was_pushed_down(path, asked)
+    assert was_pushed_down(path, planned_filters)
 
 
-def test_pandas_takes_what_was_asked_for(path: Path, asked: list[pl.Expr | None]) -> None:
+def test_pandas_receives_requested_rows(path: Path, planned_filters: list[pl.Expr | None]) -> None:
     found = qbeast.open_table(path).to_pandas(columns=["brand"], where="price < 5")
     assert isinstance(found, pd.DataFrame)
     counted = found.groupby("brand").size().rename("n").reset_index()
     assert_frame_equal(pl.from_pandas(counted), CHEAP, check_dtypes=False)
-    assert was_pushed_down(path, asked)
+    assert was_pushed_down(path, planned_filters)
 
 
-def test_a_frame_of_pandas_is_written(path: Path, tmp_path: Path) -> None:
+def test_pandas_frame_is_written(path: Path, tmp_path: Path) -> None:
     frame = qbeast.open_table(path).to_pandas()
     qbeast.write_table(frame, tmp_path / "again", columns=["id", "price"])
     assert_frame_equal(qbeast.read_table(tmp_path / "again").sort("id"), ROWS)

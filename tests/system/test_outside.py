@@ -76,7 +76,7 @@ ALLOWED = {"absolute", "absolute, encoded", "a file address"}
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("plain", [True, False], ids=["staged", "indexed"])
-def test_nothing_outside_is_opened(table: Path, way: str, *, plain: bool) -> None:
+def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -> None:
     place = str(table.parent / "secret.parquet")
     encoded = place.replace("/", "%2F")
     spelled = WAYS[way].format(place=place, encoded=encoded, folder=table.parent)
@@ -143,7 +143,7 @@ def roads(path: Path) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_linked_data_file_is_not_opened(table: Path) -> None:
+def test_linked_data_file_is_not_opened(table: Path) -> None:
     for name in qbeast.open_table(table).files()["path"]:  # a filter may skip any one of them
         linked(table / Path(name).name)
     before = {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")}
@@ -161,7 +161,7 @@ def test_a_linked_data_file_is_not_opened(table: Path) -> None:
     assert qbeast.read_table(table).sort("id").equals(ROWS)
 
 
-def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
+def test_linked_folder_is_not_entered(tmp_path: Path) -> None:
     path = tmp_path / "t"
     (path / "part").mkdir(parents=True)
     ROWS.write_parquet(path / "part" / "1.parquet")
@@ -183,7 +183,7 @@ def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("of", ["folder", "commit", "checkpoint", "hint"])
-def test_a_linked_log_is_not_read(of: str, table: Path) -> None:
+def test_linked_log_is_not_read(of: str, table: Path) -> None:
     if of in ("checkpoint", "hint"):
         DeltaTable(table).create_checkpoint()
     log = table / "_delta_log"
@@ -200,7 +200,7 @@ def test_a_linked_log_is_not_read(of: str, table: Path) -> None:
     assert qbeast.open_table(table, allow_absolute_paths=True).scan().collect().height == 800
 
 
-def test_a_commit_that_becomes_a_link_is_not_read(table: Path) -> None:
+def test_commit_that_becomes_a_link_is_ignored(table: Path) -> None:
     opened = qbeast.open_table(table)
     write_deltalake(table, ROWS, mode="append")
     linked(max((table / "_delta_log").glob("*.json")))
@@ -208,7 +208,7 @@ def test_a_commit_that_becomes_a_link_is_not_read(table: Path) -> None:
         opened.refresh()
 
 
-def test_a_linked_deletion_vector_is_not_opened(tmp_path: Path) -> None:
+def test_linked_deletion_vector_is_not_opened(tmp_path: Path) -> None:
     path = Path(shutil.copytree(GOLDEN_VECTORS, tmp_path / "t"))
     linked(next(path.rglob("deletion_vector*.bin")))
     qbeast.convert_table(path, columns=["id"])
@@ -216,7 +216,7 @@ def test_a_linked_deletion_vector_is_not_opened(tmp_path: Path) -> None:
         qbeast.read_table(path)
 
 
-def test_links_inside_of_the_table_and_to_it_are_followed(table: Path) -> None:
+def test_links_within_and_to_the_table_work(table: Path) -> None:
     name = Path(qbeast.open_table(table).files()["path"][0]).name
     (table / "kept").mkdir()
     shutil.move(table / name, table / "kept" / name)
@@ -227,7 +227,7 @@ def test_links_inside_of_the_table_and_to_it_are_followed(table: Path) -> None:
         assert qbeast.open_table(path).check().ok
 
 
-def test_a_folder_of_linked_parquet_files_is_not_converted(tmp_path: Path) -> None:
+def test_folder_of_linked_parquet_files_raises(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     ROWS.write_parquet(tmp_path / "t" / "1.parquet")
     linked(tmp_path / "t" / "1.parquet")
@@ -235,13 +235,13 @@ def test_a_folder_of_linked_parquet_files_is_not_converted(tmp_path: Path) -> No
         qbeast.convert_table(tmp_path / "t", columns=["id"])
 
 
-def test_what_a_filter_leaves_closed_is_in_nobodys_way(table: Path) -> None:
+def test_unopened_outside_files_do_not_fail_reads(table: Path) -> None:
     respell(table, lambda add: add.update(path="../secret.parquet"))
     opened = qbeast.open_table(table)
     assert opened.scan().filter(pl.col("id") < 300).collect().height == 300
 
 
-def test_a_shallow_clone_is_read_and_changed_with_the_option(table: Path) -> None:
+def test_shallow_clone_works_with_the_option(table: Path) -> None:
     clone = table.parent / "clone"
     (clone / "_delta_log").mkdir(parents=True)
     for log in (table / "_delta_log").glob("*.json"):
@@ -267,7 +267,7 @@ def test_a_shallow_clone_is_read_and_changed_with_the_option(table: Path) -> Non
     run("show", clone, "--count")
 
 
-def test_the_program_has_the_option(table: Path) -> None:
+def test_program_allows_absolute_paths(table: Path) -> None:
     respell(table, lambda add: add.update(path=f"{table}/{add['path']}"))
     for name, *rest in (("show", "--count"), ("sample", "0.5"), ("check",), ("explain",)):
         if name not in ("show", "explain"):  # they open no file
@@ -276,7 +276,7 @@ def test_the_program_has_the_option(table: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["p", "u"])
-def test_a_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
+def test_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
     qbeast.write_table(ROWS, table.parent / "v", columns=["id", "x"])
     delete(table.parent / "v", [1, 2])
     out = {"p": f"file://{table.parent}/vector.bin", "u": "../ab^-aqEH.-t@S}K{vb[*k^"}[kind]
@@ -292,7 +292,7 @@ def test_a_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None
     assert "It was not opened" in fault["message"]
 
 
-def test_credentials_go_to_the_tables_own_bucket_alone(s3_options: dict[str, str], tmp_path: Path) -> None:
+def test_credentials_go_only_to_own_bucket(s3_options: dict[str, str], tmp_path: Path) -> None:
     options, server = s3_options, client(s3_options)
     own_bucket, other_bucket = new_bucket(options), new_bucket(options)
     root = f"s3://{own_bucket}/some/t"

@@ -89,7 +89,7 @@ def metadata_of(wheel: zipfile.ZipFile) -> Message:
     return email.message_from_bytes(wheel.read(f"{STEM}.dist-info/METADATA"))
 
 
-def test_the_wheel_holds_the_packages_and_nothing_else(built: Path) -> None:
+def test_wheel_holds_only_the_packages(built: Path) -> None:
     with zipfile.ZipFile(built / f"{STEM}-py3-none-any.whl") as wheel:
         names = {name for name in wheel.namelist() if not name.startswith(f"{STEM}.dist-info/")}
         assert names == stored()
@@ -102,14 +102,14 @@ def test_the_wheel_holds_the_packages_and_nothing_else(built: Path) -> None:
     assert "## Compared with other layouts" in told.get_payload()
 
 
-def test_the_sdist_holds_what_a_wheel_is_built_from(built: Path) -> None:
+def test_sdist_holds_everything_a_wheel_needs(built: Path) -> None:
     with tarfile.open(built / f"{STEM}.tar.gz") as sdist:
         names = {name.removeprefix(f"{STEM}/") for name in sdist.getnames()}
     assert stored() | {"pyproject.toml", "README.md"} <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/", ".venv"))]
 
 
-def test_the_wheel_works_where_nothing_else_of_ours_is(built: Path, tmp_path: Path) -> None:
+def test_wheel_works_without_the_repository(built: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(built / f"{STEM}-py3-none-any.whl") as wheel:
         wheel.extractall(tmp_path / "installed")  # noqa: S202 -- our own
     told = json.loads(run([sys.executable, "-I", "-c", USE, tmp_path / "installed"], tmp_path))
@@ -130,7 +130,7 @@ NEEDS = {
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("extra", ["", "cli", "plot", "spark", "sdist"])
-def test_it_installs_in_a_clean_environment(extra: str, built: Path, tmp_path: Path) -> None:
+def test_wheel_installs_in_clean_environment(extra: str, built: Path, tmp_path: Path) -> None:
     """By pip, from the index, with the versions that are tested: each extra brings what it is for, and no more."""
     place = tmp_path / "env"
     venv.create(place, with_pip=True)

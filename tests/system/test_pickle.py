@@ -35,7 +35,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> qbeast.Table:
 
 
 @pytest.mark.parametrize("copied", [sent, copy.deepcopy, copy.copy])
-def test_a_table_keeps_its_place_and_version(
+def test_table_keeps_its_place_and_version(
     table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, copied: Any
 ) -> None:
     again = copied(table)
@@ -49,7 +49,7 @@ def test_a_table_keeps_its_place_and_version(
 
 @pytest.mark.parametrize("copied", [sent, copy.deepcopy])
 @pytest.mark.parametrize("sample", [None, 0.3])
-def test_a_plan_says_what_it_said(table: qbeast.Table, sample: float | None, copied: Any) -> None:
+def test_pickled_plan_is_equal(table: qbeast.Table, sample: float | None, copied: Any) -> None:
     plan = table.explain(LOW, sample=sample, columns=["id"])
     before = copied(plan)  # nobody has looked at its files
     assert repr(before) == repr(plan)
@@ -59,7 +59,7 @@ def test_a_plan_says_what_it_said(table: qbeast.Table, sample: float | None, cop
 
 
 @pytest.mark.parametrize("sample", [None, 0.3])
-def test_a_lazy_frame_gives_the_same_rows(
+def test_lazy_frame_gives_the_same_rows(
     table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, sample: float | None
 ) -> None:
     lazy = table.scan(sample=sample).filter(LOW).select("id")
@@ -74,7 +74,7 @@ def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, 
     return table.version, lazy.collect().height, plan.rows_opened
 
 
-def test_another_process_takes_all_of_them(table: qbeast.Table, four: Pool) -> None:
+def test_other_processes_unpickle_all(table: qbeast.Table, four: Pool) -> None:
     lazy, plan = table.scan().filter(LOW), table.explain(LOW)
     found = four.apply(work, (table, lazy, plan))
     assert found == (0, lazy.collect().height, plan.rows_opened)
@@ -89,7 +89,7 @@ def test_secrets_travel_but_are_not_shown(tmp_path: Path) -> None:
         assert "hidden" not in repr(value)
 
 
-def test_another_table_in_the_place_is_not_taken_for_it(table: qbeast.Table, tmp_path: Path) -> None:
+def test_replaced_table_is_not_mistaken(table: qbeast.Table, tmp_path: Path) -> None:
     pickled = pickle.dumps(table)
     (tmp_path / "t").rename(tmp_path / "gone")
     with pytest.raises(qbeast.TableNotFoundError):

@@ -30,7 +30,7 @@ def rows_at(path: Path | str) -> set[int]:
     return set(DeltaTable(path).to_pyarrow_table()["row"].to_pylist())
 
 
-def test_the_home_folder_is_one_place_for_everybody(here: Path) -> None:
+def test_home_folder_works_everywhere(here: Path) -> None:
     table = here / "home" / "sales"
     qbeast.write_table(OTHER, table, columns=["row"])
     qbeast.write_table(ROWS, "~/sales", mode="append")
@@ -47,7 +47,7 @@ def test_the_home_folder_is_one_place_for_everybody(here: Path) -> None:
     assert not list((here / "work").iterdir())
 
 
-def test_a_handle_by_a_relative_path_outlives_the_working_directory(here: Path) -> None:
+def test_relative_handle_survives_working_directory_change(here: Path) -> None:
     for name, rows in (("a", ROWS), ("b", OTHER)):
         (here / name).mkdir()
         os.chdir(here / name)
@@ -66,7 +66,7 @@ def test_a_handle_by_a_relative_path_outlives_the_working_directory(here: Path) 
     assert opened.check().ok
 
 
-def test_a_handle_by_a_link_stays_where_the_link_led(here: Path) -> None:
+def test_handle_by_link_stays_at_its_target(here: Path) -> None:
     qbeast.write_table(ROWS, here / "v1", columns=["row"])
     qbeast.write_table(OTHER, here / "v2", columns=["row"])
     (here / "now").symlink_to(here / "v1")
@@ -79,14 +79,14 @@ def test_a_handle_by_a_link_stays_where_the_link_led(here: Path) -> None:
     assert qbeast.read_table(here / "now").sort("row").equals(OTHER)
 
 
-def test_a_revision_names_the_place_in_full(here: Path) -> None:
+def test_revision_names_the_absolute_place(here: Path) -> None:
     qbeast.write_table(ROWS, "t", columns=["row"])
     config = load_snapshot("t").config
     assert {one.table_id for one in config.revisions.values()} == {str((here / "work" / "t").resolve())}
 
 
 @pytest.mark.parametrize("path", ["s3:x", "a\\b", "a\nb", "a%41b", "", "~no-such-user-here/t", "s3://b/a#b"])
-def test_nothing_is_written_where_the_place_is_in_doubt(here: Path, path: str) -> None:
+def test_ambiguous_paths_write_nothing(here: Path, path: str) -> None:
     for call in (
         lambda: qbeast.write_table(ROWS, path, columns=["row"]),
         lambda: qbeast.convert_table(path, columns=["row"]),
@@ -101,7 +101,7 @@ def test_nothing_is_written_where_the_place_is_in_doubt(here: Path, path: str) -
     assert not list((here / "home").iterdir())
 
 
-def test_a_place_that_cannot_be_made_is_told(here: Path) -> None:
+def test_impossible_folder_raises(here: Path) -> None:
     (here / "file").write_text("x")
     for path in ("/proc/qbeast-cannot-be-here", here / "file" / "t"):
         with pytest.raises(qbeast.StorageError, match="Nothing was changed at that path"):
@@ -111,7 +111,7 @@ def test_a_place_that_cannot_be_made_is_told(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_data_file_that_is_gone_is_named() -> None:
+def test_missing_data_file_is_named() -> None:
     qbeast.write_table(pl.DataFrame({"row": range(50_000)}), "t", columns=["row"], cube_size=1000)
     table = qbeast.open_table("t")
     (path, *_) = table.files()["path"]
@@ -129,7 +129,7 @@ def test_a_data_file_that_is_gone_is_named() -> None:
         assert caught.value.path == Path(path).name
 
 
-def test_the_file_of_a_deletion_vector_that_is_gone_is_named(here: Path) -> None:
+def test_missing_deletion_vector_file_is_named(here: Path) -> None:
     rows = pl.DataFrame({"id": range(4000), "x": range(4000)})
     qbeast.write_table(rows, here / "t", columns=["id", "x"])
     delete(here / "t", [1, 2])

@@ -36,7 +36,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield started
 
 
-def test_a_table_lives_its_whole_life_there(started: Started) -> None:
+def test_all_operations_work_in_the_store(started: Started) -> None:
     uri, options = f"{started.uri}/some tables/t é", started.options
     qbeast.write_table(ROWS, uri, columns=["id", "x"], cube_size=2_000, storage_options=options)
     more = ROWS.with_columns(pl.col("id") + 20_000)
@@ -92,9 +92,7 @@ def writers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def test_each_file_is_created_by_exactly_one_of_eight_processes(
-    started: Started, writers: ProcessPoolExecutor
-) -> None:
+def test_only_one_process_creates_each_file(started: Started, writers: ProcessPoolExecutor) -> None:
     uri = f"{started.uri}/puts"
     jobs = [writers.submit(_put, uri, started.options, writer) for writer in range(WRITERS)]
     won = [job.result() for job in jobs]
@@ -104,7 +102,7 @@ def test_each_file_is_created_by_exactly_one_of_eight_processes(
         assert all(store.get(f"_delta_log/{number}") == f"writer {writer}".encode() for number in numbers)
 
 
-def test_no_commit_of_eight_processes_is_lost(started: Started, writers: ProcessPoolExecutor) -> None:
+def test_eight_processes_lose_no_commit(started: Started, writers: ProcessPoolExecutor) -> None:
     uri = f"{started.uri}/race"
     jobs = [writers.submit(_append, uri, started.options, writer) for writer in range(WRITERS)]
     assert sum(job.result(timeout=timedelta(minutes=5).total_seconds()) for job in jobs) == WRITERS * COMMITS

@@ -38,7 +38,7 @@ def marks(root: Path) -> dict[str, str | None]:
     return {path: (add.get("tags") or {}).get("mark") for path, add in replay(root).items()}
 
 
-def test_files_that_came_and_went_meanwhile_are_neither_missed_nor_brought_back(tmp_path: Path) -> None:
+def test_concurrent_adds_and_removes_survive_retag(tmp_path: Path) -> None:
     first = create(tmp_path)
     old = append(first, "old.parquet").snapshot
     assert old is not None
@@ -51,7 +51,7 @@ def test_files_that_came_and_went_meanwhile_are_neither_missed_nor_brought_back(
     assert marks(tmp_path) == {"newer.parquet": "x"}
 
 
-def test_a_file_is_repeated_with_the_deletion_vector_that_it_got_meanwhile(tmp_path: Path) -> None:
+def test_retag_keeps_concurrent_deletion_vector(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     live = replay(tmp_path)["first.parquet"]
     vector = {
@@ -79,7 +79,7 @@ def test_a_file_is_repeated_with_the_deletion_vector_that_it_got_meanwhile(tmp_p
     assert replay(tmp_path) == {"first.parquet": wanted}
 
 
-def test_what_is_so_already_is_no_commit(tmp_path: Path) -> None:
+def test_unchanged_tags_make_no_commit(tmp_path: Path) -> None:
     snapshot: Snapshot | None = create(tmp_path)
     store = LocalStore(tmp_path)
     snapshot = commit(store, snapshot, mark("x")).snapshot
@@ -89,7 +89,7 @@ def test_what_is_so_already_is_no_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep_log", [True, False])
-def test_a_checkpoint_alone_is_enough_to_repeat_a_file_whole(tmp_path: Path, *, keep_log: bool) -> None:
+def test_checkpoint_is_enough_to_retag_a_file(tmp_path: Path, *, keep_log: bool) -> None:
     snapshot: Snapshot | None = create(tmp_path)
     before = replay(tmp_path)
     for number in range(10):
@@ -133,7 +133,7 @@ def deleting(root: str, writer: int) -> None:  # noqa: ARG001 -- the job's form
 @pytest.mark.parametrize(
     "others", [[deleting], pytest.param([ours, appending, deleting], marks=pytest.mark.slow)], ids=len
 )
-def test_racing_writers_lose_no_file_and_get_none_back(tmp_path: Path, four: Pool, others: list[Job]) -> None:
+def test_racing_writers_and_retag_lose_no_file(tmp_path: Path, four: Pool, others: list[Job]) -> None:
     create(tmp_path)
     run(four, tmp_path, marking, *others)
     live = marks(tmp_path)

@@ -62,7 +62,7 @@ def same(table: Path, wanted: pl.DataFrame) -> None:
     assert_frame_equal(qbeast.read_table(table).sort(COLUMNS), wanted.sort(COLUMNS))
 
 
-def test_what_a_killed_call_spilled_goes_with_the_next_one(first: Path) -> None:
+def test_next_call_removes_spill_of_killed_call(first: Path) -> None:
     cases = [("append", 2), ("merge", 5), ("optimize", 12)]
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(partial(kill, first), cases)) == {-signal.SIGKILL}
@@ -72,7 +72,7 @@ def test_what_a_killed_call_spilled_goes_with_the_next_one(first: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_an_operation_killed_at_any_step_leaves_the_table_whole(first: Path, operation: str) -> None:
+def test_killed_operation_leaves_the_table_whole(first: Path, operation: str) -> None:
     for step in range(1, 1000, 7):
         code = kill(first, (operation, step))
         if code == 0:

@@ -255,7 +255,7 @@ class TestLife(Life.TestCase):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_many_lives(part: int) -> None:
+def test_random_operations_keep_tables_consistent(part: int) -> None:
     one = type(f"Life{part}", (Life,), {})
     if settings().derandomize:
         seed(part)(one)  # else all parts were the same; by chance they differ

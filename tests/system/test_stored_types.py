@@ -102,7 +102,7 @@ def assert_read(path: Path, wanted: pl.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_other_types_of_a_file_are_read_as_deltalake_does(case: str, tmp_path: Path) -> None:
+def test_stored_types_are_read_as_by_deltalake(case: str, tmp_path: Path) -> None:
     path = stored(tmp_path / "t", *CASES[case])
     wanted = by_deltalake(path)
     qbeast.convert_table(path, columns=["id"])
@@ -137,7 +137,7 @@ def test_files_of_several_types_are_read_together(tmp_path: Path) -> None:
         ("float", pa.float64(), [0.1]),
     ],
 )
-def test_values_that_the_type_cannot_hold_are_refused(
+def test_values_outside_the_type_raise(
     kind: str, stored_as: pa.DataType, values: list[Any], tmp_path: Path
 ) -> None:
     (tmp_path / "t").mkdir()

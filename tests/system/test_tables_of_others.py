@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_converted_names_a_copy_that_works(
+def test_unsupported_conversion_names_a_working_copy(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -163,7 +163,7 @@ HARMLESS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("kind", HARMLESS)
-def test_what_binds_writers_alone_is_converted_read_and_sampled(kind: str, tmp_path: Path) -> None:
+def test_writer_features_allow_conversion_and_reads(kind: str, tmp_path: Path) -> None:
     path = HARMLESS[kind](tmp_path / "t")
     qbeast.convert_table(path, columns=["id", "x:linear"])
     same(qbeast.read_table(path), ROWS)
@@ -178,7 +178,7 @@ def test_what_binds_writers_alone_is_converted_read_and_sampled(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("feature", RULES)
-def test_rows_under_rules_move_and_go_but_do_not_come(feature: str, tmp_path: Path) -> None:
+def test_rows_under_rules_only_move_or_go(feature: str, tmp_path: Path) -> None:
     path = ruled(feature)(tmp_path / "t")
     qbeast.convert_table(path, columns=["id"])
     table = qbeast.open_table(path)
@@ -203,7 +203,7 @@ def test_rows_under_rules_move_and_go_but_do_not_come(feature: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("feature", ["checkConstraints", "invariants"])
-def test_the_engine_that_is_named_keeps_the_rules(feature: str, tmp_path: Path) -> None:
+def test_named_engine_enforces_the_rules(feature: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_deltalake(path, ROWS)
     if feature == "checkConstraints":
@@ -223,7 +223,7 @@ def test_the_engine_that_is_named_keeps_the_rules(feature: str, tmp_path: Path) 
     assert qbeast.open_table(path).files()["revision_id"].null_count() == 0
 
 
-def test_a_constraint_can_be_dropped_as_the_message_says(tmp_path: Path) -> None:
+def test_constraint_is_dropped_as_the_message_shows(tmp_path: Path) -> None:
     path = ruled("checkConstraints")(tmp_path / "t")
     qbeast.convert_table(path, columns=["id"])
     with pytest.raises(qbeast.UnsupportedTableError) as caught:
@@ -234,7 +234,7 @@ def test_a_constraint_can_be_dropped_as_the_message_says(tmp_path: Path) -> None
     assert qbeast.read_table(path).height == 2 * ROWS.height
 
 
-def test_a_change_data_feed_can_be_ended_as_the_message_says(tmp_path: Path) -> None:
+def test_change_feed_is_disabled_as_the_message_shows(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_deltalake(path, ROWS, configuration={"delta.enableChangeDataFeed": "true"})
     qbeast.convert_table(path, columns=["id"])
@@ -250,7 +250,7 @@ def test_a_change_data_feed_can_be_ended_as_the_message_says(tmp_path: Path) -> 
     assert DeltaTable(path).metadata().configuration.get("delta.enableChangeDataFeed") is None
 
 
-def test_an_append_only_table_says_what_it_takes_and_how_to_end_that(tmp_path: Path) -> None:
+def test_append_only_table_error_names_allowed_changes(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_deltalake(path, ROWS, configuration={"delta.appendOnly": "true"})
     qbeast.convert_table(path, columns=["id"])
@@ -265,9 +265,7 @@ def test_an_append_only_table_says_what_it_takes_and_how_to_end_that(tmp_path: P
     assert qbeast.read_table(path).height == 2 * ROWS.height - 10
 
 
-def test_a_column_of_an_unknown_type_is_named_with_the_copy_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_type_error_shows_copy_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     old = tmp_path / "old"
     old.mkdir()
@@ -315,7 +313,7 @@ def test_a_column_of_an_unknown_type_is_named_with_the_copy_of_the_others(
     ],
     ids=["catalog", "reader feature", "half a feature", "version 4 with features", "the future"],
 )
-def test_protocols_of_the_future_and_broken_ones_are_told_apart(
+def test_future_and_broken_protocols_raise_differently(
     protocol: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
 ) -> None:
     path = handmade(tmp_path / "t", protocol)
@@ -334,7 +332,7 @@ def test_protocols_of_the_future_and_broken_ones_are_told_apart(
         ([0], None, r"beginning is missing: neither _delta_log/0+\.json", None),
     ],
 )
-def test_a_gap_in_the_log_is_named_and_what_is_before_it_can_be_opened(
+def test_log_gap_names_older_readable_versions(
     gone: list[int], checkpoint: int | None, told: str, left: int | None, tmp_path: Path
 ) -> None:
     for number in range(6):
@@ -352,7 +350,7 @@ def test_a_gap_in_the_log_is_named_and_what_is_before_it_can_be_opened(
         assert qbeast.open_table(tmp_path, version=left).scan().collect().height == left + 1
 
 
-def test_a_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
+def test_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
     write_deltalake(tmp_path, ROWS)
     with pytest.raises(qbeast.NotQbeastTableError) as caught:
         qbeast.scan_table(tmp_path)
@@ -379,7 +377,7 @@ def hive(path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [csv, ndjson, arrow, hive])
-def test_a_folder_of_other_files_is_told_as_such_with_the_call_that_reads_them(
+def test_folder_of_other_files_names_their_reader(
     files: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -395,7 +393,7 @@ def test_a_folder_of_other_files_is_told_as_such_with_the_call_that_reads_them(
     assert "qbeast.write_table(pl.scan_" in str(caught.value)
 
 
-def test_a_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
+def test_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "rows.parquet")
     with pytest.raises(qbeast.TableNotFoundError) as caught:
         qbeast.read_table(tmp_path)
@@ -407,7 +405,7 @@ def test_a_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["", "/00000000000000000000.json", "/deeper"])
 @pytest.mark.parametrize("indexed", [True, False], ids=["ours", "of others"])
-def test_a_log_given_as_the_table_names_its_folder(inside: str, tmp_path: Path, *, indexed: bool) -> None:
+def test_log_path_names_its_table(inside: str, tmp_path: Path, *, indexed: bool) -> None:
     path = tmp_path / "t"
     if indexed:
         qbeast.write_table(ROWS, path, columns=["id"])
@@ -431,7 +429,7 @@ def test_a_log_given_as_the_table_names_its_folder(inside: str, tmp_path: Path, 
     assert sorted(path.rglob("*")) == before
 
 
-def test_in_commit_timestamps_of_the_preview_are_kept(tmp_path: Path) -> None:
+def test_preview_in_commit_timestamps_are_kept(tmp_path: Path) -> None:
     path = handmade(
         tmp_path / "t",
         features("inCommitTimestamp-preview"),
@@ -449,7 +447,7 @@ def test_in_commit_timestamps_of_the_preview_are_kept(tmp_path: Path) -> None:
     assert qbeast.open_table(path).check().ok
 
 
-def test_a_table_is_opened_and_not_made(tmp_path: Path) -> None:
+def test_table_constructor_error_names_open_table(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=r"qbeast\.open_table\(path\); got 'lineitem'"):
         qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     with pytest.raises(

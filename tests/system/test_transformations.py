@@ -19,7 +19,7 @@ import qbeast_core
 from qbeast_core.table.index.revision import growth_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.cli.running import said
+from tests.cli.running import run_json
 from tests.helpers.tables import assert_same_rows
 from tests.helpers.transformations import CLASSES, EXAMPLES, IN_MEMORY, Example, revision_of
 
@@ -98,7 +98,7 @@ def _superseded(example: Example, path: Path, rows: pl.DataFrame) -> None:
 
 def _counted(_: Example, path: Path, rows: pl.DataFrame) -> None:
     assert sum(one.rows for one in qbeast.open_table(path).metrics().revisions) == rows.height
-    assert sum(one["rows"] for one in said("metrics", path)["revisions"]) == rows.height
+    assert sum(one["rows"] for one in run_json("metrics", path)["revisions"]) == rows.height
 
 
 def _drawn(example: Example, path: Path, _: pl.DataFrame) -> None:
@@ -114,9 +114,9 @@ def _drawn(example: Example, path: Path, _: pl.DataFrame) -> None:
         plt.close(figure)
 
 
-def _told(_: Example, path: Path, rows: pl.DataFrame) -> None:
-    assert said("show", path)["indexed_columns"] == ["x", "y"]
-    found = said("explain", path, "--where", "x IS NULL")
+def _command_line(_: Example, path: Path, rows: pl.DataFrame) -> None:
+    assert run_json("show", path)["indexed_columns"] == ["x", "y"]
+    found = run_json("explain", path, "--where", "x IS NULL")
     assert rows["x"].null_count() <= found["rows_opened"] <= rows.height
 
 
@@ -146,7 +146,7 @@ ON_DISK: dict[str, Callable[[Example, Path, pl.DataFrame], None]] = {
     "qbeast_core.table.index.revision": _grown,
     "qbeast_core.table.inspect.metrics": _counted,
     "qbeast_core.table.inspect.plot_space": _drawn,
-    "qbeast_core.cli": _told,
+    "qbeast_core.cli": _command_line,
     "qbeast_core.table.maintenance.dialect": _respelled,
     "qbeast_core.table.write": _superseded,
 }
@@ -172,7 +172,7 @@ def complaints(example: Example, path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("transformation", CLASSES, ids=lambda one: one.__name__)
-def test_a_transformation_is_known_everywhere(transformation: type, tmp_path: Path) -> None:
+def test_transformation_works_everywhere(transformation: type, tmp_path: Path) -> None:
     stations = "\n".join([*IN_MEMORY, *ON_DISK])
     example = EXAMPLES.get(transformation)
     assert example is not None, (
@@ -182,7 +182,7 @@ def test_a_transformation_is_known_everywhere(transformation: type, tmp_path: Pa
     assert not (missing := complaints(example, tmp_path / "t")), "\n".join(missing)
 
 
-def test_the_walk_stops_wherever_transformations_are_told_apart() -> None:
+def test_examples_cover_all_modules_using_transformations() -> None:
     names = {one.__name__ for one in CLASSES}
     names |= {"OneValueTransformation", "QuantilesTransformation", "TextTransformation"}
     stations = [*IN_MEMORY, *ON_DISK]

@@ -59,7 +59,7 @@ def looks_of_operations(path: Path, looks: Counter[str], columns: int) -> dict[s
     return found
 
 
-def test_no_operation_lists_all_columns_for_each_of_them(tmp_path: Path, looks: Counter[str]) -> None:
+def test_operations_do_not_list_columns_per_column(tmp_path: Path, looks: Counter[str]) -> None:
     few, many = (looks_of_operations(tmp_path / f"{columns}", looks, columns) for columns in (50, 150))
     # Once more for each file, say, but not for each column: of those there are a hundred more.
     grown = {name: (few[name], many[name]) for name in few if many[name] > few[name] + 10}

@@ -48,7 +48,7 @@ TELLS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", READS | TELLS)
-def test_a_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
+def test_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
     ask = (READS | TELLS)[name]
     by_expression, by_text = ask(path, where=LOW), ask(path, where="x < 300")
     assert by_expression.equals(by_text)
@@ -61,7 +61,7 @@ def test_a_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READS | TELLS)
-def test_a_sample_is_a_fraction_a_pair_or_a_text(path: Path, name: str) -> None:
+def test_sample_is_fraction_pair_or_text(path: Path, name: str) -> None:
     ask = (READS | TELLS)[name]
     for text, sample in {"30%": 0.3, "0.7%": 0.007, "0.25": 0.25, "10%:0.35": (0.1, 0.35)}.items():
         assert ask(path, sample=text).equals(ask(path, sample=sample))
@@ -70,7 +70,7 @@ def test_a_sample_is_a_fraction_a_pair_or_a_text(path: Path, name: str) -> None:
             ask(path, sample=wrong)
 
 
-def test_readers_share_the_order_of_their_arguments() -> None:
+def test_readers_share_their_argument_order() -> None:
     shared = ["where", "columns", "sample", "version"]
     readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table, bridge.explain]
     methods = (
@@ -96,7 +96,7 @@ def test_readers_share_the_order_of_their_arguments() -> None:
     ] * 4
 
 
-def test_a_new_table_without_columns_is_told_who_proposes_some(tmp_path: Path) -> None:
+def test_missing_columns_error_names_suggest_columns(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidColumnsError, match=r"qbeast\.suggest_columns\(rows\)"):
         qbeast.write_table(ROWS, tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -117,7 +117,7 @@ def test_columns_come_in_their_order(path: Path, name: str) -> None:
         READS[name](path, columns=["idd"])
 
 
-def test_the_weight_of_a_sample_comes_last(path: Path) -> None:
+def test_weight_of_a_sample_comes_last(path: Path) -> None:
     rows = qbeast.scan_table(path, columns=["x"], sample=0.5, expand=True).collect()
     assert rows.columns == ["x", "sampling_weight"]
     assert rows["sampling_weight"].unique().to_list() == [2.0]

@@ -28,7 +28,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
     return qbeast.open_table(path)
 
 
-def test_rows_are_counted_by_the_log_and_by_filters(table: qbeast.Table) -> None:
+def test_rows_are_counted_by_log_and_filters(table: qbeast.Table) -> None:
     assert len(table) == table.count() == ROWS.height
     assert table.count(pl.col("price") < 10) == table.count("price < 10") == 300
     assert table.count(sample=0.1) == table.scan(sample=0.1).collect().height
@@ -50,7 +50,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     assert len(opened) == opened.scan().collect().height == ROWS.height - 10
 
 
-def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
+def test_empty_table_is_a_table(tmp_path: Path) -> None:
     qbeast.write_table(ROWS.clear(), tmp_path / "t", columns=["id"])
     opened = qbeast.open_table(tmp_path / "t")
     assert len(opened) == 0
@@ -58,7 +58,7 @@ def test_an_empty_table_is_a_table(tmp_path: Path) -> None:
     assert opened.to_arrow().schema.names == ROWS.columns
 
 
-def test_rows_go_to_other_libraries(table: qbeast.Table) -> None:
+def test_rows_convert_to_other_libraries(table: qbeast.Table) -> None:
     assert_frame_equal(pl.DataFrame(table), ROWS, check_row_order=False)
     assert table.to_arrow(columns=["id"], where="id < 5").sort_by("id").to_pydict() == {"id": list(range(5))}
     assert sorted(table.to_pandas(where=pl.col("id") < 5)["brand"]) == [
@@ -71,7 +71,7 @@ def test_rows_go_to_other_libraries(table: qbeast.Table) -> None:
     assert duckdb.from_arrow(table).aggregate("count(*), sum(id)").fetchall() == [(30_000, ROWS["id"].sum())]
 
 
-def test_a_stream_that_nobody_finishes_ends(table: qbeast.Table) -> None:
+def test_abandoned_stream_ends(table: qbeast.Table) -> None:
     batch = pa.RecordBatchReader.from_stream(table).read_next_batch()
     assert 0 < batch.num_rows < ROWS.height
 
@@ -94,13 +94,13 @@ def test_sql_is_pushed_down(table: qbeast.Table) -> None:
 
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM self", "SELEC 1", "SELECT * FROM other", ""])
-def test_wrong_sql_is_refused(table: qbeast.Table, query: str) -> None:
+def test_invalid_sql_raises(table: qbeast.Table, query: str) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="Polars does not understand the query") as caught:
         table.sql(query)
     assert caught.value.argument == "query"
 
 
-def test_notebooks_show_what_the_text_says(table: qbeast.Table) -> None:
+def test_notebooks_show_the_same_as_text(table: qbeast.Table) -> None:
     for thing in (table, table.explain("price < 10", sample=0.1), table.metrics(), table.check()):
         html = thing._repr_html_()
         assert html.startswith("<div><b>")
@@ -116,7 +116,7 @@ def test_names_of_columns_are_escaped(tmp_path: Path) -> None:
     assert "<script>" not in opened.explain(pl.col("<script>") < 2)._repr_html_()
 
 
-def test_a_condition_that_fails_for_a_row_is_told_as_such(table: qbeast.Table) -> None:
+def test_failing_condition_is_described(table: qbeast.Table) -> None:
     for ask in (
         table.count,
         lambda where: table.head(where=where),
@@ -141,7 +141,7 @@ CHANGES: dict[str, Callable[[qbeast.Table], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_way_to_a_newer_version_moves_the_object(tmp_path: Path, name: str) -> None:
+def test_changes_move_table_to_newer_version(tmp_path: Path, name: str) -> None:
     rows = ROWS.head(100).drop("brand")
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
@@ -157,7 +157,7 @@ def test_every_way_to_a_newer_version_moves_the_object(tmp_path: Path, name: str
     assert (other.version, other.count(), before.collect().height) == (0, 100, 100)
 
 
-def test_a_refresh_that_fails_leaves_the_object(tmp_path: Path) -> None:
+def test_failed_refresh_keeps_the_object(tmp_path: Path) -> None:
     qbeast.write_table(ROWS.head(100), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
     assert table.refresh() is table

@@ -28,7 +28,7 @@ from tests.tree.reference import build
 
 @examples(30, slow=1000)
 @given(batches(), st.integers(1, 20))
-def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
+def test_new_tree_equals_row_by_row_tree(batch, cube_size):
     d, points, weights = batch
     found = assign(d, points, weights, cube_size)
     expected = build(points, weights, cube_size)
@@ -45,7 +45,7 @@ def test_a_new_tree_equals_the_row_by_row_tree(batch, cube_size):
 
 @examples(30, slow=1000)
 @given(batches(), st.integers(1, 5))
-def test_cubes_come_in_the_order_of_files_and_count_their_rows(batch, cube_size):
+def test_cubes_follow_file_order_and_count_rows(batch, cube_size):
     d, points, weights = batch
     found = assign(d, points, weights, cube_size)
     assert found.counts.sum() == len(weights)
@@ -55,7 +55,7 @@ def test_cubes_come_in_the_order_of_files_and_count_their_rows(batch, cube_size)
 
 @examples(40, slow=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
-def test_appends_lose_no_row_and_keep_descendants_above_their_ancestors(d, cube_size, smallest, data):
+def test_appends_lose_no_row_and_keep_order(d, cube_size, smallest, data):
     blocks: list = []
     for _ in range(data.draw(st.integers(1, 4))):
         _, points, weights = data.draw(batches(dimensions=d, max_rows=40))
@@ -77,7 +77,7 @@ def test_appends_lose_no_row_and_keep_descendants_above_their_ancestors(d, cube_
             blocks.pop(data.draw(st.integers(0, len(blocks) - 1)))
 
 
-def test_a_small_append_stays_in_few_blocks():
+def test_small_append_stays_in_few_blocks():
     rng = np.random.default_rng(1)
     points, weights = rng.random((20_000, 2)), rng.integers(MIN, MAX, 20_000)
     first = assign(2, points, weights, 100)
@@ -87,7 +87,7 @@ def test_a_small_append_stays_in_few_blocks():
     assert len(assign(2, more, later, 100, tree, smallest=256).counts) == 1
 
 
-def test_domains_of_a_live_tree_sum_up_from_the_leaves():
+def test_domains_of_live_tree_sum_from_leaves():
     blocks = [(0, (0,), MIN, 0, 10), (1, (0,), 1, MAX, 30), (1, (1,), 1, MAX, 20)]
     tree = tree_of(blocks, 1)
     assert tree.levels[0].domains.tolist() == [60.0]
@@ -96,12 +96,12 @@ def test_domains_of_a_live_tree_sum_up_from_the_leaves():
 
 
 @pytest.mark.parametrize("cube_size", [1, 3, 1000])
-def test_equal_keys_make_one_block_however_small_the_cube(cube_size):
+def test_equal_keys_make_one_block(cube_size):
     found = assign(2, [(0.3, 0.3)] * 500, [7] * 500, cube_size)
     assert found.counts.tolist() == [500]
 
 
-def test_rows_that_halving_cannot_part_end_in_a_leaf_of_bounded_depth():
+def test_inseparable_rows_end_in_bounded_leaf():
     rng = np.random.default_rng(2)
     weights = rng.integers(MIN, MAX, 5000)
     found = assign(1, [(0.3,)] * 5000, weights, 10)
@@ -111,7 +111,7 @@ def test_rows_that_halving_cannot_part_end_in_a_leaf_of_bounded_depth():
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 60))
-def test_files_hold_every_row_once_and_blocks_cross_no_file(counts, file_rows):
+def test_files_hold_rows_once_and_whole_blocks(counts, file_rows):
     packed = pack_files(np.array(counts, np.int64), file_rows=file_rows)
     rows = sum(counts)
     assert packed.file_starts[0] == 0
@@ -127,7 +127,7 @@ def test_files_hold_every_row_once_and_blocks_cross_no_file(counts, file_rows):
 
 @pytest.mark.parametrize("chunk_rows", [64, 1 << 16])
 @pytest.mark.parametrize("file_rows", [50, 700, 10_000])
-def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows, chunk_rows, monkeypatch):
+def test_rows_are_ordered_by_cube_and_weight(file_rows, chunk_rows, monkeypatch):
     monkeypatch.setattr(pack, "CHUNK_ROWS", chunk_rows)  # of rows that are sorted by file at once, at least
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
@@ -145,7 +145,7 @@ def test_rows_are_ordered_by_cube_and_weight_across_files(file_rows, chunk_rows,
     assert sorted(order) == list(range(3000))
 
 
-def test_page_rows_are_powers_of_two_between_256_and_2048():
+def test_page_rows_are_powers_of_two():
     assert {page_rows_for(n, cube_size=c) for n in (1, 500, 10**4, 10**6) for c in (1, 4096, 10**6)} <= {
         256,
         512,

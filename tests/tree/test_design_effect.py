@@ -17,7 +17,7 @@ def by_definition(weights):
 
 
 @given(st.lists(st.integers(-3, 3) | st.sampled_from([-(2**31), 2**31 - 1]), min_size=1, max_size=40))
-def test_it_is_the_mean_size_of_a_rows_key(weights):
+def test_design_effect_is_mean_key_size(weights):
     array = np.array(weights, np.int32)
     for rows in (1, 2, 7, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
@@ -25,7 +25,7 @@ def test_it_is_the_mean_size_of_a_rows_key(weights):
             assert design_effect(array) == pytest.approx(by_definition(array))
 
 
-def test_no_rows_and_one_key_are_the_ends():
+def test_design_effect_of_empty_and_equal_keys():
     assert design_effect(np.zeros(0, np.int32)) == 1.0
     assert design_effect(np.zeros(200_000, np.int32)) == 200_000
     assert design_effect(np.arange(200_000, dtype=np.int32)) == 1.0

@@ -120,7 +120,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("spec", "kind", "growth"), CASES)
-def test_tenfold_growth_in_a_hundred_appends_takes_few_revisions(spec: str, kind: str, growth: str) -> None:
+def test_tenfold_growth_in_hundred_appends_takes_few_revisions(spec: str, kind: str, growth: str) -> None:
     table = Table(spec)
     table.append(spread(kind, 10_000, 11_000, 400))
     for number in range(100):
@@ -129,7 +129,7 @@ def test_tenfold_growth_in_a_hundred_appends_takes_few_revisions(spec: str, kind
     assert [revision.revision_id for revision in table.revisions] == list(range(1, len(table.revisions) + 1))
 
 
-def test_quantiles_drawn_anew_cover_the_whole_table_and_the_crowd() -> None:
+def test_redrawn_quantiles_cover_table_and_crowd() -> None:
     table = Table("x:quantiles")
     table.append(spread("long", 0, 1000, 1000))
     for low in (5000, -6000, 9000, -9000):
@@ -142,7 +142,7 @@ def test_quantiles_drawn_anew_cover_the_whole_table_and_the_crowd() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "p" * 63, "p" * 64, "https://example.org/" * 5])
-def test_texts_of_a_long_common_beginning_take_few_revisions(prefix: str) -> None:
+def test_texts_with_long_prefix_take_few_revisions(prefix: str) -> None:
     table = Table("x:quantiles")
     for number in range(40):
         texts = [f"{prefix}{i:06}" for i in RNG.integers(0, 1000, 50)]
@@ -177,7 +177,7 @@ AUTO: dict[str, tuple[pl.Series, str]] = {
 
 
 @pytest.mark.parametrize("name", AUTO)
-def test_auto_takes_linear_for_even_values_and_quantiles_for_skewed_ones_and_texts(name: str) -> None:
+def test_auto_chooses_linear_or_quantiles_by_data(name: str) -> None:
     values, kind = AUTO[name]
     table = Table()
     table.append(values)
@@ -190,7 +190,7 @@ def test_auto_takes_linear_for_even_values_and_quantiles_for_skewed_ones_and_tex
 
 @pytest.mark.parametrize("name", AUTO)
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
-def test_whatever_came_first_the_same_values_again_need_no_new_revision(name: str, dialect: Any) -> None:
+def test_repeated_values_need_no_new_revision(name: str, dialect: Any) -> None:
     values, _ = AUTO[name]
     kinds = ["x", "x:quantiles", "x:hash" if not values.dtype.is_temporal() else "x"]
     for spec in [*kinds, "x" if values.dtype == pl.String else "x:linear"]:
@@ -202,7 +202,7 @@ def test_whatever_came_first_the_same_values_again_need_no_new_revision(name: st
         assert table.append(pl.Series([None] * 3, dtype=values.dtype)) is first
 
 
-def test_the_jvm_dialect_writes_quantiles_only_when_asked() -> None:
+def test_jvm_dialect_writes_quantiles_on_request() -> None:
     table = Table("x:quantiles", "qbeast-spark")
     table.append(pl.Series(RNG.lognormal(0, 1, 100)))
     assert isinstance(table.space, CDFNumericQuantilesTransformation)
@@ -218,9 +218,7 @@ EMPTY = {
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
 @pytest.mark.parametrize("spec", ["x", "x:linear", "x:quantiles"])
 @pytest.mark.parametrize("start", EMPTY)
-def test_a_column_that_begins_without_a_range_gets_one_from_later_values(
-    start: str, spec: str, dialect: Any
-) -> None:
+def test_column_without_range_gets_one_later(start: str, spec: str, dialect: Any) -> None:
     table = Table(spec, dialect)
     table.append(EMPTY[start])
     values = pl.Series(range(100, 200)).cast(EMPTY[start].dtype)
@@ -240,7 +238,7 @@ def test_a_column_that_begins_without_a_range_gets_one_from_later_values(
 
 
 @pytest.mark.parametrize("start", [pl.Series([None] * 2, dtype=pl.String), pl.Series(["m"]), pl.Series([""])])
-def test_a_text_column_of_one_value_gets_quantiles_from_later_values(start: pl.Series) -> None:
+def test_constant_text_column_gets_quantiles_later(start: pl.Series) -> None:
     table = Table()
     table.append(start)
     assert table.space.quantiles == ((start[0] or ""), (start[0] or "") + "\0")
@@ -264,7 +262,7 @@ EXTREMES = {
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
 @pytest.mark.parametrize("spec", ["x", "x:linear", "x:quantiles"])
 @pytest.mark.parametrize("name", EXTREMES)
-def test_the_ends_of_int64_make_a_space_that_holds_them(name: str, spec: str, dialect: Any) -> None:
+def test_int64_limits_fit_their_space(name: str, spec: str, dialect: Any) -> None:
     table = Table(spec, dialect)
     for values in EXTREMES[name]:
         rows = pl.Series(values, dtype=pl.Int64)
@@ -285,7 +283,7 @@ FLOATS = [1.7976931348623157e308, -1.7976931348623157e308, 5e-324, -0.0, 0.0, fl
 
 @pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32])
 @pytest.mark.parametrize("spec", ["x", "x:linear", "x:quantiles", "x:hash"])
-def test_extreme_floats_in_any_order_make_spaces_that_hold_them(spec: str, dtype: Any) -> None:
+def test_extreme_floats_fit_in_any_order(spec: str, dtype: Any) -> None:
     for _ in range(20):
         table = Table(spec)
         for size in (1, 2, 3):
@@ -299,13 +297,13 @@ def test_extreme_floats_in_any_order_make_spaces_that_hold_them(spec: str, dtype
 LIMITS = {pl.Float64: (None, None), pl.Float32: (-3.4e38, 3.4e38)}
 
 
-def test_a_hashed_column_is_never_superseded_by_data() -> None:
+def test_hashed_column_is_never_superseded_by_data() -> None:
     table = Table("x:hash")
     first = table.append(pl.Series([1, 2]))
     assert table.append(pl.Series([10**15, None])) is first
 
 
-def test_a_new_cube_size_or_kind_begins_a_revision_and_the_old_ones_do_not_come_back() -> None:
+def test_new_cube_size_or_kind_begins_revision() -> None:
     table = Table()
     rows = pl.Series(range(1000))
     first = table.append(rows, cube_size=100)
@@ -321,7 +319,7 @@ def test_a_new_cube_size_or_kind_begins_a_revision_and_the_old_ones_do_not_come_
     assert (table.append(rows).revision_id, table.kind) == (4, "linear")
 
 
-def test_a_tree_of_too_many_cubes_gets_larger_cubes() -> None:
+def test_too_many_cubes_increase_the_cube_size() -> None:
     table = Table()
     rows = pl.Series(range(1000))
     now = table.append(rows, cube_size=100)
@@ -332,7 +330,7 @@ def test_a_tree_of_too_many_cubes_gets_larger_cubes() -> None:
     assert next_revision(now, wish, summary, growth=many, timestamp_ms=1).desired_cube_size == 400
 
 
-def test_bounds_widen_what_the_data_show_and_given_quantiles_replace_it() -> None:
+def test_bounds_widen_and_quantiles_replace_data() -> None:
     table = Table("x:linear")
     table.append(pl.Series([5, 6]), bounds=ColumnBounds(lowest=0, highest=100))
     assert (table.space.min_number, table.space.max_number) == (0, 100)

@@ -18,7 +18,7 @@ def grid(dimensions: int, depth: int) -> Cubes:
 
 
 @pytest.mark.parametrize(("dimensions", "depth"), [(1, 6), (2, 1), (2, 5), (3, 4), (4, 3), (5, 2)])
-def test_from_cube_to_cube_it_is_one_step_along_one_dimension(dimensions: int, depth: int) -> None:
+def test_neighbouring_cubes_differ_in_one_dimension(dimensions: int, depth: int) -> None:
     cubes = grid(dimensions, depth)
     order = file_order(cubes)
     assert sorted(order.tolist()) == list(range(len(cubes)))
@@ -27,7 +27,7 @@ def test_from_cube_to_cube_it_is_one_step_along_one_dimension(dimensions: int, d
 
 
 @pytest.mark.parametrize(("dimensions", "depth"), [(2, 4), (3, 3)])
-def test_children_follow_one_another_as_their_parents_do(dimensions: int, depth: int) -> None:
+def test_children_follow_the_order_of_parents(dimensions: int, depth: int) -> None:
     parents, children = grid(dimensions, depth - 1), grid(dimensions, depth)
     inside = children.cells[file_order(children)] >> np.uint64(1)
     assert np.array_equal(inside[:: 1 << dimensions], parents.cells[file_order(parents)])
@@ -47,7 +47,7 @@ def some_cubes(draw: st.DrawFn) -> Cubes:
 
 @examples(60, slow=600)
 @given(cubes=some_cubes(), seed=st.integers(0, 1000))
-def test_the_order_of_two_cubes_depends_on_no_third(cubes: Cubes, seed: int) -> None:
+def test_order_of_two_cubes_is_independent(cubes: Cubes, seed: int) -> None:
     order = file_order(cubes)
     assert (np.diff(cubes.depth[order].astype(np.int64)) >= 0).all()
     kept = np.random.default_rng(seed).random(len(cubes)) < 0.5
@@ -55,5 +55,5 @@ def test_the_order_of_two_cubes_depends_on_no_third(cubes: Cubes, seed: int) -> 
     assert np.array_equal(some.cells[file_order(some)], cubes.cells[order[kept[order]]])
 
 
-def test_nothing_has_no_order() -> None:
+def test_no_cubes_have_no_order() -> None:
     assert file_order(Cubes(np.zeros(0, np.uint8), np.zeros((0, 2), np.uint64))).tolist() == []

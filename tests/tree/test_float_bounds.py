@@ -41,13 +41,13 @@ def linear(low, high):
     return LinearTransformation(min_number=low, max_number=high, null_value=low, ordered_data_type=FLOAT)
 
 
-def test_the_same_floats_again_need_no_new_revision():
+def test_same_floats_need_no_new_revision():
     assert evolved(linear(-2.961262, 12.337821), [-2.961262, 12.337821, None]) is None
     assert evolved(IdentityTransformation(identity_value=0.1, ordered_data_type=FLOAT), [0.1, 0.1]) is None
     assert evolved(IdentityToZeroTransformation(identity_value=0.1), [0.1]) is None
 
 
-def test_the_next_float_does():
+def test_next_float_needs_new_revision():
     wider = evolved(
         linear(-2.961262, 12.337821), [float(np.nextafter(np.float32(12.337821), np.float32(13)))]
     )
@@ -68,7 +68,7 @@ def test_the_next_float_does():
         ("DecimalDataType", 3.0),
     ],
 )
-def test_a_range_over_one_value_has_two_ends_of_the_columns_type(data_type, value):
+def test_constant_range_has_distinct_typed_ends(data_type, value):
     space = identity_or_unit(data_type, value, "qbeast-spark")
     ends = (space.min_number, space.max_number)
     assert value in ends

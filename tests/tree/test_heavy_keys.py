@@ -45,7 +45,7 @@ def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> 
 
 
 @given(BLOCKS)
-def test_rows_are_shuffled_within_key_and_block_alone(blocks: list[list[tuple[int, int]]]) -> None:
+def test_rows_shuffle_within_key_and_block(blocks: list[list[tuple[int, int]]]) -> None:
     weights, starts = file_of(blocks)
     order = HeavyKeys.of(weights, starts).shuffled(len(weights))
     if order is not None:
@@ -55,7 +55,7 @@ def test_rows_are_shuffled_within_key_and_block_alone(blocks: list[list[tuple[in
         assert (block[order] == block).all()
 
 
-def test_a_stretch_of_a_heavy_key_is_a_random_sample() -> None:
+def test_part_of_heavy_key_is_random_sample() -> None:
     """Means of stretches of rows that came in the order of their values vary as those of random rows do."""
     rows, length = 200_000, 500
     order = HeavyKeys.of(np.full(rows, 7, np.int32), np.zeros(1, np.int64)).shuffled(rows)
@@ -66,7 +66,7 @@ def test_a_stretch_of_a_heavy_key_is_a_random_sample() -> None:
 
 
 @given(BLOCKS)
-def test_a_tag_returns_what_was_listed(blocks: list[list[tuple[int, int]]]) -> None:
+def test_tag_round_trips(blocks: list[list[tuple[int, int]]]) -> None:
     weights, starts = file_of(blocks)
     sketch, heavy = KeySketch.of(weights), HeavyKeys.of(weights, starts)
     tag = dump_keys(sketch, heavy)
@@ -82,7 +82,7 @@ def test_a_tag_returns_what_was_listed(blocks: list[list[tuple[int, int]]]) -> N
         assert getattr(listed, name).tolist() == getattr(heavy, name).tolist()
 
 
-def test_a_file_without_heavy_keys_lists_none() -> None:
+def test_file_without_heavy_keys_lists_none() -> None:
     sketch = KeySketch.of(np.arange(5000, dtype=np.int32))
     heavy = parse_heavy(dump_keys(sketch), 5000)
     assert heavy is not None
@@ -115,11 +115,11 @@ def packed(data: bytes) -> str:
         packed(b"\xff" * 40),
     ],
 )
-def test_a_list_that_cannot_be_true_lists_nothing(text: str | None) -> None:
+def test_invalid_list_lists_nothing(text: str | None) -> None:
     assert parse_heavy(text, 3) is None
 
 
-def test_a_list_that_can_be_true_is_read() -> None:
+def test_valid_list_is_read() -> None:
     found = parse_heavy(packed(b"\x02\x07\x08\x00\x00\x00\x00\x00\x00\x02\x01\x01\x03"), 3)
     assert found is not None
     assert (found.weights.tolist(), found.firsts.tolist()) == ([7, 8], [0, 2])

@@ -22,7 +22,7 @@ def exact(parts: list[np.ndarray]) -> float:
     return float((counts.astype(np.float64) ** 2).sum() / counts.sum())
 
 
-def told(parts: list[np.ndarray]) -> float:
+def design_effect(parts: list[np.ndarray]) -> float:
     total = KeyTotal()
     for part in parts:
         sketch = parse_keys(dump_keys(KeySketch.of(np.sort(part))))
@@ -52,9 +52,9 @@ def zipf(exponent: float) -> list[np.ndarray]:
         pytest.param([np.repeat(WEIGHTS[:30], 9), WEIGHTS[20:40], WEIGHTS[:1]], id="few keys"),
     ],
 )
-def test_what_is_told_exactly(parts) -> None:
+def test_small_design_effects_are_exact(parts) -> None:
     wanted = exact(parts) if sum(map(len, parts)) else 1.0
-    assert told(parts) == pytest.approx(wanted, rel=1e-5)
+    assert design_effect(parts) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_what_is_told_exactly(parts) -> None:
         ),
     ],
 )
-def test_what_is_told_nearly(parts) -> None:
-    assert told(parts) == pytest.approx(exact(parts), rel=0.15)
+def test_large_design_effects_are_approximate(parts) -> None:
+    assert design_effect(parts) == pytest.approx(exact(parts), rel=0.15)
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1), max_size=90), st.integers(1, 40))
-def test_a_sketch_survives_its_tag_and_is_small(values, times) -> None:
+def test_sketch_survives_its_tag_and_is_small(values, times) -> None:
     sketch = KeySketch.of(np.sort(np.repeat(np.array(values, np.int32), times)))
     again = parse_keys(dump_keys(sketch))
     assert again is not None
@@ -102,7 +102,7 @@ def test_counters_add_up_and_fold() -> None:
     assert (fold(both, 256) == to_counters(WEIGHTS, np.ones(len(WEIGHTS), np.int64), 256)).all()
 
 
-def test_a_sum_as_one_sketch_tells_the_same() -> None:
+def test_joined_sketch_equals_the_sum() -> None:
     parts = [*drawn(20_000, 2000, 20), *drawn(20_000, 500, 20), WEIGHTS[:9]]
     total = KeyTotal()
     for part in parts:
@@ -116,7 +116,7 @@ def test_a_sum_as_one_sketch_tells_the_same() -> None:
     assert few.joined().squares == 7
 
 
-def test_rows_of_unknown_keys_make_a_lower_bound() -> None:
+def test_rows_of_unknown_keys_give_lower_bound() -> None:
     total = KeyTotal()
     total.add(KeySketch.of(np.repeat(WEIGHTS[:1], 10)))
     assert total.design_effect(unknown_rows=10) == pytest.approx(110 / 20)
@@ -148,19 +148,19 @@ def packed(data: bytes) -> str:
         packed(b"\x03\x04\x80\x08" + b"\x09" * 512),  # counters beyond the rows
     ],
 )
-def test_a_damaged_tag_says_nothing(text) -> None:
+def test_damaged_tag_is_ignored(text) -> None:
     assert parse_keys(text) is None
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_not(data) -> None:
+def test_any_bytes_are_read_or_ignored(data) -> None:
     for text in (packed(data), "1:" + base64.b64encode(data).decode()):
         sketch = parse_keys(text)
         assert sketch is None or sketch.rows <= sketch.squares
 
 
 @given(st.integers(0, 10**6), st.sampled_from("AQgw09+/"))
-def test_a_changed_character_says_nothing_or_the_same(place, character) -> None:
+def test_changed_character_is_ignored_or_harmless(place, character) -> None:
     tag = dump_keys(KeySketch.of(np.sort(WEIGHTS[:2000])))
     at = 2 + place % (len(tag) - 2)
     found = parse_keys(tag[:at] + character + tag[at + 1 :])
@@ -170,7 +170,7 @@ def test_a_changed_character_says_nothing_or_the_same(place, character) -> None:
         assert (found.numbers == again.numbers).all()
 
 
-def test_a_counter_whose_size_is_no_signed_number_is_refused() -> None:
+def test_counter_size_must_be_signed_number() -> None:
     """Taken for signed, its size is below zero, and the tag would agree with itself."""
     numbers = np.zeros(512, np.int64)
     least = KeySketch(1000, 1000, np.zeros(0, np.int32), numbers)

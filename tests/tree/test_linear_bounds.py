@@ -65,7 +65,7 @@ def check(space: object, *batches: pl.Series) -> None:
 @pytest.mark.parametrize("kind", list(KINDS))
 @examples(20, slow=500)
 @given(data=st.data())
-def test_bounds_differ_whatever_the_values_are(kind: str, dialect: str, data: st.DataObject) -> None:
+def test_bounds_always_differ(kind: str, dialect: str, data: st.DataObject) -> None:
     dtype, values = KINDS[kind]
     anchor = data.draw(values)
     steps = data.draw(st.lists(st.integers(-2, 2), max_size=2)) if kind in {"long", "decimal(38)"} else []
@@ -83,7 +83,7 @@ def test_bounds_differ_whatever_the_values_are(kind: str, dialect: str, data: st
 @example(value=2**53)
 @example(value=2**63 - 1)
 @example(value=-(2**63))
-def test_one_value_has_bounds_that_a_jvm_tells_apart(value: int) -> None:
+def test_single_value_has_bounds_jvm_can_separate(value: int) -> None:
     space = identity_or_unit("LongDataType", value, "qbeast-spark")
     check(space, column(pl.Int64(), [value]))
     assert space == identity_or_unit("LongDataType", value, "qbeast-spark")
@@ -92,6 +92,6 @@ def test_one_value_has_bounds_that_a_jvm_tells_apart(value: int) -> None:
         assert (space.min_number, space.max_number) == (value, value + 1)
 
 
-def test_bounds_that_differ_stay_as_they_are() -> None:
+def test_different_bounds_are_kept() -> None:
     space = linear_space("LongDataType", 2**53, 2**53 + 2)
     assert (space.min_number, space.max_number) == (2**53, 2**53 + 2)

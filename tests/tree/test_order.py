@@ -45,7 +45,7 @@ def bounds(blocks: Blocks) -> dict[str, np.ndarray]:
     return {"min_weights": np.array(lows, np.int32), "max_weights": np.array(highs, np.int32)}
 
 
-def found_in(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
+def broken_sides(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
     cubes = decode_cubes([block[0] for block in blocks], dimensions=2)
     broken = broken_order(cubes, **bounds(blocks))
     sides = {}
@@ -57,15 +57,15 @@ def found_in(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
 
 @given(block_lists())
 @examples(60, slow=3000)
-def test_the_blocks_to_blame_are_those_that_the_format_blames(blocks: Blocks):
-    assert found_in(blocks) == faults(blocks)
+def test_faulty_blocks_match_the_format(blocks: Blocks):
+    assert broken_sides(blocks) == faults(blocks)
 
 
 @given(block_lists(), st.integers(0, 2**9))
 @examples(60, slow=2000)
-def test_taking_away_either_side_mends_a_cube(blocks: Blocks, choices: int):
+def test_removing_either_side_fixes_a_cube(blocks: Blocks, choices: int):
     for _ in range(2 * len(blocks)):
-        broken = found_in(blocks)
+        broken = broken_sides(blocks)
         if not broken:
             return
         cube = min(broken)
@@ -73,11 +73,12 @@ def test_taking_away_either_side_mends_a_cube(blocks: Blocks, choices: int):
         choices >>= 1
         gone = {number for number, side in broken[cube] if side == above}
         blocks = [block for number, block in enumerate(blocks) if number not in gone]
-        assert cube not in found_in(blocks) or not above  # it may be a leaf now, with too small a threshold
-    assert not found_in(blocks)
+        # The cube may be a leaf now, with too small a threshold.
+        assert cube not in broken_sides(blocks) or not above
+    assert not broken_sides(blocks)
 
 
-def test_a_cube_with_too_large_a_threshold_counts_as_one_without_blocks():
+def test_cube_with_large_threshold_counts_as_empty():
     blocks = [("", -9, 5), ("w", 0, LAST), ("A", 6, LAST), ("AA", 7, LAST)]
     cubes = decode_cubes([block[0] for block in blocks], dimensions=2)
     tree = existing_tree(cubes, **bounds(blocks), element_counts=np.ones(4, np.int64))

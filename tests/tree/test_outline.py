@@ -40,7 +40,7 @@ def outline_blocks(outline, cells, weights):
 
 @examples(30, slow=1000)
 @given(batches(), st.integers(1, 20))
-def test_a_sample_of_all_rows_gives_the_tree_of_all_rows(batch, cube_size):
+def test_complete_sample_gives_the_complete_tree(batch, cube_size):
     d, points, weights = batch
     weights = np.array(weights, np.int32)
     cells = table(d, points)
@@ -54,9 +54,7 @@ def test_a_sample_of_all_rows_gives_the_tree_of_all_rows(batch, cube_size):
 
 @examples(30, slow=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
-def test_appends_by_sampled_trees_lose_no_row_and_keep_descendants_above_their_ancestors(
-    d, cube_size, smallest, data
-):
+def test_appends_by_sampled_trees_keep_order(d, cube_size, smallest, data):
     blocks: list = []
     for _ in range(data.draw(st.integers(1, 4))):
         _, points, weights = data.draw(batches(dimensions=d, max_rows=40))
@@ -79,7 +77,7 @@ def test_appends_by_sampled_trees_lose_no_row_and_keep_descendants_above_their_a
             blocks.pop(data.draw(st.integers(0, len(blocks) - 1)))
 
 
-def test_cubes_drawn_from_a_fifth_of_the_rows_are_about_as_large():
+def test_cubes_from_sampled_rows_have_similar_size():
     rng = np.random.default_rng(4)
     points, weights = rng.random((200_000, 2)), rng.integers(MIN, MAX, 200_000).astype(np.int32)
     cells = table(2, points)
@@ -90,7 +88,7 @@ def test_cubes_drawn_from_a_fifth_of_the_rows_are_about_as_large():
     assert max(counts) <= 1.3 * exact.max()
 
 
-def test_an_outline_of_no_rows_is_one_leaf():
+def test_empty_outline_is_one_leaf():
     outline = draw_outline([np.zeros(0, np.uint32)], np.zeros(0, np.int32), rows_each=1.0, cube_size=5)
     assert outline.thresholds.tolist() == [MAX]
     assert outline.place([np.zeros(3, np.uint32)], np.arange(3, dtype=np.int32)).tolist() == [0, 0, 0]

@@ -31,14 +31,14 @@ def true_heads(strings: list[bytes], width: int) -> list[int]:
 
 @examples(60, slow=3000)
 @given(STRINGS, st.sampled_from([2, 4]))
-def test_lengths_are_found_among_bytes_that_look_like_them(strings: list[bytes], width: int) -> None:
+def test_length_heads_skip_bytes_that_look_alike(strings: list[bytes], width: int) -> None:
     data = np.frombuffer(length_value(strings, width), np.uint8)
     assert length_heads(data, width).tolist() == true_heads(strings, width)
 
 
 @examples(40, slow=1000)
 @given(STRINGS, st.sampled_from([2, 4]), st.data())
-def test_bytes_that_end_elsewhere_are_damage(strings: list[bytes], width: int, data: st.DataObject) -> None:
+def test_truncated_bytes_raise(strings: list[bytes], width: int, data: st.DataObject) -> None:
     whole = length_value(strings, width)
     heads = true_heads(strings, width)
     end = data.draw(st.integers(0, len(whole) - 1))
@@ -51,7 +51,7 @@ def test_bytes_that_end_elsewhere_are_damage(strings: list[bytes], width: int, d
 
 
 @pytest.mark.parametrize("width", [2, 4])
-def test_many_rows_are_found_too(width: int) -> None:
+def test_length_heads_work_for_many_rows(width: int) -> None:
     generator = np.random.default_rng(3)
     strings = [generator.bytes(int(size)) for size in generator.integers(0, 40, 20_000)]
     data = np.frombuffer(length_value(strings, width), np.uint8)

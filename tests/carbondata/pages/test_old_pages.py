@@ -34,7 +34,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 @examples(20, slow=1000)
 @given(st.data(), VERSIONS, WIDTHS, st.booleans(), st.booleans())
-def test_surrogates_come_back(
+def test_surrogates_round_trip(
     data: st.DataObject,
     version: int,
     bits: int,
@@ -57,7 +57,7 @@ def test_surrogates_come_back(
 
 @examples(20, slow=1000)
 @given(st.lists(TEXTS | st.none(), min_size=1, max_size=50), VERSIONS, WIDTHS, st.booleans())
-def test_texts_come_back(values: list[str | None], version: int, bits: int, is_sorted: bool) -> None:  # noqa: FBT001
+def test_texts_round_trip(values: list[str | None], version: int, bits: int, is_sorted: bool) -> None:  # noqa: FBT001
     context = old.context(column(DataType.STRING, dimension=True), version)
     raw = [old.NULL if value is None else value.encode() for value in values]
     stored = [len(one).to_bytes(2, "big") + one for one in raw]
@@ -67,7 +67,7 @@ def test_texts_come_back(values: list[str | None], version: int, bits: int, is_s
 
 @examples(20, slow=2000)
 @given(st.data(), VERSIONS)
-def test_integers_come_back(data: st.DataObject, version: int) -> None:
+def test_integers_round_trip(data: st.DataObject, version: int) -> None:
     # Differences that need 64 bits are what 1.0 lost.
     middle = data.draw(st.sampled_from([0, 100, -40_000, 2**31, 2**53 + 7, -(2**61), 2**63 - 600]))
     spread = data.draw(st.sampled_from([3, 250, 2**15, 2**33]))
@@ -84,7 +84,7 @@ def any_known(values: list[int | None]) -> bool:
 
 @examples(20, slow=2000)
 @given(st.data(), VERSIONS, st.integers(1, 4), st.booleans())
-def test_doubles_come_back(data: st.DataObject, version: int, decimals: int, plain: bool) -> None:  # noqa: FBT001
+def test_doubles_round_trip(data: st.DataObject, version: int, decimals: int, plain: bool) -> None:  # noqa: FBT001
     middle = data.draw(st.sampled_from([0, 90, 40_000, 9_000_000]))
     numbers = st.integers(middle - 100, middle + 100)
     scaled = data.draw(st.lists(numbers | st.none(), min_size=1, max_size=40).filter(any_known))
@@ -95,14 +95,14 @@ def test_doubles_come_back(data: st.DataObject, version: int, decimals: int, pla
 
 @examples(15, slow=500)
 @given(st.permutations(range(40)), WIDTHS)
-def test_row_ids_come_back_whatever_their_width(ids: list[int], bits: int) -> None:
+def test_row_ids_of_any_width_round_trip(ids: list[int], bits: int) -> None:
     short, pairs = shortened(ids)
     first = old.pack_bits(short, bits)
     data = len(first).to_bytes(4, "big") + first + old.pack_bits(pairs, bits)
     assert row_ids(data, len(ids), is_packed=True).tolist() == ids
 
 
-def test_what_are_no_packed_row_ids_or_runs_is_damage() -> None:
+def test_invalid_row_ids_and_runs_raise() -> None:
     for data in (b"", b"\0\0\0\x09\x01", b"\0\0\0\0", b"\0\0\0\x05" + b"\xff" * 5):
         with pytest.raises(Damaged):
             row_ids(data, 2, is_packed=True)
@@ -113,7 +113,7 @@ def test_what_are_no_packed_row_ids_or_runs_is_damage() -> None:
 
 @examples(10, slow=300)
 @given(st.data())
-def test_a_meta_that_was_changed_is_read_or_refused(data: st.DataObject) -> None:
+def test_changed_meta_is_read_or_raises(data: st.DataObject) -> None:
     meta = bytearray(old.java_meta("d", 0, 9, -9))
     assert read_java_meta(bytes(meta)).maximum == 9
     meta[data.draw(st.integers(0, len(meta) - 1))] = data.draw(st.integers(0, 255))
@@ -125,14 +125,14 @@ def test_a_meta_that_was_changed_is_read_or_refused(data: st.DataObject) -> None
 
 @examples(15, slow=500)
 @given(st.lists(st.lists(TEXTS | st.sampled_from(["x" * 130, "y" * 17_000]), max_size=20), max_size=4))
-def test_members_of_every_load_come_back(loads: list[list[str]]) -> None:
+def test_members_of_every_load_round_trip(loads: list[list[str]]) -> None:
     found = read_dictionary(old.dictionary([[one.encode() for one in load] for load in loads]))
     assert texts(found).to_pylist() == [one for load in loads for one in load]
 
 
 @examples(10, slow=300)
 @given(st.lists(st.integers(0, 90_000), min_size=1, max_size=30))
-def test_values_longer_than_a_window_follow_each_other(sizes: list[int]) -> None:
+def test_long_values_follow_each_other(sizes: list[int]) -> None:
     data = b"".join(size.to_bytes(4, "big") + b"\0" * size for size in sizes)
     buffer = np.frombuffer(data, np.uint8)
 
@@ -176,7 +176,7 @@ ROWS = st.tuples(
 
 @examples(15, slow=1000)
 @given(st.lists(ROWS, min_size=1, max_size=40))
-def test_rows_of_a_stream_come_back(rows: list[tuple[Any, ...]]) -> None:
+def test_rows_of_a_stream_round_trip(rows: list[tuple[Any, ...]]) -> None:
     numbered = [_numbered(number) for number in range(len(FIELDS))]
     whole = [tuple(_utc(value) for value in row) for row in rows]
     data = b"".join(old.row([_field(number, value) for number, value in enumerate(row)]) for row in whole)
@@ -228,7 +228,7 @@ def _behind(data: bytes, width: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy"])
-def test_what_follows_the_rows_of_a_blocklet_is_left(codec: str) -> None:
+def test_bytes_after_blocklet_rows_are_ignored(codec: str) -> None:
     rows = b"rows" * 100
     packed = pa.compress(rows + bytes(32 << 20), codec=codec, asbytes=True)
     before = pa.total_allocated_bytes()

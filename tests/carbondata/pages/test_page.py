@@ -59,14 +59,14 @@ def narrow_integers(draw: st.DrawFn) -> tuple[made.Page, list[Any]]:
 
 @examples(25, slow=1000)
 @given(narrow_integers())
-def test_integers_of_every_width_come_back(drawn: tuple[made.Page, list[Any]]) -> None:
+def test_integers_of_every_width_round_trip(drawn: tuple[made.Page, list[Any]]) -> None:
     page, values = drawn
     assert decoded(page, len(values)) == values
 
 
 @examples(15, slow=500)
 @given(st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=60), st.booleans(), CODECS)
-def test_floats_as_they_are_come_back(values: list[Any], double: bool, codec: str) -> None:
+def test_uncompressed_floats_are_decoded(values: list[Any], double: bool, codec: str) -> None:
     kind, store = (DataType.DOUBLE, StoreType.DOUBLE) if double else (DataType.FLOAT, StoreType.FLOAT)
     page = made.numbers(made.column(kind), values, Encoding.DIRECT_COMPRESS, store, codec=codec)
     for found, value in zip(decoded(page, len(values)), values, strict=True):
@@ -77,7 +77,7 @@ def test_floats_as_they_are_come_back(values: list[Any], double: bool, codec: st
 @given(
     st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=60), st.integers(1, 5), st.booleans(), CODECS
 )
-def test_scaled_doubles_come_back(whole: list[int], decimals: int, delta: bool, codec: str) -> None:
+def test_scaled_doubles_round_trip(whole: list[int], decimals: int, delta: bool, codec: str) -> None:
     values = [number / 10**decimals for number in whole]
     encoding = Encoding.ADAPTIVE_DELTA_FLOATING if delta else Encoding.ADAPTIVE_FLOATING
     page = made.numbers(
@@ -92,7 +92,7 @@ def test_scaled_doubles_come_back(whole: list[int], decimals: int, delta: bool, 
 
 @examples(20, slow=800)
 @given(st.data())
-def test_decimals_of_both_sizes_come_back(data: st.DataObject) -> None:
+def test_decimals_of_both_sizes_round_trip(data: st.DataObject) -> None:
     precision = data.draw(st.integers(1, 38))
     scale = data.draw(st.integers(0, precision))
     limit = 10**precision - 1
@@ -118,7 +118,7 @@ def test_decimals_of_both_sizes_come_back(data: st.DataObject) -> None:
 
 @examples(25, slow=1000)
 @given(st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=60), st.booleans(), st.booleans(), CODECS)
-def test_texts_come_back_sorted_or_not(values: list[Any], long: bool, sort: bool, codec: str) -> None:
+def test_texts_round_trip_sorted_or_not(values: list[Any], long: bool, sort: bool, codec: str) -> None:
     kind = DataType.VARCHAR if long else DataType.STRING
     own = made.column(kind, dimension=True)
     page = made.texts(own, values, codec=codec, long=long, sort=sort, short=True)
@@ -127,7 +127,7 @@ def test_texts_come_back_sorted_or_not(values: list[Any], long: bool, sort: bool
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 300, 70_000])
 @pytest.mark.parametrize("long", [False, True])
-def test_texts_of_every_length_come_back(size: int, long: bool) -> None:
+def test_texts_of_every_length_round_trip(size: int, long: bool) -> None:
     if size > 2**15 and not long:
         return
     values = ["a", "x" * size, "", "b\0c", None, "y" * size, "end"]
@@ -142,7 +142,7 @@ def test_texts_of_every_length_come_back(size: int, long: bool) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_dates_come_back(days: list[Any], runs: bool, sort: bool) -> None:
+def test_dates_round_trip(days: list[Any], runs: bool, sort: bool) -> None:
     own = made.column(DataType.DATE, dimension=True, dictionary=True)
     stored = [1 if one is None else one + made.DATE_CUTOFF for one in days]
     page = made.surrogates(own, stored, 4, codec="snappy", runs=runs, sort=sort)
@@ -157,7 +157,7 @@ def test_dates_come_back(days: list[Any], runs: bool, sort: bool) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_local_dictionaries_come_back(
+def test_local_dictionaries_round_trip(
     members: list[Any], data: st.DataObject, runs: bool, sort: bool
 ) -> None:
     own, codec = made.column(DataType.STRING, dimension=True), data.draw(CODECS)
@@ -179,7 +179,7 @@ FLIPPED: dict[DataType, Callable[[Any], bytes]] = {
     st.sampled_from(list(FLIPPED)),
     st.lists(st.one_of(st.none(), st.integers(-(2**15), 2**15 - 1)), min_size=1),
 )
-def test_numbers_without_dictionary_come_back(kind: DataType, values: list[Any]) -> None:
+def test_numbers_without_dictionary_round_trip(kind: DataType, values: list[Any]) -> None:
     own = made.column(kind, dimension=True)
     stored = [b"" if one is None else FLIPPED[kind](one) for one in values]
     page = made.page(own, made.length_value(stored, 2), [], codec="snappy")
@@ -188,14 +188,14 @@ def test_numbers_without_dictionary_come_back(kind: DataType, values: list[Any])
 
 @examples(15, slow=400)
 @given(st.lists(st.one_of(st.none(), st.booleans()), min_size=1, max_size=60), CODECS)
-def test_booleans_come_back(values: list[Any], codec: str) -> None:
+def test_booleans_round_trip(values: list[Any], codec: str) -> None:
     numbers = [None if one is None else int(one) for one in values]
     own = made.column(DataType.BOOLEAN)
     page = made.numbers(own, numbers, Encoding.DIRECT_COMPRESS, StoreType.BYTE, codec=codec)
     assert decoded(page, len(values)) == values
 
 
-def test_too_few_or_too_many_values_are_damage() -> None:
+def test_wrong_number_of_values_raises() -> None:
     page = made.numbers(
         made.column(DataType.INT), [1, 2, 3], Encoding.ADAPTIVE_INTEGRAL, StoreType.BYTE, codec="snappy"
     )
@@ -205,14 +205,14 @@ def test_too_few_or_too_many_values_are_damage() -> None:
 
 
 @pytest.mark.parametrize("encoding", [Encoding.RLE_INTEGRAL])
-def test_encodings_that_no_release_wrote_are_refused(encoding: Encoding) -> None:
+def test_unsupported_encodings_raise(encoding: Encoding) -> None:
     own = made.column(DataType.INT)
     told = made.meta(own, StoreType.INT, 0)
     with pytest.raises(Unreadable, match="RLE_INTEGRAL"):
         decoded(made.page(own, b"\0" * 8, [encoding], codec="snappy", metas=[told]), 2)
 
 
-def test_compressors_of_others_are_refused() -> None:
+def test_foreign_compressors_raise() -> None:
     page = made.texts(
         made.column(DataType.STRING, dimension=True),
         ["a"],
@@ -227,7 +227,7 @@ def test_compressors_of_others_are_refused() -> None:
         decoded(stranger, 1)
 
 
-def test_a_permutation_sorts_and_unsorts_many_rows() -> None:
+def test_permutation_sorts_and_unsorts_many_rows() -> None:
     generator = np.random.default_rng(1)
     values = [f"{number:03d}" for number in generator.integers(0, 300, 5000)]
     own = made.column(DataType.STRING, dimension=True)
@@ -237,7 +237,7 @@ def test_a_permutation_sorts_and_unsorts_many_rows() -> None:
 
 
 @pytest.mark.parametrize("encoders", [[4], [10], [99], [3, 4], [3, 7], [2, 11]])
-def test_encodings_that_no_release_writes_are_refused(encoders: list[int]) -> None:
+def test_unsupported_encoder_lists_raise(encoders: list[int]) -> None:
     page = made.page(made.column(DataType.STRING), b"\0\1a", encoders, codec="snappy")
     with pytest.raises(Unreadable, match="no release writes"):
         decode_page(page.chunk, memoryview(page.body), page.context, 1)

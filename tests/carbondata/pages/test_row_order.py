@@ -21,7 +21,7 @@ from tests.helpers.examples import examples
 
 @examples(50, slow=500)
 @given(st.permutations(range(12)), st.booleans())
-def test_row_ids_come_back(ids: list[int], short: bool) -> None:  # noqa: FBT001 -- hypothesis gives it
+def test_row_ids_round_trip(ids: list[int], short: bool) -> None:  # noqa: FBT001 -- hypothesis gives it
     found = row_ids(row_id_page(ids, short=short), len(ids))
     assert found.tolist() == ids
     assert np.array(ids)[inverse(found)].tolist() == list(range(12))
@@ -31,19 +31,19 @@ def test_row_ids_come_back(ids: list[int], short: bool) -> None:  # noqa: FBT001
     ("ids", "pairs", "rows"),
     [([0, 1], [], 3), ([0, 5], [0], 3), ([5, 0], [0], 2), ([0, 2], [1], 3), ([0, 1, 2], [0, 1], 4)],
 )
-def test_pairs_that_do_not_make_the_rows_are_damage(ids: list[int], pairs: list[int], rows: int) -> None:
+def test_pairs_that_miss_rows_raise(ids: list[int], pairs: list[int], rows: int) -> None:
     with pytest.raises(Damaged):
         expand_pairs(np.array(ids), np.array(pairs, np.int64), rows)
 
 
 @pytest.mark.parametrize("ids", [[0, 0], [0, 2], [-1, 0], [0]])
-def test_what_is_no_permutation_is_damage(ids: list[int]) -> None:
+def test_invalid_permutation_raises(ids: list[int]) -> None:
     with pytest.raises(Damaged):
         check_permutation(np.array(ids), 2)
 
 
 @pytest.mark.parametrize(("counts", "rows"), [([2], 3), ([-1, 3], 2), ([0, 2], 2)])
-def test_runs_that_do_not_make_the_rows_are_damage(counts: list[int], rows: int) -> None:
+def test_runs_that_miss_rows_raise(counts: list[int], rows: int) -> None:
     pairs = np.array([[0, count] for count in counts], ">i2").tobytes()
     with pytest.raises(Damaged):
         run_lengths(pairs, rows)

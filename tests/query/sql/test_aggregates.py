@@ -42,7 +42,7 @@ def sql_aggregate(text: str) -> pl.Expr:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_means_what_polars_says(text: str) -> None:
+def test_text_equals_polars_expression(text: str) -> None:
     query = f"SELECT {text} AS found FROM rows"  # noqa: S608 - texts of this file
     context = pl.SQLContext(rows=ROWS, eager=True)
     expected = context.execute(query).select(pl.col("found").cast(pl.Float64)).item()
@@ -59,7 +59,7 @@ def test_a_text_means_what_polars_says(text: str) -> None:
         ("avg(a) FILTER (WHERE b > 1)", pl.col("a").filter(pl.col("b") > 1).mean()),
     ],
 )
-def test_words_of_other_engines(text: str, expr: pl.Expr) -> None:
+def test_synonyms_of_other_engines_work(text: str, expr: pl.Expr) -> None:
     assert ROWS.select(sql_aggregate(text)).item() == ROWS.select(expr).item()
 
 
@@ -85,12 +85,12 @@ def test_words_of_other_engines(text: str, expr: pl.Expr) -> None:
         ("count_if(a)", "not a condition"),
     ],
 )
-def test_other_texts_are_refused(text: str, message: str) -> None:
+def test_other_texts_raise(text: str, message: str) -> None:
     with pytest.raises(InvalidSqlError, match=message):
         sql_aggregate(text)
 
 
-def test_a_query_gives_keys_aggregates_and_condition() -> None:
+def test_query_has_keys_aggregates_and_condition() -> None:
     query = sql_query(
         "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) FROM self WHERE a > -10 GROUP BY t, 2",
         ROWS.schema,
@@ -124,12 +124,12 @@ def test_a_query_gives_keys_aggregates_and_condition() -> None:
         ("DELETE FROM x", "not a SELECT|unexpected"),
     ],
 )
-def test_other_queries_are_refused(text: str, message: str) -> None:
+def test_other_queries_raise(text: str, message: str) -> None:
     with pytest.raises(InvalidSqlError, match=message):
         sql_query(text, ROWS.schema)
 
 
-def test_a_list_is_named_by_its_texts_and_by_as() -> None:
+def test_aggregates_are_named_by_text_or_alias() -> None:
     text = "avg(a), count(*) AS n, sum(b) FILTER (WHERE a > 1)  , min( a ) least"
     names = ["avg(a)", "n", "sum(b) FILTER (WHERE a > 1)", "least"]
     assert list(sql_list(text, ROWS.schema, aggregates=True)) == names
@@ -141,6 +141,6 @@ def test_a_list_is_named_by_its_texts_and_by_as() -> None:
     "source",
     ["(SELECT * FROM t)", "self AS other", "a.b", "self, other", "self TABLESAMPLE 10%", "read_csv('x')"],
 )
-def test_a_query_has_one_table_of_no_other_name(source: str) -> None:
+def test_query_reads_only_self(source: str) -> None:
     with pytest.raises(InvalidSqlError, match="not supported"):
         sql_query(f"SELECT count(*) FROM {source}", ROWS.schema)  # noqa: S608 - texts of this file

@@ -159,7 +159,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_long_and_deep_texts_are_refused_at_once(kind: str) -> None:
+def test_long_and_deep_texts_raise_at_once(kind: str) -> None:
     text, message = LONG[kind]
     start = time.thread_time()  # other processes on this machine do not count
     with pytest.raises(InvalidInputError) as caught:
@@ -180,7 +180,7 @@ def test_long_and_deep_texts_are_refused_at_once(kind: str) -> None:
         "CASE " + "WHEN i = 1 THEN 1 " * 90 + "END = 1",
     ],
 )
-def test_what_is_long_and_allowed_works_on_a_small_stack(text: str) -> None:
+def test_longest_allowed_texts_need_little_stack(text: str) -> None:
     found: list[int] = []
     before = threading.stack_size(512 * 1024)  # that of a thread on macOS
     try:
@@ -204,7 +204,7 @@ class Bait:
         self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}/secret.parquet"
         self.places = [str(self.secret), f"{self.secret}.missing", self.address]
 
-    def was_asked(self, seconds: float = 0) -> bool:
+    def was_contacted(self, seconds: float = 0) -> bool:
         """Tell whether anything was asked of the address."""
         return bool(select.select([self.socket], [], [], seconds)[0])
 
@@ -243,14 +243,14 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_is_read_for_a_text(bait: Bait, form: str) -> None:
+def test_texts_never_open_files(bait: Bait, form: str) -> None:
     for place in bait.places:
         for source in [f"'{place}'", *(f"{function}('{place}')" for function in FUNCTIONS_OF_FILES)]:
             refused_unread(form.format(source))
-    assert not bait.was_asked()
+    assert not bait.was_contacted()
 
 
-def test_polars_itself_would_read(tmp_path: Path) -> None:
+def test_polars_would_read_the_file(tmp_path: Path) -> None:
     """Show that the tests around this one can fail."""
     bait = Bait(tmp_path)
     for place, words in ((bait.secret, "hidden-words"), (bait.places[1], "os error 2")):
@@ -261,7 +261,7 @@ def test_polars_itself_would_read(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", code]
     ) as reader:  # it waits for an answer, all threads with it
-        assert bait.was_asked(seconds=60)
+        assert bait.was_contacted(seconds=60)
         reader.kill()
     bait.socket.close()
 
@@ -278,9 +278,9 @@ def judge(text: str) -> None:
 
 @tries
 @given(TEXTS, st.sampled_from(range(3)))
-def test_no_text_reads_or_raises_anything_else(bait: Bait, text: str, place: int) -> None:
+def test_texts_raise_only_the_documented_error(bait: Bait, text: str, place: int) -> None:
     judge(text.replace(PLACE, bait.places[place]))
-    assert not bait.was_asked()
+    assert not bait.was_contacted()
 
 
 @pytest.mark.parametrize(

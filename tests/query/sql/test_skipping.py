@@ -67,7 +67,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 
 @pytest.mark.parametrize("text", PAIRS)
-def test_a_text_skips_what_the_expression_skips(table: Table, text: str) -> None:
+def test_text_skips_like_the_expression(table: Table, text: str) -> None:
     found, expected = table.explain(text), table.explain(PAIRS[text])
     assert (found.bytes_opened, found.rows_opened) == (expected.bytes_opened, expected.rows_opened)
     assert table.count(text) == table.count(PAIRS[text])

@@ -124,7 +124,7 @@ def in_spark(
     return pl.DataFrame(listed, schema=plain.schema, orient="row").sort("id"), plain
 
 
-def test_the_files_hold_what_is_to_be_read(folder: Path) -> None:
+def test_files_hold_the_expected_rows(folder: Path) -> None:
     group = pq.read_metadata(next(folder.glob("*.parquet"))).row_group(0)
     chunks = {
         chunk.path_in_schema: set(chunk.encodings) for chunk in map(group.column, range(group.num_columns))

@@ -44,13 +44,13 @@ def path(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def test_the_spark_under_test_is_the_one_asked_for(spark: SparkSession) -> None:
+def test_spark_has_the_requested_version(spark: SparkSession) -> None:
     expected = os.environ.get("EXPECTED_PYSPARK", pyspark.__version__)
     assert pyspark.__version__.startswith(expected)
     assert spark.version == pyspark.__version__
 
 
-def test_polars_reads_what_spark_writes(path: str) -> None:
+def test_polars_reads_spark_tables(path: str) -> None:
     table = qbeast.read_table(path)
     assert sorted(table["key"]) == list(range(20_000))
     assert table.schema == {
@@ -64,25 +64,21 @@ def test_polars_reads_what_spark_writes(path: str) -> None:
     assert table["price"].null_count() == 2_000
 
 
-def test_spark_reads_what_spark_writes(spark: SparkSession, path: str) -> None:
+def test_spark_reads_spark_tables(spark: SparkSession, path: str) -> None:
     read = bridge.read_table(spark, path).orderBy("key")
     assert read.exceptAll(_rows(spark)).count() == 0
     assert read.count() == 20_000
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5])
-def test_samples_are_the_same_rows_in_spark_and_polars(
-    spark: SparkSession, path: str, fraction: float
-) -> None:
+def test_samples_are_equal_in_spark_and_polars(spark: SparkSession, path: str, fraction: float) -> None:
     sample = _keys(bridge.read_table(spark, path, sample=fraction, columns=["key"]))
     assert sample == sorted(qbeast.read_table(path, sample=fraction)["key"])
     assert len(sample) == pytest.approx(20_000 * fraction, rel=0.3)
 
 
 @pytest.mark.parametrize("writer", ["Polars", "Spark"])
-def test_tables_for_jvms_have_no_hidden_column_and_the_same_samples(
-    writer: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_jvm_tables_have_no_hidden_column(writer: str, spark: SparkSession, tmp_path: Path) -> None:
     table, columns = str(tmp_path / "jvm"), ["key:linear", "name:hash"]
     if writer == "Spark":
         bridge.write_table(_rows(spark), table, columns=columns, dialect="qbeast-spark")
@@ -106,7 +102,7 @@ def test_filters_keep_the_matching_rows(spark: SparkSession, path: str) -> None:
     assert _keys(read) == _keys(expected)
 
 
-def test_spark_appends_to_what_polars_wrote_and_the_other_way(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_and_polars_append_to_each_other(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "mixed")
     bridge.write_table(_rows(spark, 0, 1_000), path, columns=COLUMNS)
     qbeast.write_table(qbeast.read_table(path).with_columns(pl.col("key") + 1_000), path, mode="append")
@@ -125,7 +121,7 @@ def test_spark_converts_and_optimizes(spark: SparkSession, tmp_path: Path) -> No
     assert _keys(bridge.read_table(spark, path)) == list(range(1_000))
 
 
-def test_a_table_that_exists_is_left_alone(spark: SparkSession, path: str) -> None:
+def test_existing_table_is_unchanged(spark: SparkSession, path: str) -> None:
     with pytest.raises(QbeastError):
         bridge.write_table(_rows(spark, 0, 10), path, columns=COLUMNS)
     assert bridge.read_table(spark, path).count() == 20_000

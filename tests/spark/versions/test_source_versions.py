@@ -29,13 +29,13 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(VERSION >= (4, 0), reason="this PySpark has data sources")
-def test_without_data_sources_the_functions_are_named(spark: SparkSession) -> None:
+def test_missing_data_sources_name_the_functions(spark: SparkSession) -> None:
     with pytest.raises(InvalidInputError, match=r"4\.0 or later.*read_table and write_table"):
         bridge.register(spark)
 
 
 @has_sources
-def test_tables_are_read_sampled_and_appended_to(spark: SparkSession, table: Path) -> None:
+def test_tables_are_read_sampled_and_appended(spark: SparkSession, table: Path) -> None:
     bridge.register(spark)
     read = spark.read.format("qbeast").option("sample", 0.1).load(str(table))
     assert sorted(row["id"] for row in read.collect()) == sorted(qbeast.read_table(table, sample=0.1)["id"])
@@ -45,7 +45,7 @@ def test_tables_are_read_sampled_and_appended_to(spark: SparkSession, table: Pat
 
 
 @has_sources
-def test_a_batch_of_a_stream_is_appended_once(spark: SparkSession, table: Path, tmp_path: Path) -> None:
+def test_stream_batch_is_appended_once(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     pl.DataFrame({"id": range(100), "x": [0.5] * 100}).write_parquet(
         tmp_path / "in" / "a.parquet", mkdir=True
     )
@@ -59,7 +59,7 @@ def test_a_batch_of_a_stream_is_appended_once(spark: SparkSession, table: Path, 
 
 
 @has_sources
-def test_why_no_filters_are_pushed(spark: SparkSession) -> None:
+def test_pushed_filters_would_give_wrong_rows(spark: SparkSession) -> None:
     """A source with pushFilters gives wrong rows where a loaded frame is used with two filters."""
     from tests.spark.versions.toy_source import ToySource  # noqa: PLC0415 -- PySpark 3.5 cannot import it
 

@@ -112,11 +112,11 @@ def check_agreement(case: Case, damage: Damage | None, at: int) -> None:
 
 @examples(10, slow=25)
 @given(case=cases(most_rows=80))
-def test_what_is_written_is_sound(case: Case) -> None:
+def test_written_tables_pass_check(case: Case) -> None:
     check_agreement(case, None, 0)
 
 
 @examples(20, slow=100)
 @given(case=cases(most_frames=2), damage=DAMAGES, at=st.integers(0, 20))
-def test_both_agree_on_spoiled_tables(case: Case, damage: Damage, at: int) -> None:
+def test_checks_agree_on_damaged_tables(case: Case, damage: Damage, at: int) -> None:
     check_agreement(case, damage, at)

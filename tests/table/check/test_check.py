@@ -49,7 +49,7 @@ def table(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "t"))
 
 
-def test_a_table_as_written_is_sound(table: Path) -> None:
+def test_written_table_passes_check(table: Path) -> None:
     for data in (True, False):
         report = qbeast.open_table(table).check(data=data)
         assert report.ok, report
@@ -60,7 +60,7 @@ def test_a_table_as_written_is_sound(table: Path) -> None:
 
 
 @pytest.mark.parametrize("name", LOG_FAULTS)
-def test_the_log_alone_tells(table: Path, name: str) -> None:
+def test_log_faults_are_found_without_data(table: Path, name: str) -> None:
     change, codes = LOG_FAULTS[name]
     spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
     report = qbeast.open_table(table).check(data=False)
@@ -69,7 +69,7 @@ def test_the_log_alone_tells(table: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DATA_FAULTS)
-def test_the_data_tells(table: Path, name: str) -> None:
+def test_data_faults_are_found(table: Path, name: str) -> None:
     change, codes = DATA_FAULTS[name]
     spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
     report = qbeast.open_table(table).check()
@@ -85,7 +85,7 @@ def assert_named(report: qbeast.CheckReport, spoiled: d.Spoiled, codes: set[str]
     assert spoiled.path in repr(report)
 
 
-def test_the_first_row_out_of_place_is_named(table: Path) -> None:
+def test_first_misplaced_row_is_named(table: Path) -> None:
     spoiled = d.spoil(table, d.rewritten(d.other_hidden_weight), indexed=INDEXED)
     report = qbeast.open_table(table).check()
     stored = pl.read_parquet(table / spoiled.path)
@@ -93,7 +93,7 @@ def test_the_first_row_out_of_place_is_named(table: Path) -> None:
     assert (fault["row"], fault["row_group"], fault["severity"]) == (stored.height // 2, 0, "error")
 
 
-def test_progress_is_told_after_every_file(table: Path) -> None:
+def test_progress_follows_every_file(table: Path) -> None:
     steps: list[qbeast.Progress] = []
     report = qbeast.open_table(table).check(progress=steps.append)
     assert [step.files_done for step in steps] == list(range(1, report.files + 1))
@@ -110,7 +110,7 @@ def test_swapped_files_are_both_named(table: Path) -> None:
     assert {"row-cube", "row-weight", "rows-count"} & set(found["code"])
 
 
-def test_a_block_below_a_threshold_over_it_is_named(table: Path) -> None:
+def test_block_below_an_upper_threshold_is_named(table: Path) -> None:
     blocks = qbeast.open_table(table).blocks()
     deep = blocks.filter(pl.col("depth") == 1).row(0, named=True)
     # The root's own threshold is raised above the weights of its children.
@@ -127,7 +127,7 @@ def test_a_block_below_a_threshold_over_it_is_named(table: Path) -> None:
     assert not qbeast.open_table(table).check().ok
 
 
-def test_a_leaf_with_a_threshold_is_a_warning(table: Path) -> None:
+def test_leaf_with_threshold_is_a_warning(table: Path) -> None:
     blocks = qbeast.open_table(table).blocks()
     leaf = blocks.filter(pl.col("depth") == pl.col("depth").max())["cube"][0]
     for at in range(blocks["path"].n_unique()):
@@ -141,7 +141,7 @@ def test_a_leaf_with_a_threshold_is_a_warning(table: Path) -> None:
     assert (fault["code"], fault["severity"], fault["cube"]) == ("leaf-threshold", "warning", leaf)
 
 
-def test_a_stale_newest_revision_is_a_fault_of_the_table(table: Path) -> None:
+def test_stale_newest_revision_is_a_table_fault(table: Path) -> None:
     commit = table / "_delta_log" / f"{0:020}.json"
     commit.write_text(
         commit.read_text().replace('"qbeast.lastRevisionID":"1"', '"qbeast.lastRevisionID":"0"')
@@ -150,7 +150,7 @@ def test_a_stale_newest_revision_is_a_fault_of_the_table(table: Path) -> None:
     assert faults["path"].to_list() == [None]
 
 
-def test_files_of_others_are_staging_and_no_fault(table: Path) -> None:
+def test_foreign_files_are_staging_without_fault(table: Path) -> None:
     rows = pl.DataFrame({"a": [1], "b": [0.5], "s": ["x"], "note": [1]})
     write_deltalake(table, rows, mode="append")
     report = qbeast.open_table(table).check()
@@ -159,7 +159,7 @@ def test_files_of_others_are_staging_and_no_fault(table: Path) -> None:
     assert "staging" in repr(report)
 
 
-def test_statistics_of_staged_files_are_checked_too(table: Path) -> None:
+def test_statistics_of_staged_files_are_checked(table: Path) -> None:
     rows = pl.DataFrame({"a": [1, 5], "b": [0.5, float("nan")], "s": ["x" * 200, "y"], "note": [1, 2]})
     write_deltalake(table, rows, mode="append")
     d.spoil(table, d.stats(lambda found: found["maxValues"].update(a=4)), indexed=INDEXED, at=-1)
@@ -169,7 +169,7 @@ def test_statistics_of_staged_files_are_checked_too(table: Path) -> None:
 
 
 @each()
-def test_golden_tables_are_sound_but_for_what_their_provenance_tells(golden: Golden) -> None:
+def test_golden_tables_pass_except_for_known_faults(golden: Golden) -> None:
     for data in (True, False):
         report = qbeast.open_table(golden.path).check(data=data)
         codes = set(report.faults["code"])
@@ -180,7 +180,7 @@ def test_golden_tables_are_sound_but_for_what_their_provenance_tells(golden: Gol
 @pytest.mark.parametrize(
     "name", ["qbeast-spark-0.7.1/lin_float", "qbeast-spark-0.8/dims3", "legacy/v050_num3_nulls"]
 )
-def test_faults_of_other_writers_are_found_as_well(tmp_path: Path, name: str) -> None:
+def test_faults_of_other_writers_are_found(tmp_path: Path, name: str) -> None:
     golden = find(name)
     for change, codes in (
         (move_to_another_cube, {"row-cube", "row-weight", "block-rows"}),

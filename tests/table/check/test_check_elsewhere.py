@@ -41,7 +41,7 @@ def test_repair_keeps_deleted_rows_deleted(path: Path) -> None:
     assert table.check().ok
 
 
-def test_statistics_of_a_file_with_deleted_rows_stay_loose(path: Path) -> None:
+def test_files_with_deleted_rows_keep_loose_statistics(path: Path) -> None:
     delete(path, [5])
     spoiled = d.spoil(
         path, d.stats(lambda found: found["maxValues"].update(id=3)), indexed=["id", "x"], at=-1
@@ -55,7 +55,7 @@ def test_statistics_of_a_file_with_deleted_rows_stay_loose(path: Path) -> None:
     assert table.scan().collect().height == 3999
 
 
-def test_an_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
+def test_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
     delete(path, [5])
     d.spoil(
         path,
@@ -69,7 +69,7 @@ def test_an_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
     assert not table.repair().committed
 
 
-def test_a_copy_whose_original_is_gone_is_named(tmp_path: Path) -> None:
+def test_copy_without_original_is_named(tmp_path: Path) -> None:
     golden = find("legacy/v050_mixed_states")
     path = Path(shutil.copytree(golden.path, tmp_path / "t"))
     assert qbeast.open_table(path).check().ok
@@ -98,7 +98,7 @@ def adds_of(path: Path) -> list[d.Add]:
     return [action["add"] for action in actions if "add" in action]
 
 
-def test_files_without_a_later_column_are_sound(path: Path) -> None:
+def test_files_without_later_columns_pass(path: Path) -> None:
     later = ROWS.with_columns(pl.col("id") + 4000, note=pl.lit("new"))
     qbeast.write_table(later, path, mode="append", schema_mode="merge")
     report = qbeast.open_table(path).check()
@@ -120,7 +120,7 @@ def test_nested_columns_and_their_statistics_are_checked(tmp_path: Path) -> None
     assert "'deep.n' holds 6, above the max of its statistics" in fault["message"]
 
 
-def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
+def test_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where" / "part.parquet"
 
     def move(table: Path, add: d.Add, _indexed: list[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_file_outside_the_folder_is_found(path: Path, tmp_path: Path) -> None:
     assert faults.select("code", "path").rows() == [("file-missing", str(elsewhere))]
 
 
-def test_a_staged_file_with_wrong_hidden_weights_is_named(path: Path) -> None:
+def test_staged_file_with_wrong_weights_is_named(path: Path) -> None:
     name = next(iter(read_log(path).adds))
     wrong = pl.int_range(pl.len()) >= 2500
     rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + wrong.cast(pl.Int32))
@@ -153,7 +153,7 @@ def test_a_staged_file_with_wrong_hidden_weights_is_named(path: Path) -> None:
     assert (fault["row_group"], fault["row"]) == (2, 2500)
 
 
-def test_an_empty_table_and_one_of_staged_files_alone_are_sound(tmp_path: Path) -> None:
+def test_empty_and_staged_tables_pass(tmp_path: Path) -> None:
     qbeast.write_table(ROWS.clear(), tmp_path / "empty", columns=["id", "x"])
     assert qbeast.open_table(tmp_path / "empty").check().ok
     write_deltalake(tmp_path / "staged", ROWS)

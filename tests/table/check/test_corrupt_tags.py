@@ -277,7 +277,7 @@ def check_reads_and_appends(table: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("fault", UNREADABLE)
-def test_a_file_with_unreadable_blocks_is_read_whole_with_a_warning(table: Path, fault: str) -> None:
+def test_unreadable_blocks_read_file_with_warning(table: Path, fault: str) -> None:
     damage(table, UNREADABLE[fault])
     opened = qbeast.open_table(table)
     with pytest.warns(qbeast.CorruptTagWarning, match="read whole"):
@@ -290,7 +290,7 @@ def test_a_file_with_unreadable_blocks_is_read_whole_with_a_warning(table: Path,
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_files_with_unreadable_blocks_of_every_kind_are_read_side_by_side(tmp_path: Path) -> None:
+def test_all_unreadable_blocks_are_read_together(tmp_path: Path) -> None:
     rows = damage_each(tmp_path / "t", UNREADABLE.values())
     plan = qbeast.open_table(tmp_path / "t").explain(sample=1e-9)
     assert plan.files["opened"].sum() == len(UNREADABLE)
@@ -298,7 +298,7 @@ def test_files_with_unreadable_blocks_of_every_kind_are_read_side_by_side(tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_files_with_useless_tags_of_every_kind_are_read_side_by_side(tmp_path: Path) -> None:
+def test_all_useless_tags_are_read_together(tmp_path: Path) -> None:
     check_reads_and_appends(tmp_path / "t", damage_each(tmp_path / "t", USELESS.values()))
 
 
@@ -324,19 +324,19 @@ def quick_or_slow(faults: Iterable[str]) -> list[Any]:
 
 @pytest.mark.parametrize("fault", quick_or_slow([*UNREADABLE, *USELESS]))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_tags_of_no_use_cost_no_row(table: Path, fault: str) -> None:
+def test_useless_tags_lose_no_row(table: Path, fault: str) -> None:
     damage(table, (UNREADABLE | USELESS)[fault])
     check_reads_and_appends(table, ROWS)
 
 
 @pytest.mark.parametrize("fault", quick_or_slow([*UNTRUE, *UNREAD]))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_statistics_that_are_no_truth_cost_no_row(table: Path, fault: str) -> None:
+def test_false_statistics_lose_no_row(table: Path, fault: str) -> None:
     spoil(table, (UNTRUE | UNREAD)[fault])
     check_reads_and_appends(table, ROWS)
 
 
-def test_rows_that_the_log_counts_wrong_are_told_once_and_all_returned(table: Path) -> None:
+def test_wrong_row_counts_warn_once_and_lose_nothing(table: Path) -> None:
     for rows in (0, -1):
         spoil(table, stats(numRecords=rows))
         opened = qbeast.open_table(table)
@@ -348,7 +348,7 @@ def test_rows_that_the_log_counts_wrong_are_told_once_and_all_returned(table: Pa
 
 @pytest.mark.parametrize("fault", quick_or_slow([*UNREADABLE, *UNTRUE]))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_a_check_names_the_file_and_a_repair_mends_it(table: Path, fault: str) -> None:
+def test_check_names_the_file_and_repair_fixes_it(table: Path, fault: str) -> None:
     path = spoil(table, UNTRUE[fault]) if fault in UNTRUE else damage(table, UNREADABLE[fault])
     opened = qbeast.open_table(table)
     assert set(opened.check().faults["path"]) == {path}
@@ -362,7 +362,7 @@ def test_a_check_names_the_file_and_a_repair_mends_it(table: Path, fault: str) -
 
 @pytest.mark.parametrize("rows", [0, 7])
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_a_delete_does_not_believe_counts_that_the_blocks_deny(table: Path, rows: int) -> None:
+def test_delete_ignores_counts_that_blocks_contradict(table: Path, rows: int) -> None:
     spoil(table, stats(numRecords=rows))
     qbeast.open_table(table).delete("a < 10")
     check_reads(table, ROWS.filter(pl.col("a") >= 10))
@@ -374,7 +374,7 @@ def test_a_delete_does_not_believe_counts_that_the_blocks_deny(table: Path, rows
 @pytest.mark.parametrize(
     "info", [5, [1], {"timestamp": "yesterday", "operation": 7, "operationParameters": [1]}]
 )
-def test_a_table_with_any_provenance_is_read_and_told_of(table: Path, info: object) -> None:
+def test_tables_with_any_provenance_are_read(table: Path, info: object) -> None:
     commit = table / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
     actions = [{"commitInfo": info} if "commitInfo" in action else action for action in actions]

@@ -135,7 +135,7 @@ def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> Non
 
 
 @pytest.mark.parametrize("fault", OLDER | NEWEST)
-def test_settings_that_cannot_be_read_are_told_once_and_no_row_is_lost(table: Path, fault: str) -> None:
+def test_unreadable_settings_warn_once_and_lose_nothing(table: Path, fault: str) -> None:
     kept = damage(table, (OLDER | NEWEST)[fault])
     opened = qbeast.open_table(table)
     with pytest.warns(qbeast.CorruptTagWarning, match="settings") as told:
@@ -153,7 +153,7 @@ def test_settings_that_cannot_be_read_are_told_once_and_no_row_is_lost(table: Pa
 
 @pytest.mark.parametrize("fault", quick_or_slow(OLDER))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_what_the_newest_revision_does_not_need_stops_no_write(table: Path, fault: str) -> None:
+def test_unneeded_damaged_settings_allow_writes(table: Path, fault: str) -> None:
     damage(table, OLDER[fault])
     qbeast.write_table(MORE, table, mode="append")  # beyond the range: a new revision
     check_reads(table, pl.concat([ROWS, MORE]))
@@ -166,7 +166,7 @@ def test_what_the_newest_revision_does_not_need_stops_no_write(table: Path, faul
 
 @pytest.mark.parametrize("fault", quick_or_slow(NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_without_the_newest_revision_writes_are_refused_with_the_cure(table: Path, fault: str) -> None:
+def test_missing_newest_revision_error_names_the_repair(table: Path, fault: str) -> None:
     damage(table, NEWEST[fault])
     opened = qbeast.open_table(table)
     writes: list[Callable[[], object]] = [
@@ -186,7 +186,7 @@ def test_without_the_newest_revision_writes_are_refused_with_the_cure(table: Pat
 
 @pytest.mark.parametrize("fault", quick_or_slow(OLDER | NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str) -> None:
+def test_check_names_settings_and_repair_fixes_them(table: Path, fault: str) -> None:
     damage(table, (OLDER | NEWEST)[fault])
     opened = qbeast.open_table(table)
     assert "settings-unreadable" in opened.check().faults["code"]
@@ -206,7 +206,7 @@ def test_a_check_names_settings_and_a_repair_mends_them(table: Path, fault: str)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_without_any_revision_whole_reads_go_on_and_a_conversion_begins_anew(table: Path) -> None:
+def test_convert_restarts_table_without_revisions(table: Path) -> None:
     damage(table, NOTHING)
     check_reads(table, ROWS, samples=False)
     opened = qbeast.open_table(table)
@@ -235,7 +235,7 @@ def test_without_any_revision_whole_reads_go_on_and_a_conversion_begins_anew(tab
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
-def test_an_older_version_that_can_be_read_is_restored(table: Path) -> None:
+def test_older_readable_version_is_restored(table: Path) -> None:
     damage(table, NOTHING)
     opened = qbeast.open_table(table)
     opened.restore(0)
@@ -259,7 +259,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_a_space_that_does_not_fit_its_column_gives_way_to_a_new_revision(tmp_path: Path, space: str) -> None:
+def test_mismatched_space_is_replaced_by_new_revision(tmp_path: Path, space: str) -> None:
     table, indexed = tmp_path / "t", [ROW, "s" if space == "numbers" else "a"]
     qbeast.write_table(OLD, table, columns=indexed, cube_size=20)
 

@@ -63,7 +63,7 @@ STEPS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("step", list(STEPS))
-def test_no_step_brings_the_column_into_a_table_for_jvms(step: str, tmp_path: Path) -> None:
+def test_jvm_tables_never_get_the_hidden_column(step: str, tmp_path: Path) -> None:
     written(tmp_path, "qbeast-spark")
     assert not holders(tmp_path)
     STEPS[step](tmp_path)
@@ -72,7 +72,7 @@ def test_no_step_brings_the_column_into_a_table_for_jvms(step: str, tmp_path: Pa
     assert qbeast.open_table(tmp_path).check().ok
 
 
-def test_scattered_writes_leave_it_out_too(tmp_path: Path) -> None:
+def test_scattered_writes_omit_hidden_column(tmp_path: Path) -> None:
     scatter(tmp_path, [ROWS], columns=INDEXED, dialect="qbeast-spark")
     assert not holders(tmp_path)
     scatter(tmp_path / "other", [ROWS], columns=INDEXED)
@@ -91,7 +91,7 @@ def test_samples_and_filters_still_open_few_pages(tmp_path: Path) -> None:
     assert_same_rows(jvm.scan(sample=0.05).collect(), ROWS.filter(pl.Series(weights < limit)), "id")
 
 
-def test_switching_names_the_files_and_a_full_optimize_takes_the_column_out(tmp_path: Path) -> None:
+def test_optimize_removes_hidden_column_after_switch(tmp_path: Path) -> None:
     table = written(tmp_path, "documented")
     by_tasks(tmp_path)  # files without index hold it, too
     write_deltalake(tmp_path, later(2_000_000), mode="append")
@@ -119,12 +119,12 @@ def test_older_revisions_are_folded_in(tmp_path: Path) -> None:
     assert not holders(tmp_path)
 
 
-def test_the_unreleased_jvm_does_not_mind(tmp_path: Path) -> None:
+def test_unreleased_jvm_keeps_hidden_column(tmp_path: Path) -> None:
     result = written(tmp_path, "documented").switch_dialect("qbeast-spark", jvm="0.8")
     assert sorted(result.hidden_column_files) == names(tmp_path)
 
 
-def test_files_without_the_column_are_sound_after_the_dialect_is_switched_back(tmp_path: Path) -> None:
+def test_files_without_hidden_column_pass_after_switch(tmp_path: Path) -> None:
     table = written(tmp_path, "qbeast-spark")
     assert table.switch_dialect("documented").hidden_column_files == ()
     qbeast.write_table(later(9), tmp_path, mode="append")
@@ -132,7 +132,7 @@ def test_files_without_the_column_are_sound_after_the_dialect_is_switched_back(t
     assert qbeast.open_table(tmp_path).check().ok
 
 
-def test_a_file_that_lost_the_column_it_should_have_is_a_fault(tmp_path: Path) -> None:
+def test_file_without_required_hidden_column_is_faulty(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=["id"])
     (path,) = (Path(file) for file in DeltaTable(tmp_path).file_uris())
     pl.read_parquet(path).drop(HIDDEN).write_parquet(path)

@@ -82,7 +82,7 @@ LIES = st.one_of(
 
 @examples(25, slow=400)
 @given(lie=LIES, at=PLACES)
-def test_rows_may_lack_and_check_tells(sound: Path, lie: d.Damage | dict[str, int], at: int) -> None:
+def test_check_reports_faults_that_lose_rows(sound: Path, lie: d.Damage | dict[str, int], at: int) -> None:
     with folder() as path:
         shutil.copytree(sound, path)
         if isinstance(lie, dict):

@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def told(grave: bool, errors: type[qbeast.QbeastError], operation: Callable[[], object]) -> bool:  # noqa: FBT001
+def attempt(grave: bool, errors: type[qbeast.QbeastError], operation: Callable[[], object]) -> bool:  # noqa: FBT001
     """Run an operation; whether it was done. Errors of ours are allowed where the edit is grave, or for this one."""
     try:
         operation()
@@ -83,22 +83,22 @@ def check_edited(made: Path, changes: list[Edit]) -> None:
 def check_table(path: Path, changes: list[Edit]) -> None:
     grave, same = any(edit.is_grave for edit in changes), not any(map(moves_rows, changes))
     opened: list[qbeast.Table] = []
-    if not told(grave, qbeast.StorageError, lambda: opened.append(qbeast.open_table(path))):
+    if not attempt(grave, qbeast.StorageError, lambda: opened.append(qbeast.open_table(path))):
         return
     table = opened[0]
     assert str(path) in repr(table)
     if same:
-        told(grave, qbeast.StorageError, lambda: check_rows(table, ROWS))
-        told(grave, qbeast.InvalidMetadataError, lambda: check_sample(table, ROWS))
+        attempt(grave, qbeast.StorageError, lambda: check_rows(table, ROWS))
+        attempt(grave, qbeast.InvalidMetadataError, lambda: check_sample(table, ROWS))
     else:
-        told(grave, qbeast.StorageError, lambda: table.scan(sample=FRACTION).filter(NARROW).collect())
-    told(grave, qbeast.StorageError, lambda: table.explain(NARROW))
-    told(grave, qbeast.StorageError, table.metrics)
-    told(grave, qbeast.StorageError, table.check)
+        attempt(grave, qbeast.StorageError, lambda: table.scan(sample=FRACTION).filter(NARROW).collect())
+    attempt(grave, qbeast.StorageError, lambda: table.explain(NARROW))
+    attempt(grave, qbeast.StorageError, table.metrics)
+    attempt(grave, qbeast.StorageError, table.check)
     rows = ROWS
-    if told(grave, qbeast.InvalidMetadataError, lambda: qbeast.write_table(MORE, path, mode="append")):
+    if attempt(grave, qbeast.InvalidMetadataError, lambda: qbeast.write_table(MORE, path, mode="append")):
         rows = pl.concat([ROWS, MORE])
-    if told(grave, qbeast.StorageError, lambda: qbeast.open_table(path).repair()) and same:
+    if attempt(grave, qbeast.StorageError, lambda: qbeast.open_table(path).repair()) and same:
         check_repaired(path, rows, grave=grave)
 
 
@@ -115,19 +115,19 @@ def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         check_rows(table, rows)
         check_sample(table, rows)
 
-    if told(grave, qbeast.StorageError, use):
+    if attempt(grave, qbeast.StorageError, use):
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
 @examples(3, slow=150, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns], FILES))
-def test_an_odd_log_costs_no_row(made: Path, changes: list[Edit]) -> None:
+def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)
 
 
 @pytest.mark.parametrize("file", range(FILES))
 @pytest.mark.parametrize("rows", [GONE, 0, 7])
-def test_rows_that_the_log_does_not_count_are_planned(made: Path, file: int, rows: object) -> None:
+def test_files_without_row_counts_are_planned(made: Path, file: int, rows: object) -> None:
     edits_of_file = [Edit("stats", file, ("numRecords",), rows)]
     if rows == GONE:
         edits_of_file.append(Edit("tags", file, ("blocks", 0), None))

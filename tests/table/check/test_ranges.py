@@ -30,7 +30,7 @@ INDEXED = ["a", "row", "at", "one"]
         ("one", {"identityValue": 6}, 600),
     ],
 )
-def test_rows_outside_are_found_and_staged(
+def test_rows_out_of_range_are_found_and_staged(
     column: str, ends: dict[str, int], wrong: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
@@ -52,7 +52,7 @@ def test_rows_outside_are_found_and_staged(
     assert_same_rows(qbeast.read_table(path), ROWS, "row")
 
 
-def test_values_that_need_no_other_space_are_in_range(tmp_path: Path) -> None:
+def test_special_values_are_in_range(tmp_path: Path) -> None:
     odd = pl.DataFrame({"row": range(6), "f": [float("nan"), float("inf"), -float("inf"), None, 0.5, 1e300]})
     qbeast.write_table(odd.tail(2), tmp_path, columns=["f:linear", "row"])
     qbeast.write_table(odd, tmp_path, mode="append")

@@ -103,7 +103,7 @@ QUICK = {
         for name in (*LOG_FAULTS, *DATA_FAULTS)
     ],
 )
-def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: Path, name: str) -> None:
+def test_repair_shows_rows_once_and_names_rest(table: Path, name: str) -> None:
     change, _ = (LOG_FAULTS | DATA_FAULTS)[name]
     spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
     before = read_log(table)
@@ -143,7 +143,7 @@ def test_after_a_repair_every_row_is_read_once_and_what_is_left_is_named(table: 
     assert (again.committed, again.repaired_files.height) == (False, 0)
 
 
-def test_repair_changes_nothing_else_of_a_file(table: Path) -> None:
+def test_repair_keeps_everything_else_of_a_file(table: Path) -> None:
     spoiled = d.spoil(table, d.tags(blocks="oops", other="kept"), indexed=INDEXED)
     before = read_log(table).adds[spoiled.path]
     qbeast.open_table(table).repair()
@@ -155,7 +155,7 @@ def test_repair_changes_nothing_else_of_a_file(table: Path) -> None:
     assert info["operation"] == "REPAIR"
 
 
-def test_a_repaired_table_can_be_optimized_back_to_sound(table: Path) -> None:
+def test_repaired_table_passes_check_after_optimize(table: Path) -> None:
     d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
     opened = qbeast.open_table(table)
     rows = stored_rows(table)
@@ -166,7 +166,7 @@ def test_a_repaired_table_can_be_optimized_back_to_sound(table: Path) -> None:
     assert_same_rows(opened.scan().collect(), rows)
 
 
-def test_what_another_writer_does_meanwhile_is_kept(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_commits_survive_repair(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spoiled = d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
     opened = qbeast.open_table(table)
     late = pl.DataFrame({"row": [500], "a": [3], "b": [0.5], "s": ["late"]})
@@ -184,9 +184,7 @@ def test_what_another_writer_does_meanwhile_is_kept(table: Path, monkeypatch: py
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
 
-def test_a_file_that_another_writer_replaced_is_left_alone(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrently_replaced_file_is_kept(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
     opened = qbeast.open_table(table)
     plan = module.plan_repair
@@ -203,7 +201,7 @@ def test_a_file_that_another_writer_replaced_is_left_alone(
 
 
 @each(bundled=SOME)
-def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> None:
+def test_repair_does_not_change_golden_tables(golden: Golden, tmp_path: Path) -> None:
     path = Path(shutil.copytree(golden.path, tmp_path / "t"))
     opened = qbeast.open_table(path)
     version = opened.version
@@ -212,7 +210,7 @@ def test_a_repair_leaves_golden_tables_alone(golden: Golden, tmp_path: Path) -> 
     assert set(result.remaining["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
 
 
-def test_copies_never_come_to_light(tmp_path: Path) -> None:
+def test_repair_never_shows_copies(tmp_path: Path) -> None:
     golden = find("legacy/v050_mixed_states")
     path = Path(shutil.copytree(golden.path, tmp_path / "t"))
     rows = qbeast.read_table(path)

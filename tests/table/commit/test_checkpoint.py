@@ -23,9 +23,7 @@ CHECKPOINT = "_delta_log/{:020d}.checkpoint.parquet"
     per_byte=st.floats(0.1, 3.0),
     most=st.integers(1, 200_000),
 )
-def test_checkpoints_take_no_more_bytes_than_commits_ask_for_and_no_tail_is_long(
-    sizes: list[int], per_byte: float, most: int
-) -> None:
+def test_checkpoints_stay_small_and_tails_short(sizes: list[int], per_byte: float, most: int) -> None:
     log = [Entry(commit_path(number), size, 0) for number, size in enumerate(sizes)]
     live = checkpoints = last = 0
     for version in range(10, len(sizes), 10):

@@ -65,7 +65,7 @@ class FaultyStore(LocalStore):
 # --- plain commits ----------------------------------------------------------------------------------------------
 
 
-def test_a_created_table_and_its_appends_are_a_delta_table(tmp_path: Path) -> None:
+def test_created_table_and_appends_are_delta(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     outcome = append(snapshot, "a b.parquet".replace(" ", "-"), txn=Txn(app_id="loader", version=4))
     assert (outcome.version, outcome.attempts, outcome.revision_id) == (1, 1, 1)
@@ -82,7 +82,7 @@ def test_a_created_table_and_its_appends_are_a_delta_table(tmp_path: Path) -> No
     assert loaded.files["max"].to_list() == [{"price": 1.0}] * 2
 
 
-def test_the_first_line_says_who_wrote_why_and_when(tmp_path: Path) -> None:
+def test_first_line_describes_the_commit(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     store = LocalStore(tmp_path)
     intent = WriteIntent(
@@ -126,9 +126,7 @@ def test_tags_survive_a_checkpoint_every_ten_commits(tmp_path: Path) -> None:
     assert len(prices(tmp_path)) == 11
 
 
-def test_the_table_sets_the_interval_and_a_failing_checkpoint_is_a_warning(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_checkpoint_interval_is_configurable_and_failures_warn(tmp_path: Path, monkeypatch) -> None:
     every = METADATA.model_copy(update={"configuration": {"delta.checkpointInterval": "2"}})
     first = append(create(tmp_path, metadata=every), "a.parquet").snapshot
     assert first is not None
@@ -142,7 +140,7 @@ def test_the_table_sets_the_interval_and_a_failing_checkpoint_is_a_warning(
     assert len(prices(tmp_path)) == 3
 
 
-def test_an_overwrite_leaves_its_own_files_and_history_can_be_read(tmp_path: Path) -> None:
+def test_overwrite_leaves_own_files_and_history(tmp_path: Path) -> None:
     snapshot = append(create(tmp_path), "a.parquet").snapshot
     assert snapshot is not None
     outcome = append(snapshot, "new.parquet", mode="overwrite", revision=revision(7.0))
@@ -172,7 +170,7 @@ def test_metadata_alone_can_be_published(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "-preview"])
-def test_in_commit_timestamps_never_go_back(kind: str, tmp_path: Path) -> None:
+def test_in_commit_timestamps_never_decrease(kind: str, tmp_path: Path) -> None:
     protocol = features(f"inCommitTimestamp{kind}")
     on = {f"delta.enableInCommitTimestamps{kind}": "true"}
     first = {"commitInfo": {"inCommitTimestamp": 5_000_000_000_000, "timestamp": 5}}
@@ -192,7 +190,7 @@ def test_in_commit_timestamps_never_go_back(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["stored", "stored, exists"])
 @pytest.mark.parametrize("remote", [False, True])
-def test_our_own_late_commit_is_a_success(tmp_path: Path, fault: str, *, remote: bool) -> None:
+def test_own_late_commit_succeeds(tmp_path: Path, fault: str, *, remote: bool) -> None:
     snapshot = create(tmp_path)
     store = FaultyStore(tmp_path, fault, remote=remote)
     intent = WriteIntent(
@@ -203,7 +201,7 @@ def test_our_own_late_commit_is_a_success(tmp_path: Path, fault: str, *, remote:
     assert len(prices(tmp_path)) == 2
 
 
-def test_a_conflict_with_nothing_there_is_the_same_version_again(tmp_path: Path) -> None:
+def test_conflict_without_a_commit_retries_the_version(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     store = FaultyStore(tmp_path, "exists", "exists")
     pauses: list[float] = []
@@ -216,7 +214,7 @@ def test_a_conflict_with_nothing_there_is_the_same_version_again(tmp_path: Path)
     assert pauses[0] < pauses[1]
 
 
-def test_a_lost_reply_with_nothing_there_is_unknown_on_an_object_store(tmp_path: Path) -> None:
+def test_lost_reply_on_object_store_is_unknown(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     intent = WriteIntent(mode="append", revision=snapshot.config.latest)
     with pytest.raises(CommitUnknownError, match="perhaps it is there") as caught:
@@ -227,7 +225,7 @@ def test_a_lost_reply_with_nothing_there_is_unknown_on_an_object_store(tmp_path:
     assert load_snapshot(tmp_path).version == 0
 
 
-def test_nobody_waits_forever(tmp_path: Path) -> None:
+def test_retries_are_limited(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     pauses: list[float] = []
     with pytest.raises(CommitConflictError, match="faster every time") as caught:
@@ -242,7 +240,7 @@ def test_nobody_waits_forever(tmp_path: Path) -> None:
     assert max(pauses) <= 1.0
 
 
-def test_a_failed_load_afterwards_does_not_undo_the_commit(tmp_path: Path, monkeypatch) -> None:
+def test_failed_reload_does_not_undo_the_commit(tmp_path: Path, monkeypatch) -> None:
     snapshot = create(tmp_path)
 
     def fail(_: DeltaTable) -> None:
@@ -260,7 +258,7 @@ def test_a_failed_load_afterwards_does_not_undo_the_commit(tmp_path: Path, monke
 # --- other writers ------------------------------------------------------------------------------------------------
 
 
-def test_a_stale_append_lands_after_any_append(tmp_path: Path) -> None:
+def test_stale_append_lands_after_any_append(tmp_path: Path) -> None:
     stale = create(tmp_path)
     append(stale, "a.parquet")
     write_deltalake(tmp_path, pl.DataFrame({"price": [9.0]}), mode="append")
@@ -270,7 +268,7 @@ def test_a_stale_append_lands_after_any_append(tmp_path: Path) -> None:
     assert lines(tmp_path, 3)[0]["commitInfo"]["readVersion"] == 2
 
 
-def test_two_new_revisions_get_two_numbers(tmp_path: Path) -> None:
+def test_concurrent_revisions_get_different_numbers(tmp_path: Path) -> None:
     stale = create(tmp_path)
     first = append(stale, "a.parquet", revision=revision(200.0), new_revision=True)
     second = append(stale, "b.parquet", revision=revision(300.0), new_revision=True)
@@ -283,7 +281,7 @@ def test_two_new_revisions_get_two_numbers(tmp_path: Path) -> None:
     assert revisions_of(tmp_path) == {"first.parquet": 1, "a.parquet": 2, "b.parquet": 3}
 
 
-def test_a_revision_replaced_under_its_number_is_published_again(tmp_path: Path) -> None:
+def test_replaced_revision_is_published_with_new_number(tmp_path: Path) -> None:
     stale = create(tmp_path)
     theirs = metadata(json.loads(METADATA.schema_string), {
         "qbeast.lastRevisionID": "1", "qbeast.revision.1": revision(900.0).to_json()
@@ -296,14 +294,14 @@ def test_a_revision_replaced_under_its_number_is_published_again(tmp_path: Path)
     assert config.revisions[2].to_json() == revision(number=2).to_json()
 
 
-def test_an_overwrite_removes_what_came_in_between(tmp_path: Path) -> None:
+def test_overwrite_removes_concurrently_added_files(tmp_path: Path) -> None:
     stale = create(tmp_path)
     append(stale, "a.parquet")
     append(stale, "new.parquet", mode="overwrite")
     assert revisions_of(tmp_path) == {"new.parquet": 2}
 
 
-def test_an_append_follows_the_spelling_it_finds(tmp_path: Path) -> None:
+def test_append_uses_the_existing_dialect(tmp_path: Path) -> None:
     stale = create(tmp_path)
     files = stale.files.filter(pl.col("path") == "first.parquet")
     tags = {"revision": "1", "blocks": files["blocks"][0].replace('"cube"', '"cubeId"')}
@@ -314,7 +312,7 @@ def test_an_append_follows_the_spelling_it_finds(tmp_path: Path) -> None:
     assert load_snapshot(tmp_path).files["blocks"].str.contains('"cubeId"').all()
 
 
-def test_a_second_creator_is_told_that_there_is_a_table(tmp_path: Path) -> None:
+def test_second_creator_sees_the_existing_table(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     store = LocalStore(tmp_path)
     for known in (None, snapshot):
@@ -336,7 +334,7 @@ def test_progress_of_an_application_is_applied_once(tmp_path: Path) -> None:
     assert append(refresh(stale), "b.parquet", txn=Txn(app_id="x", version=6)).version == 2
 
 
-def test_a_changed_column_or_property_stands_in_the_way(tmp_path: Path) -> None:
+def test_changed_column_or_property_conflicts(tmp_path: Path) -> None:
     stale = create(tmp_path)
     configuration = {**stale.metadata.configuration, "k": "theirs"}
     schema = json.loads(METADATA.schema_string.replace("double", "string"))
@@ -349,7 +347,7 @@ def test_a_changed_column_or_property_stands_in_the_way(tmp_path: Path) -> None:
         commit(LocalStore(tmp_path), stale, WriteIntent(mode="metadata", metadata=ours))
 
 
-def test_a_feature_that_came_in_between_is_refused_before_anything_is_published(tmp_path: Path) -> None:
+def test_concurrent_new_feature_raises_before_publishing(tmp_path: Path) -> None:
     stale = create(tmp_path)
     configuration = {**stale.metadata.configuration, "delta.constraints.c": "price > 0"}
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}
@@ -359,7 +357,7 @@ def test_a_feature_that_came_in_between_is_refused_before_anything_is_published(
     assert load_snapshot(tmp_path).version == 1
 
 
-def test_blocks_below_a_threshold_that_is_gone_are_published_without_index(tmp_path: Path) -> None:
+def test_blocks_below_lost_threshold_become_unindexed(tmp_path: Path) -> None:
     root = tmp_path / "t"
     store = LocalStore(root)
     low = data_file(store, "low.parquet", blocks=[block("", -(2**31), 0)])
@@ -374,14 +372,14 @@ def test_blocks_below_a_threshold_that_is_gone_are_published_without_index(tmp_p
     assert "tags" not in lines(root, 2)[1]["add"]
 
 
-def test_a_commit_of_no_bytes_is_a_version_that_deltalake_sees(tmp_path: Path) -> None:
+def test_empty_commit_is_a_version_for_deltalake(tmp_path: Path) -> None:
     stale = create(tmp_path)
     (tmp_path / "_delta_log" / f"{1:020d}.json").touch()
     assert append(stale, "a.parquet").version == 2
     assert len(prices(tmp_path)) == 2
 
 
-def test_a_torn_commit_of_another_writer_is_an_error_not_a_loss(tmp_path: Path) -> None:
+def test_torn_foreign_commit_raises_and_loses_nothing(tmp_path: Path) -> None:
     stale = create(tmp_path)
     (tmp_path / "_delta_log" / f"{1:020d}.json").write_text('{"add":{"pa')
     with pytest.raises(InvalidMetadataError, match=r"version 1 .*damaged"):
@@ -393,14 +391,14 @@ def test_a_torn_commit_of_another_writer_is_an_error_not_a_loss(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("feature", ["rowTracking", "clustering", "icebergCompatV3", "qbeast"])
-def test_a_table_with_an_unknown_writer_feature_is_left_alone(tmp_path: Path, feature: str) -> None:
+def test_table_with_unknown_writer_feature_is_unchanged(tmp_path: Path, feature: str) -> None:
     snapshot = load_snapshot(write_log(tmp_path, [features(feature, "domainMetadata"), metadata()]))
     with pytest.raises(UnsupportedTableError, match=feature):
         commit(LocalStore(tmp_path), snapshot, WriteIntent(mode="append"))
     assert load_snapshot(tmp_path).version == 0
 
 
-def test_deletion_vectors_are_repeated_when_their_files_are_removed(tmp_path: Path) -> None:
+def test_deletion_vectors_are_repeated_in_removes(tmp_path: Path) -> None:
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
     vector["cardinality"] = 6
     protocol = features("deletionVectors", reader=["deletionVectors"])
@@ -427,7 +425,7 @@ def test_deletion_vectors_are_repeated_when_their_files_are_removed(tmp_path: Pa
         ("/local/t", None, {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}, False),
     ],
 )
-def test_stores_with_another_way_to_lock_are_not_written_to(uri, options, environ, *, refused: bool) -> None:
+def test_stores_with_other_locking_raise(uri, options, environ, *, refused: bool) -> None:
     if refused:
         with pytest.raises(UnsupportedTableError, match="conditional puts"):
             refuse_unsafe_locking(uri, options, environ=environ)
@@ -435,7 +433,7 @@ def test_stores_with_another_way_to_lock_are_not_written_to(uri, options, enviro
         refuse_unsafe_locking(uri, options, environ=environ)
 
 
-def test_a_handmade_table_is_indexed_in_place(tmp_path: Path) -> None:
+def test_handmade_table_is_indexed_in_place(tmp_path: Path) -> None:
     """A plain Delta table gets its first revision with an append."""
     root = write_log(tmp_path, [PROTOCOL, metadata(json.loads(METADATA.schema_string))])
     outcome = append(load_snapshot(root), "a.parquet", revision=revision(), new_revision=True)

@@ -11,7 +11,7 @@ import qbeast
 
 
 @pytest.mark.parametrize("condition", ["CAST(s AS INT) = 1", pl.col("s").cast(pl.Int32) == 1])
-def test_a_text_that_is_no_number_damages_no_file(tmp_path: Path, condition: str | pl.Expr) -> None:
+def test_non_numeric_text_does_not_damage_files(tmp_path: Path, condition: str | pl.Expr) -> None:
     qbeast.write_table(
         pl.DataFrame({"row": range(4), "s": ["1", "x", "2", "y"]}), tmp_path / "t", columns=["row"]
     )

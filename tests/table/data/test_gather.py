@@ -18,7 +18,7 @@ SCHEMA = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
 
 @settings(max_examples=60)
 @given(st.data())
-def test_rows_are_those_that_polars_takes(data):
+def test_gathered_rows_equal_polars(data):
     frame = data.draw(frames_of(SCHEMA))
     cuts = sorted(data.draw(st.lists(st.integers(0, frame.height), max_size=4)))
     edges = [0, *cuts, frame.height]
@@ -41,7 +41,7 @@ def test_decimals_keep_their_digits(dtype):
     assert RowSource(frame).take(rows, order).equals(frame[pl.Series(rows[order])])
 
 
-def test_columns_of_few_values_come_as_places_among_those_of_the_rows():
+def test_low_cardinality_columns_are_gathered_by_position():
     rng = np.random.default_rng(0)
     height = 70_000
     frame = pl.DataFrame(

@@ -82,7 +82,7 @@ def pages_of(path: Path) -> list[int]:
     return sorted(json.loads(add["tags"]["qbeast.layout"])["rows"] for add in read_log(path).adds.values())
 
 
-def test_pages_have_fewer_rows_where_values_are_large(tmp_path: Path) -> None:
+def test_pages_of_large_values_have_fewer_rows(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(4_000), "text": ["é" * 10_000] * 4_000})
     qbeast.write_table(rows, tmp_path, columns=["id"])
     assert set(pages_of(tmp_path)) == {256}  # no more are asked for in so small a file
@@ -95,7 +95,7 @@ def test_pages_have_fewer_rows_where_values_are_large(tmp_path: Path) -> None:
     assert_frame_equal(qbeast.read_table(tmp_path).sort("id"), rows)
 
 
-def test_one_large_value_does_not_make_pages_of_one_row() -> None:
+def test_single_large_value_keeps_page_sizes() -> None:
     rows = pl.DataFrame({"text": ["x" * (64 * MIB), *["y"] * 4_000]})
     assert value_bytes.page_rows_within(rows, 2048) == 2048
     many = pl.DataFrame({"text": ["x" * (3 * MIB), "y", "y", "y"] * 64})
@@ -111,7 +111,7 @@ NESTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", list(NESTED))
-def test_a_value_beyond_parquet_is_refused_by_name(
+def test_value_beyond_parquet_limit_raises(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = pl.DataFrame({"id": [1, 2], "large": [None, NESTED[kind]]})
@@ -129,7 +129,7 @@ def test_a_value_beyond_parquet_is_refused_by_name(
     assert sorted(path.rglob("*")) == before
 
 
-def test_a_rewrite_counts_what_files_hold(tmp_path: Path) -> None:
+def test_rewrite_counts_uncompressed_bytes(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(64), "text": ["z" * MIB] * 64})
     for part in rows.iter_slices(16):
         qbeast.write_table(part, tmp_path, columns=["id"], mode="append")

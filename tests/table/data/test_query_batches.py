@@ -20,12 +20,12 @@ def test_all_rows_come_in_order(batch_rows: int) -> None:
     assert max(batch.height for batch in batches) <= batch_rows
 
 
-def test_what_a_query_raises_is_raised() -> None:
+def test_query_errors_are_raised() -> None:
     with pytest.raises(pl.exceptions.InvalidOperationError):
         list(query_batches(ROWS.lazy().select(pl.lit("x").cast(pl.Int64) + pl.col("a")), batch_rows=100))
 
 
-def test_a_damaged_file_is_an_error_and_no_end(tmp_path: Path) -> None:
+def test_damaged_file_raises_instead_of_ending(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     rows = pl.DataFrame({"a": [i % 50 for i in range(3000)], "s": [str(i % 40) for i in range(3000)]})
     rows.write_parquet(path, compression="uncompressed", row_group_size=500)
@@ -40,7 +40,7 @@ def test_a_damaged_file_is_an_error_and_no_end(tmp_path: Path) -> None:
         assert found == 3000
 
 
-def test_a_query_that_nobody_needs_stops() -> None:
+def test_abandoned_query_stops() -> None:
     before = threading.active_count()
     batches = query_batches(ROWS.lazy(), batch_rows=10)
     assert next(batches).height == 10

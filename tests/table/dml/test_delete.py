@@ -55,7 +55,7 @@ def check_deletes(case: Case, conditions: list[pl.Expr], sample: Any) -> None:
 @pytest.mark.timeout(3000)
 @examples(4, slow=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(deletes), sample=samples())
-def test_what_a_filter_keeps_is_what_a_delete_takes(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
+def test_delete_removes_rows_its_filter_matches(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
     check_deletes(*case, sample)
 
 
@@ -75,7 +75,7 @@ def test_what_a_filter_keeps_is_what_a_delete_takes(case: tuple[Case, list[pl.Ex
         "a + 1 > 300 AND s IS NOT NULL",
     ],
 )
-def test_an_sql_condition_deletes_what_it_deletes_for_deltalake(tmp_path: Path, condition: str) -> None:
+def test_sql_delete_equals_deltalake(tmp_path: Path, condition: str) -> None:
     rows = written(tmp_path / "t")
     write_deltalake(tmp_path / "plain", rows)
     told = DeltaTable(tmp_path / "plain").delete(condition)
@@ -88,7 +88,7 @@ def test_an_sql_condition_deletes_what_it_deletes_for_deltalake(tmp_path: Path, 
     check_invariants(tmp_path / "t")
 
 
-def test_a_null_condition_deletes_nothing(tmp_path: Path) -> None:
+def test_null_condition_deletes_nothing(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     for condition in (
@@ -104,7 +104,7 @@ def test_a_null_condition_deletes_nothing(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
 
 
-def test_true_deletes_everything_and_reads_nothing(tmp_path: Path) -> None:
+def test_true_deletes_everything_without_reading(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     for file in (tmp_path / "t").glob("*.parquet"):
         file.unlink()
@@ -118,7 +118,7 @@ def test_true_deletes_everything_and_reads_nothing(tmp_path: Path) -> None:
     check_invariants(tmp_path / "t")
 
 
-def test_files_without_such_rows_stay_and_whole_files_go_without_a_rewrite(tmp_path: Path) -> None:
+def test_delete_drops_whole_files_and_keeps_others(tmp_path: Path) -> None:
     rows = spread(2000)
     with small_files(file_rows=50):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=2000)
@@ -140,7 +140,7 @@ def test_files_without_such_rows_stay_and_whole_files_go_without_a_rewrite(tmp_p
     check_invariants(tmp_path / "t")
 
 
-def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
+def test_history_matches_delta(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.delete("a < 40", commit_metadata={"why": "too small"})
@@ -160,7 +160,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
     )
 
 
-def test_rows_of_staged_files_are_deleted_too_and_the_rest_is_indexed(tmp_path: Path) -> None:
+def test_delete_includes_and_indexes_staged_rows(tmp_path: Path) -> None:
     rows, more = written(tmp_path / "t"), spread(100, 5000)
     write_deltalake(tmp_path / "t", more, mode="append")
     with small_files():
@@ -170,7 +170,7 @@ def test_rows_of_staged_files_are_deleted_too_and_the_rest_is_indexed(tmp_path: 
     check_invariants(tmp_path / "t")
 
 
-def test_a_table_that_was_only_converted_can_lose_rows(tmp_path: Path) -> None:
+def test_converted_table_can_lose_rows(tmp_path: Path) -> None:
     rows = spread(300)
     write_deltalake(tmp_path / "t", rows.head(200))
     write_deltalake(tmp_path / "t", rows.tail(100), mode="append")
@@ -187,7 +187,7 @@ def rows_with_large_keys() -> pl.DataFrame:
     return spread(200).with_columns(pl.col("a") * 1000)
 
 
-def test_rows_of_older_revisions_move_to_the_newest(tmp_path: Path) -> None:
+def test_rows_of_older_revisions_move_to_newest(tmp_path: Path) -> None:
     first, second = spread(200), spread(200, 1000).with_columns(pl.col("a") * 1000)
     with small_files():
         for frame in (first, second):
@@ -218,7 +218,7 @@ def test_rows_of_older_revisions_move_to_the_newest(tmp_path: Path) -> None:
         (7, "Polars expression or SQL"),
     ],
 )
-def test_what_is_no_condition_on_rows_is_refused(tmp_path: Path, condition: Any, message: str) -> None:
+def test_invalid_conditions_raise(tmp_path: Path, condition: Any, message: str) -> None:
     written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     with pytest.raises(qbeast.InvalidInputError, match=message):
@@ -226,7 +226,7 @@ def test_what_is_no_condition_on_rows_is_refused(tmp_path: Path, condition: Any,
     assert read_log(tmp_path / "t").version == 1
 
 
-def test_tables_that_must_not_lose_rows_are_refused_by_name(tmp_path: Path) -> None:
+def test_tables_that_forbid_deletes_raise(tmp_path: Path) -> None:
     for key in ("delta.appendOnly", "delta.enableChangeDataFeed"):
         rows = spread(100)
         path = tmp_path / key
@@ -237,7 +237,7 @@ def test_tables_that_must_not_lose_rows_are_refused_by_name(tmp_path: Path) -> N
         assert_same_rows(qbeast.read_table(path), rows)
 
 
-def test_a_sample_of_what_is_left_is_what_is_left_of_the_sample(tmp_path: Path) -> None:
+def test_sample_after_delete_is_the_remaining_sample(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = pl.DataFrame({ROW: range(20_000), "a": rng.random(20_000)})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "a"], cube_size=500)
@@ -250,7 +250,7 @@ def test_a_sample_of_what_is_left_is_what_is_left_of_the_sample(tmp_path: Path) 
     check_invariants(tmp_path / "t")
 
 
-def test_rows_to_delete_or_update_must_be_named(tmp_path: Path) -> None:
+def test_changes_need_a_condition(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table: Any = qbeast.open_table(tmp_path / "t")
     with pytest.raises(TypeError, match="where"):

@@ -18,7 +18,7 @@ from tests.helpers.change_races import CONDITION, beside, check, grown, rows
 from tests.helpers.invariants import read_log
 
 
-def test_an_append_without_such_rows_costs_no_second_plan(tmp_path: Path) -> None:
+def test_unrelated_append_needs_no_second_plan(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path), rows(5000).with_columns(pl.col("a") * 0.5 + 0.5)
     with mock.patch.object(change, "replace_rows", wraps=change.replace_rows) as rewritten:
@@ -28,7 +28,7 @@ def test_an_append_without_such_rows_costs_no_second_plan(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("writer", ["qbeast", "deltalake"])
-def test_such_rows_that_come_meanwhile_are_deleted_too(tmp_path: Path, writer: str) -> None:
+def test_concurrently_added_matches_are_deleted(tmp_path: Path, writer: str) -> None:
     path = tmp_path / "t"
     everything, more = grown(path), rows(5000)
     appends: dict[str, Callable[[], Any]] = {
@@ -44,7 +44,7 @@ def test_such_rows_that_come_meanwhile_are_deleted_too(tmp_path: Path, writer: s
 @pytest.mark.parametrize(
     "how", ["overwrite", "delete", "compact", "optimize", "new column", "another delete"]
 )
-def test_whatever_came_first_the_rows_go(tmp_path: Path, how: str) -> None:
+def test_rows_are_deleted_after_any_commit(tmp_path: Path, how: str) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     kept = everything.filter(~CONDITION)
@@ -68,7 +68,7 @@ def test_whatever_came_first_the_rows_go(tmp_path: Path, how: str) -> None:
     check(path, left, may_stage=how in ("delete", "compact"))
 
 
-def test_a_table_that_becomes_append_only_loses_nothing(tmp_path: Path) -> None:
+def test_table_that_becomes_append_only_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
@@ -76,7 +76,7 @@ def test_a_table_that_becomes_append_only_loses_nothing(tmp_path: Path) -> None:
     check(path, everything)
 
 
-def test_a_delete_that_is_always_outrun_gives_up_cleanly(tmp_path: Path) -> None:
+def test_constantly_outrun_delete_fails_cleanly(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path, appends=1), rows(5000, 20)
     turns = MAX_ATTEMPTS

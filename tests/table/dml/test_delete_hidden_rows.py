@@ -41,7 +41,7 @@ CHANGES: dict[str, tuple[Callable[[qbeast.Table], Any], Callable[[pl.DataFrame],
 
 
 @pytest.mark.parametrize("how", CHANGES)
-def test_hidden_rows_stay_hidden_and_are_not_counted(tmp_path: Path, how: str) -> None:
+def test_hidden_rows_stay_hidden_and_uncounted(tmp_path: Path, how: str) -> None:
     left = hiding(tmp_path / "t")
     change, wanted = CHANGES[how]
     table = qbeast.open_table(tmp_path / "t")
@@ -55,7 +55,7 @@ def test_hidden_rows_stay_hidden_and_are_not_counted(tmp_path: Path, how: str) -
     assert [remove["deletionVector"]["cardinality"] for remove in removes] == [len(GONE)]
 
 
-def test_a_hidden_row_comes_back_where_a_merge_brings_it(tmp_path: Path) -> None:
+def test_merge_can_insert_hidden_rows_again(tmp_path: Path) -> None:
     left = hiding(tmp_path / "t")
     hidden = ROWS.join(left, on="id", how="anti")
     assert hidden.height == len(GONE)
@@ -64,7 +64,7 @@ def test_a_hidden_row_comes_back_where_a_merge_brings_it(tmp_path: Path) -> None
     assert_same_rows(table.scan().collect(), ROWS, key="id")
 
 
-def test_a_file_of_which_every_visible_row_goes_is_dropped(tmp_path: Path) -> None:
+def test_file_without_visible_rows_is_dropped(tmp_path: Path) -> None:
     left = hiding(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.delete(pl.col("id").is_in(left["id"].to_list()))

@@ -27,7 +27,7 @@ CHANGES: dict[str, Callable[[qbeast.Table, tuple[str, int]], qbeast.ChangeResult
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_with_a_transaction_is_made_once(tmp_path: Path, name: str) -> None:
+def test_change_with_transaction_happens_once(tmp_path: Path, name: str) -> None:
     written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     first = CHANGES[name](table, ("job", 3))
@@ -42,7 +42,7 @@ def test_a_change_with_a_transaction_is_made_once(tmp_path: Path, name: str) -> 
     assert qbeast.open_table(tmp_path / "t").check().ok
 
 
-def test_of_two_at_once_one_is_made(tmp_path: Path) -> None:
+def test_concurrent_transaction_is_applied_once(tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
     with landing_first(lambda: qbeast.open_table(path).merge(NEW, ROW, txn=("job", 1))):

@@ -76,7 +76,7 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
 @pytest.mark.timeout(3000)
 @examples(4, slow=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(updates), sample=samples())
-def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates], sample: Any) -> None:
+def test_update_changes_rows_its_filter_matches(case: tuple[Case, Updates], sample: Any) -> None:
     check_updates(*case, sample)
 
 
@@ -91,9 +91,7 @@ def test_what_a_filter_keeps_is_what_an_update_changes(case: tuple[Case, Updates
         ("a > 100000", {"a": "1"}),
     ],
 )
-def test_an_sql_update_changes_what_it_changes_for_deltalake(
-    tmp_path: Path, condition: str, values: dict[str, str]
-) -> None:
+def test_sql_update_equals_deltalake(tmp_path: Path, condition: str, values: dict[str, str]) -> None:
     rows = written(tmp_path / "t")
     write_deltalake(tmp_path / "plain", rows)
     told = DeltaTable(tmp_path / "plain").update(predicate=condition, updates=values)
@@ -105,7 +103,7 @@ def test_an_sql_update_changes_what_it_changes_for_deltalake(
     check_invariants(tmp_path / "t")
 
 
-def test_files_without_such_rows_stay_and_a_dry_run_names_the_others(tmp_path: Path) -> None:
+def test_update_keeps_files_without_matches(tmp_path: Path) -> None:
     rows = spread(2000)
     with small_files(file_rows=50):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=200)
@@ -123,7 +121,7 @@ def test_files_without_such_rows_stay_and_a_dry_run_names_the_others(tmp_path: P
     check_invariants(tmp_path / "t")
 
 
-def test_one_value_beyond_the_space_moves_one_row_and_no_other(tmp_path: Path) -> None:
+def test_value_beyond_space_moves_only_its_row(tmp_path: Path) -> None:
     rows = spread(2_000)
     with small_files(file_rows=100):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
@@ -140,7 +138,7 @@ def test_one_value_beyond_the_space_moves_one_row_and_no_other(tmp_path: Path) -
     assert table.check().faults.is_empty()
 
 
-def test_values_beyond_the_space_begin_a_new_revision_and_are_found(tmp_path: Path) -> None:
+def test_values_beyond_space_begin_new_revision(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     with small_files():
         qbeast.write_table(rows, tmp_path / "u", columns=[f"{ROW}:linear", "a:linear"], cube_size=30)
@@ -153,7 +151,7 @@ def test_values_beyond_the_space_begin_a_new_revision_and_are_found(tmp_path: Pa
     check_invariants(tmp_path / "u")
 
 
-def test_values_of_other_columns_leave_every_row_in_its_cube(tmp_path: Path) -> None:
+def test_unindexed_values_keep_rows_in_their_cubes(tmp_path: Path) -> None:
     written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     before, revisions = table.scan(sample=0.3).select(ROW).collect(), len(table.revisions)
@@ -165,7 +163,7 @@ def test_values_of_other_columns_leave_every_row_in_its_cube(tmp_path: Path) -> 
     check_invariants(tmp_path / "t")
 
 
-def test_a_value_is_computed_for_the_rows_that_are_meant_alone(tmp_path: Path) -> None:
+def test_values_are_computed_only_for_matching_rows(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100), "s": [str(i) if i % 2 else "no number" for i in range(100)]})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
@@ -178,7 +176,7 @@ def test_a_value_is_computed_for_the_rows_that_are_meant_alone(tmp_path: Path) -
     check_invariants(tmp_path / "t")
 
 
-def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
+def test_history_matches_delta(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.update("a < 40", {"a": "0"})
@@ -206,9 +204,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
         ("a = 1", qbeast.InvalidInputError, "must map"),
     ],
 )
-def test_what_is_no_value_for_a_column_is_refused(
-    tmp_path: Path, values: Any, error: type[Exception], message: str
-) -> None:
+def test_invalid_values_raise(tmp_path: Path, values: Any, error: type[Exception], message: str) -> None:
     rows = spread(100).with_columns(small=pl.lit(1, pl.Int8))
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     with pytest.raises(error, match=message):
@@ -217,7 +213,7 @@ def test_what_is_no_value_for_a_column_is_refused(
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
 
 
-def test_numbers_are_brought_to_the_type_of_the_column(tmp_path: Path) -> None:
+def test_numbers_are_cast_to_the_column_type(tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {ROW: [1], "tiny": [1], "half": [0.5], "exact": [Decimal("1.25")]},
         schema={ROW: pl.Int64, "tiny": pl.Int8, "half": pl.Float32, "exact": pl.Decimal(10, 2)},
@@ -229,7 +225,7 @@ def test_numbers_are_brought_to_the_type_of_the_column(tmp_path: Path) -> None:
     assert table.scan().collect().schema == rows.schema
 
 
-def test_a_column_without_nulls_stays_so(tmp_path: Path) -> None:
+def test_required_column_stays_without_nulls(tmp_path: Path) -> None:
     fields = [Field("id", PrimitiveType("long"), nullable=False), Field("x", PrimitiveType("long"))]
     DeltaTable.create(tmp_path / "t", Schema(fields))
     write_deltalake(tmp_path / "t", pl.DataFrame({"id": [1, 2, 3], "x": [1, None, 3]}), mode="append")
@@ -241,7 +237,7 @@ def test_a_column_without_nulls_stays_so(tmp_path: Path) -> None:
     assert sorted(table.scan().collect()["id"]) == [2, 2, 4]
 
 
-def test_rows_that_come_meanwhile_are_updated_too(tmp_path: Path) -> None:
+def test_concurrently_added_rows_are_updated(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path), more_rows(5000)
 

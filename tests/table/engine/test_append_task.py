@@ -74,7 +74,7 @@ def table(tmp_path: Path) -> Path:
 
 @examples(25, slow=125)
 @given(case=cases())
-def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> None:
+def test_independently_planned_parts_keep_invariants(case: Case) -> None:
     with folder() as place, small_files():
         qbeast.write_table(
             case.frames[0], place, columns=case.columns, cube_size=case.cube_sizes[0], dialect=case.dialect
@@ -91,7 +91,7 @@ def test_parts_planned_without_each_other_keep_the_invariants(case: Case) -> Non
             assert_same_rows(qbeast.read_table(place, sample=share), drawn)
 
 
-def test_rows_in_the_space_are_indexed_and_rows_outside_are_staged(table: Path) -> None:
+def test_rows_outside_the_space_are_staged(table: Path) -> None:
     inside, outside = numbers(500), numbers(300, first=20_000)
     append_by_tasks(table, [pl.concat([inside, outside])])
     staged = [add for add in read_log(table).adds.values() if not add.get("tags")]
@@ -105,13 +105,13 @@ def test_rows_in_the_space_are_indexed_and_rows_outside_are_staged(table: Path) 
     assert qbeast.read_table(table).height == 20_800
 
 
-def test_nulls_nan_and_infinities_ask_for_no_new_space(table: Path) -> None:
+def test_nulls_and_infinities_need_no_new_space(table: Path) -> None:
     rows = pl.DataFrame({"id": [None, 3, 4, 5], "x": [0.5, None, float("nan"), float("inf")]})
     append_by_tasks(table, [rows])
     check_invariants(table)  # none is staged
 
 
-def test_a_single_value_column_stages_other_values(tmp_path: Path) -> None:
+def test_single_value_column_stages_other_values(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"a": [7] * 10}), tmp_path / "t", columns=["a:linear"])
     append_by_tasks(tmp_path / "t", [pl.DataFrame({"a": [7, None, 8]})])
     rows = {
@@ -128,7 +128,7 @@ def test_quantiles_take_any_value(tmp_path: Path) -> None:
     check_invariants(tmp_path / "t")
 
 
-def test_a_converted_table_gets_staging_files_alone(tmp_path: Path) -> None:
+def test_converted_table_gets_only_staging_files(tmp_path: Path) -> None:
     place = tmp_path / "t"
     revision = staging_revision(["id"], timestamp_ms=0, table_id=str(place), cube_size=1000)
     known = {"qbeast.lastRevisionID": "0", "qbeast.revision.0": revision.to_json()}
@@ -139,7 +139,7 @@ def test_a_converted_table_gets_staging_files_alone(tmp_path: Path) -> None:
     assert sorted(qbeast.read_table(place)["id"]) == list(range(120))
 
 
-def test_parts_that_do_not_go_together_are_staged(tmp_path: Path) -> None:
+def test_incompatible_parts_are_staged(tmp_path: Path) -> None:
     """One key has a subtree of its own; another part's few rows would put a threshold above it."""
     place = tmp_path / "t"
     with small_files(file_rows=1 << 16):
@@ -168,7 +168,7 @@ def _weights_apart() -> tuple[list[int], list[int]]:
     return ordered[:20], ordered[-20:]
 
 
-def test_the_same_progress_is_applied_once(table: Path) -> None:
+def test_same_progress_is_applied_once(table: Path) -> None:
     first = append_by_tasks(table, [numbers(50)], txn=("stream", 7))
     before = data_files(table)
     again = append_by_tasks(table, [numbers(50)], txn=("stream", 7))
@@ -180,12 +180,12 @@ def test_the_same_progress_is_applied_once(table: Path) -> None:
     assert qbeast.read_table(table).height == 20_050
 
 
-def test_nothing_is_committed_for_no_rows(table: Path) -> None:
+def test_append_of_no_rows_commits_nothing(table: Path) -> None:
     assert append_by_tasks(table, [numbers(0), numbers(0)], txn=("a", 1)) is None
     assert qbeast.open_table(table).version == 0
 
 
-def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
+def test_concurrent_append_is_not_a_conflict(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     parts = [context.write(numbers(3000, seed=seed)) for seed in (1, 2)]
     qbeast.write_table(numbers(3000, seed=3), table, mode="append")
@@ -194,7 +194,7 @@ def test_an_append_meanwhile_is_no_conflict(table: Path) -> None:
     assert qbeast.read_table(table).height == 29_000
 
 
-def test_a_newer_look_at_the_table_is_checked_from_the_older(table: Path) -> None:
+def test_newer_snapshot_is_checked_from_older(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     parts = [context.write(numbers(300, seed=seed)) for seed in (1, 2)]
     qbeast.write_table(numbers(300, seed=3), table, mode="append")
@@ -215,7 +215,7 @@ def test_rows_planned_for_another_index_are_staged(table: Path) -> None:
     assert qbeast.open_table(table).indexed_columns == ("x",)
 
 
-def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path) -> None:
+def test_concurrent_schema_change_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     parts = [context.write(numbers(100))]
     other = numbers(10).with_columns(pl.col("x").cast(pl.String))
@@ -226,7 +226,7 @@ def test_another_schema_meanwhile_is_a_conflict_and_leaves_no_files(table: Path)
     assert qbeast.read_table(table).height == 10
 
 
-def test_files_stay_where_nobody_knows_whether_the_commit_landed(table: Path) -> None:
+def test_files_stay_when_commit_outcome_is_unknown(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     part = context.write(numbers(100))
     lost = CommitUnknownError("?", table=str(table), version=1, txn_id="t")
@@ -238,7 +238,7 @@ def test_files_stay_where_nobody_knows_whether_the_commit_landed(table: Path) ->
     assert {add.path for add in part.files} <= data_files(table)
 
 
-def test_a_part_that_fails_leaves_no_files(table: Path) -> None:
+def test_part_that_fails_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     before = data_files(table)
     full = StorageError("disk full", path="x")
@@ -252,7 +252,7 @@ def test_rows_must_fit_the_table(table: Path) -> None:
         begin_append(str(table), pl.DataFrame(schema={"id": pl.Int64, "y": pl.Float64}))
 
 
-def test_a_null_where_there_may_be_none_is_found_in_the_part(tmp_path: Path) -> None:
+def test_null_in_required_column_raises_in_part(tmp_path: Path) -> None:
     place = tmp_path / "t"
     schema = {
         "type": "struct",
@@ -284,7 +284,7 @@ def test_no_table_is_created(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_context_of_a_large_tree_stays_small(tmp_path: Path) -> None:
+def test_context_of_large_tree_is_small(tmp_path: Path) -> None:
     place = tmp_path / "t"
     with small_files(file_rows=1 << 16, page_rows=256):
         qbeast.write_table(numbers(300_000), place, columns=["id", "x"], cube_size=10)
@@ -294,7 +294,7 @@ def test_the_context_of_a_large_tree_stays_small(tmp_path: Path) -> None:
     assert len(pickle.dumps(context)) < 5_000_000
 
 
-def test_a_cube_that_only_one_part_stops_in_is_found() -> None:
+def test_cube_ended_by_one_part_is_found() -> None:
     """The rule itself, on blocks: the shallow part's threshold covers the deep part's rows."""
     deep = [Block("g", 10, 2**31 - 1, 5)]
     root = [Block("", -50, 20, 5), Block("g", 21, 2**31 - 1, 5)]

@@ -80,7 +80,7 @@ def check(path: Path, wanted: pl.DataFrame) -> None:
     assert qbeast.open_table(path).check().ok
 
 
-def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
+def test_single_rows_are_written_and_optimized(path: Path) -> None:
     sample = qbeast.read_table(path, sample=0.3)
     result, _ = optimize(read(path), OptimizeOptions(full=True), engine=ODD)
     assert (result.committed, result.rows) == (True, 240)
@@ -89,7 +89,7 @@ def test_rows_written_one_by_one_are_optimized_one_by_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [True, False])
-def test_rows_change_one_by_one(path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
+def test_single_rows_are_changed(path: Path, written_twice_elsewhere: Place, *, odd: bool) -> None:
     engine = ODD if odd else PartsEngine(part_rows=50, place=written_twice_elsewhere)
     done, _ = run_change(read(path), Delete("a < 0.3"), ChangeOptions(), engine=engine)
     kept = ROWS.filter(pl.col("a") >= 0.3)
@@ -116,7 +116,7 @@ def test_rows_change_one_by_one(path: Path, written_twice_elsewhere: Place, *, o
     check(path, pl.concat([updated.join(changed, on="row", how="anti"), changed]))
 
 
-def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(path: Path) -> None:
+def test_reader_reports_condition_errors(path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
         run_change(
             read(path),
@@ -127,7 +127,7 @@ def test_what_a_row_cannot_tell_is_said_by_whoever_reads_it(path: Path) -> None:
     check(path, ROWS)
 
 
-def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
+def test_engine_inspects_parquet_files(tmp_path: Path) -> None:
     for number in range(3):
         ROWS[number * 80 : number * 80 + 80].write_parquet(tmp_path / f"{number}.parquet")
     done = convert(str(tmp_path), WriteOptions(columns=["row", "a"]), engine=ODD)
@@ -135,7 +135,7 @@ def test_parquet_files_are_looked_at_elsewhere(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path), ROWS)
 
 
-def test_an_overwrite_is_placed_twice_elsewhere(path: Path, written_twice_elsewhere: Place) -> None:
+def test_engine_places_an_overwrite_twice(path: Path, written_twice_elsewhere: Place) -> None:
     parts = list(ROWS.reverse().iter_slices(100))
     result = scatter(path, parts, place=written_twice_elsewhere, columns=["b", "row"], mode="overwrite")
     assert (result.rows, result.committed) == (240, True)

@@ -35,7 +35,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     flush_rows=st.sampled_from([5, 1 << 20]),
     sample=samples(),
 )
-def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flush_rows, sample) -> None:
+def test_rows_are_complete_and_index_holds(case: Case, sample_rows, parts, flush_rows, sample) -> None:
     limits = SampleLimits(sample_rows, 1 << 30)
     with folder() as path:
         for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
@@ -59,7 +59,7 @@ def test_no_row_is_lost_and_the_index_holds(case: Case, sample_rows, parts, flus
 
 @examples(12, slow=60)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
-def test_with_every_row_in_the_sample_the_blocks_are_those_of_one_machine(case: Case, parts) -> None:
+def test_complete_sample_gives_blocks_of_local_write(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}
     with folder() as here, folder() as there:
         there_rows = scatter(there, split(case.frames[0], parts), **options)
@@ -77,7 +77,7 @@ def rows() -> pl.DataFrame:
     return pl.DataFrame({"a": rng.random(60_000), "b": rng.integers(0, 10**6, 60_000)})
 
 
-def test_a_sampled_tree_filters_and_samples_about_as_well(rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_sampled_tree_filters_and_samples_well(rows: pl.DataFrame, tmp_path: Path) -> None:
     options = {"columns": ["a", "b"], "cube_size": 2000}
     qbeast.write_table(rows, tmp_path / "one", **options)
     scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
@@ -86,7 +86,7 @@ def test_a_sampled_tree_filters_and_samples_about_as_well(rows: pl.DataFrame, tm
         assert many.explain(**asked).rows_opened <= 1.25 * one.explain(**asked).rows_opened
 
 
-def test_rows_that_are_too_many_for_a_file_are_spread(tmp_path: Path) -> None:
+def test_too_many_rows_for_a_file_spread(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": [7] * 1000})
     with small_files(file_rows=100):
         result = scatter(tmp_path / "t", split(rows, 3), columns=["k"])
@@ -95,7 +95,7 @@ def test_rows_that_are_too_many_for_a_file_are_spread(tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "t").height == 1000
 
 
-def test_rows_that_changed_in_between_are_refused_and_leave_nothing(rows, tmp_path: Path) -> None:
+def test_changed_rows_raise_and_leave_nothing(rows, tmp_path: Path) -> None:
     changed = rows.with_columns(pl.col("a").reverse() / 2)
     with pytest.raises(qbeast.InputChangedError, match="rows changed"):
         scatter(
@@ -109,7 +109,7 @@ def test_no_rows_make_an_empty_table(rows, tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "t").schema == rows.schema
 
 
-def test_a_row_may_lack_columns_where_schemas_merge(rows, tmp_path: Path) -> None:
+def test_rows_may_omit_columns_when_schemas_merge(rows, tmp_path: Path) -> None:
     scatter(tmp_path / "t", [rows], columns=["a"])
     more = rows.select("a", c=pl.lit("x"))
     scatter(tmp_path / "t", split(more, 2), mode="append", schema_mode="merge")
@@ -118,7 +118,7 @@ def test_a_row_may_lack_columns_where_schemas_merge(rows, tmp_path: Path) -> Non
     assert found["b"].null_count() == found["c"].null_count() == rows.height
 
 
-def test_the_design_effect_is_estimated_from_the_sample(tmp_path: Path) -> None:
+def test_design_effect_is_estimated_from_sample(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": np.arange(40_000) // 4})
     result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])
     assert result.design_effect == pytest.approx(4.0, rel=0.1)

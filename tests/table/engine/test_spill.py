@@ -62,7 +62,7 @@ def source(frame: pl.DataFrame, kind: str, path: Path, batch_rows: int) -> Any:
     sample_rows=st.sampled_from([9, 40, 1 << 20]),
     sample=samples(),
 )
-def test_no_row_is_lost_and_the_index_holds(
+def test_rows_are_complete_and_index_holds(
     case: Case, kind, batch_rows, batch_bytes, load_bytes, sample_rows, sample
 ) -> None:
     """Budgets of bytes and not of megabytes cut few rows into as many parts as large ones would be."""
@@ -119,7 +119,7 @@ def shares(path: Path) -> list[float]:
 
 
 @pytest.mark.parametrize(("kind", "megabytes"), [("query", 4), ("iterator", 12)])
-def test_filters_and_samples_read_as_much_as_of_a_table_written_from_memory(
+def test_spilled_table_reads_like_one_from_memory(
     rows: pl.DataFrame, tmp_path: Path, kind, megabytes
 ) -> None:
     options: dict[str, Any] = {"columns": ["a", "b"], "cube_size": 2000}
@@ -141,7 +141,7 @@ def test_filters_and_samples_read_as_much_as_of_a_table_written_from_memory(
 
 
 @pytest.mark.parametrize("megabytes", [4])
-def test_the_disk_never_holds_the_rows_more_than_twice(
+def test_disk_holds_rows_twice_at_most(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
@@ -158,7 +158,7 @@ def test_the_disk_never_holds_the_rows_more_than_twice(
     assert 0 < max(held) < 2 * many.estimated_size(), (max(held), many.estimated_size())
 
 
-def test_the_budget_decides(rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_decides_to_spill(rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = rows.head(20_000)
     options: dict[str, Any] = {"columns": ["a"], "mode": "overwrite"}
     assert qbeast.write_table(few.lazy(), tmp_path / "t", **options).engine == "memory"
@@ -169,7 +169,7 @@ def test_the_budget_decides(rows: pl.DataFrame, tmp_path: Path, monkeypatch: pyt
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
 
 
-def test_progress_tells_the_engine_and_what_was_spilled(rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_progress_names_engine_and_spilled_bytes(rows: pl.DataFrame, tmp_path: Path) -> None:
     steps: list[qbeast.Progress] = []
     qbeast.write_table(rows, tmp_path / "t", columns=["a"], memory_bytes=4 << 20, progress=steps.append)
     assert [step.stage for step in steps if step.stage != "write"] == ["read", "plan", "commit", "done"]
@@ -178,7 +178,7 @@ def test_progress_tells_the_engine_and_what_was_spilled(rows: pl.DataFrame, tmp_
     assert spilled == sorted(spilled)
 
 
-def test_a_file_of_equal_keys_is_cut_all_the_same(tmp_path: Path) -> None:
+def test_file_of_equal_keys_is_cut(tmp_path: Path) -> None:
     rows = pl.DataFrame({"row": range(200_000), "a": [1] * 150_000 + list(range(50_000))})
     qbeast.write_table(
         rows,
@@ -192,7 +192,7 @@ def test_a_file_of_equal_keys_is_cut_all_the_same(tmp_path: Path) -> None:
     assert qbeast.open_table(tmp_path / "t").check().ok
 
 
-def test_rows_that_change_between_the_passes_are_not_written(rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_rows_that_change_between_passes_raise(rows: pl.DataFrame, tmp_path: Path) -> None:
     calls: list[int] = []
 
     def random(frame: pl.DataFrame) -> pl.DataFrame:
@@ -235,7 +235,7 @@ def other_columns(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     ],
 )
 @pytest.mark.parametrize("engine", ["auto", "memory", "spill"])
-def test_bad_batches_leave_nothing(
+def test_bad_batches_leave_no_files(
     rows: pl.DataFrame, tmp_path: Path, data: Callable[[pl.DataFrame], Any], error, message, engine
 ) -> None:
     with pytest.raises(error, match=message):
@@ -250,7 +250,7 @@ def test_bad_batches_leave_nothing(
     assert not list(tmp_path.rglob("*"))
 
 
-def test_a_full_disk_is_one_error_and_nothing_is_left(
+def test_full_disk_raises_once_and_leaves_nothing(
     rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "t"
@@ -274,7 +274,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_left(
     assert [one.name for one in tmp_path.iterdir()] == ["t"]
 
 
-def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
+def test_unfinished_file_is_closed_and_deleted(
     rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, told = spill_files.SpillWriter, [0]
@@ -299,7 +299,7 @@ def test_a_file_that_cannot_be_ended_is_closed_and_deleted(
 
 
 @pytest.mark.parametrize("stage", ["read", "plan", "write", "commit"])
-def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: str) -> None:
+def test_interrupt_leaves_no_files(rows: pl.DataFrame, tmp_path: Path, stage: str) -> None:
     def interrupt(step: qbeast.Progress) -> None:
         if step.stage == stage and (stage != "write" or step.files_done > 1):
             raise KeyboardInterrupt
@@ -320,21 +320,19 @@ def test_an_interrupt_leaves_nothing(rows: pl.DataFrame, tmp_path: Path, stage: 
         ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),
     ],
 )
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, options, message) -> None:
+def test_invalid_arguments_raise(tmp_path: Path, options, message) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
         qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"], **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_environment_that_names_no_size_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_size_in_environment_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
     with pytest.raises(qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is not a size: 'much'"):
         qbeast.write_table(pl.DataFrame({"a": [1]}), tmp_path / "t", columns=["a"])
 
 
-def test_a_dry_run_spills_nothing_of_what_can_be_read_again(rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_dry_run_spills_no_rereadable_rows(rows: pl.DataFrame, tmp_path: Path) -> None:
     done = qbeast.write_table(rows.lazy(), tmp_path / "t", columns=["a"], dry_run=True, memory_bytes=4 << 20)
     assert (done.rows, done.engine, done.spilled_bytes) == (rows.height, "spill", 0)
     assert not list(tmp_path.iterdir())

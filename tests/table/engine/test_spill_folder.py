@@ -31,7 +31,7 @@ KILLED = """
 """
 
 
-def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path: Path) -> None:
+def test_only_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     living = SpillFolder(tmp_path)
     Path(living.new_path()).write_bytes(b"rows")
     made = subprocess.run(
@@ -48,7 +48,7 @@ def test_folders_of_the_living_stay_and_those_of_the_dead_go(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+def test_foreign_files_are_kept(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "lock").touch()
@@ -73,7 +73,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_folders_of_another_user_stay(tmp_path: Path) -> None:
+def test_folders_of_other_users_stay(tmp_path: Path) -> None:
     theirs = tmp_path / "qbeast-spill-theirs"
     theirs.mkdir()
     (theirs / "lock").touch()
@@ -82,7 +82,7 @@ def test_folders_of_another_user_stay(tmp_path: Path) -> None:
     assert (theirs / "lock").exists()
 
 
-def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     rows = pl.DataFrame({"a": [1]})
     for folder in (tmp_path / "missing", tmp_path / "file"):
@@ -111,7 +111,7 @@ def another_user() -> Generator[None]:
 
 
 @pytest.mark.parametrize(("mode", "below"), [(0o555, ""), (0o500, "hidden")])
-def test_a_folder_that_permissions_forbid_is_named(mode: int, below: str) -> None:
+def test_folder_that_permissions_forbid_is_named(mode: int, below: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / below).mkdir(exist_ok=True)
         Path(name).chmod(mode if os.getuid() == 0 else mode & (0o555 if not below else 0))
@@ -120,7 +120,7 @@ def test_a_folder_that_permissions_forbid_is_named(mode: int, below: str) -> Non
         Path(name).chmod(0o700)
 
 
-def test_a_folder_on_a_read_only_file_system_is_named() -> None:
+def test_folder_on_read_only_disk_is_named() -> None:
     with pytest.raises(qbeast.StorageError, match="cannot be used"):
         SpillFolder("/proc/self")
 
@@ -147,7 +147,7 @@ def test_a_folder_on_a_read_only_file_system_is_named() -> None:
         ({"proc/self/cgroup": "0::/../..\n", "sys/fs/cgroup/memory.max": "5000000"}, 5_000_000),
     ],
 )
-def test_a_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], wanted: int) -> None:
+def test_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], wanted: int) -> None:
     assert machine_bytes(tmp_path) > 1 << 27
     for name, text in files.items():
         path = tmp_path / name
@@ -156,7 +156,7 @@ def test_a_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], wante
     assert machine_bytes(tmp_path) == wanted
 
 
-def test_sizes_are_read_as_people_write_them() -> None:
+def test_sizes_parse_in_usual_forms() -> None:
     texts = ["1", "4KiB", "4 kb", "1.5M", "2gib", "1TB"]
     sizes = [1, 4096, 4096, 3 << 19, 2 << 30, 1 << 40]
     assert [bytes_of_text(text, argument="memory_bytes") for text in texts] == sizes
@@ -169,7 +169,7 @@ def test_sizes_are_read_as_people_write_them() -> None:
     ("memory_bytes", "cores", "writers"),
     [(64 << 30, 48, 48), (512 << 20, 2, 2), (512 << 20, 48, 3), (4 << 20, 48, 1)],
 )
-def test_writers_are_as_many_as_the_cores_while_memory_allows(memory_bytes, cores, writers) -> None:
+def test_writers_use_all_cores_memory_allows(memory_bytes, cores, writers) -> None:
     assert Budget(memory_bytes, cores).writers == writers
 
 
@@ -194,7 +194,7 @@ FULL = """
 """
 
 
-def test_a_disk_that_is_full_ends_a_call_and_leaves_nothing(tmp_path: Path) -> None:
+def test_full_disk_ends_call_and_leaves_nothing(tmp_path: Path) -> None:
     spill, table = tmp_path / "spilling", tmp_path / "t"
     spill.mkdir()
     qbeast.write_table(pl.DataFrame({"a": [1]}), table, columns=["a"])

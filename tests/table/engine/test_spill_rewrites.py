@@ -61,7 +61,7 @@ def written(path: Path) -> None:
     batch_bytes=st.sampled_from([1 << 9, 1 << 20]),
     load_bytes=st.sampled_from([1 << 12, 1 << 20]),
 )
-def test_operations_in_a_budget_are_those_in_memory(steps, batch_bytes, load_bytes) -> None:
+def test_operations_in_budget_equal_those_in_memory(steps, batch_bytes, load_bytes) -> None:
     with (
         folder() as here,
         folder() as there,
@@ -125,7 +125,7 @@ def test_large_tables_are_changed_in_the_budget(rows: pl.DataFrame, tmp_path: Pa
 
 
 @pytest.mark.parametrize("call", ["optimize", "delete", "update", "merge"])
-def test_a_budget_too_small_is_refused_and_nothing_changes(tmp_path: Path, call: str) -> None:
+def test_too_small_budget_raises_and_changes_nothing(tmp_path: Path, call: str) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
     given: dict[str, tuple[Any, ...]] = {

@@ -76,7 +76,7 @@ FILTERS: list[str | pl.Expr] = [
 
 @pytest.mark.parametrize("where", FILTERS, ids=str)
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
-def test_the_count_is_that_of_all_rows(
+def test_count_equals_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
     for one in (table, deleted):
@@ -93,7 +93,7 @@ def test_the_count_is_that_of_all_rows(
                 assert reading.counted + unplaced == one.count(where)
 
 
-def test_what_cubes_and_files_decide_is_counted_without_reading(table: qbeast.Table) -> None:
+def test_cubes_and_files_are_counted_without_reads(table: qbeast.Table) -> None:
     for where, count in (("day < DATE '2024-01-08'", 20_000), ("id >= 0", 63_000)):
         found = table.estimate({"n": pl.len()}, where=where, error=0.1)
         assert found.frame.select("n", "n_low", "n_high", "reliable").row(0) == (count, count, count, True)
@@ -105,7 +105,7 @@ def test_what_cubes_and_files_decide_is_counted_without_reading(table: qbeast.Ta
     assert none.frame.select("n", "n_high", "m").row(0) == (0, 0, None)
 
 
-def test_a_few_cubes_are_looked_at_and_the_rest_is_known(tmp_path: Path) -> None:
+def test_only_cubes_on_the_boundary_are_read(tmp_path: Path) -> None:
     some = rows(200_000, 4, 0)
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=2000)
     table = qbeast.open_table(tmp_path / "t")
@@ -125,7 +125,7 @@ def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
         assert found[f"sum{end}"].item() == pytest.approx(20_000 * found[f"mean{end}"].item())
 
 
-def test_intervals_of_sums_that_are_calibrated_to_a_count_hold(tmp_path: Path) -> None:
+def test_intervals_of_calibrated_sums_hold(tmp_path: Path) -> None:
     """A trial is another window of weights; the filter is decided by the statistics of files."""
     for at in range(2):
         some = rows(60_000, 20 + at, 10 * at)

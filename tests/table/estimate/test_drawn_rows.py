@@ -93,7 +93,7 @@ def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_sample_of_a_heavy_key_opens_its_share_of_pages(tmp_path: Path) -> None:
+def test_sample_of_heavy_key_opens_few_pages(tmp_path: Path) -> None:
     frame = rows(300_000, heavy=0.8)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     found = qbeast.open_table(str(tmp_path)).estimate(
@@ -108,9 +108,7 @@ def test_a_sample_of_a_heavy_key_opens_its_share_of_pages(tmp_path: Path) -> Non
 
 
 @given(first=st.integers(0, 100), count=st.integers(1, 2000), low=BOUND, high=BOUND, path=st.text())
-def test_rows_have_the_weights_of_the_range_that_they_are_in(
-    first: int, count: int, low: int, high: int, path: str
-) -> None:
+def test_rows_have_weights_of_their_range(first: int, count: int, low: int, high: int, path: str) -> None:
     one = Stretch.of(first, count, path=path)
     weights = one.weights.astype(np.int64)
     assert (np.diff(weights) > 0).all()

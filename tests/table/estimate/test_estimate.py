@@ -75,7 +75,7 @@ def near(found: pl.DataFrame, expected: pl.DataFrame, error: float, by: list[str
 
 @pytest.mark.parametrize("where", [None, pl.col("x") < 13, "kind <> 'b' AND id < 50000"])
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_of_everything_answers_are_what_polars_says(
+def test_estimates_of_everything_equal_polars(
     table: qbeast.Table, frame: pl.DataFrame, where: Any, by: list[str]
 ) -> None:
     kept = frame if where is None else frame.filter(pl.sql_expr(where) if isinstance(where, str) else where)
@@ -105,20 +105,20 @@ def test_answers_are_near_and_read_less(
     assert found.rows_read < 0.5 * ROWS
 
 
-def test_the_log_alone_counts_rows(table: qbeast.Table) -> None:
+def test_log_alone_counts_rows(table: qbeast.Table) -> None:
     found = table.estimate({"n": pl.len()}, error=0.01)
     assert found.frame.row(0) == (ROWS, ROWS, ROWS, ROWS, True)
     assert (found.fraction, found.rows_read, found.bytes_opened, found.met) == (0.0, 0, 0, True)
 
 
-def test_a_count_beside_others_is_exact(table: qbeast.Table) -> None:
+def test_count_beside_others_is_exact(table: qbeast.Table) -> None:
     found = table.estimate({"n": pl.len(), "mean": pl.col("x").mean()}, sample=0.1)
     assert found.frame.select("n", "n_low", "n_high").row(0) == (ROWS, ROWS, ROWS)
     low, high = found.frame.select("mean_low", "mean_high").row(0)
     assert low < high
 
 
-def test_windows_are_samples_of_their_own(table: qbeast.Table, frame: pl.DataFrame) -> None:
+def test_windows_are_independent_samples(table: qbeast.Table, frame: pl.DataFrame) -> None:
     """Together they hold each row once; each estimates the same."""
     windows = [(at / 5, (at + 1) / 5) for at in range(5)]
     found = [table.estimate({"s": pl.col("x").sum()}, sample=window, where="id >= 0") for window in windows]
@@ -129,7 +129,7 @@ def test_windows_are_samples_of_their_own(table: qbeast.Table, frame: pl.DataFra
         assert one.fraction == pytest.approx(0.2)
 
 
-def test_steps_read_only_what_is_new_and_end_where_the_promise_is_kept(table: qbeast.Table) -> None:
+def test_steps_read_new_rows_until_target_met(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 18).sum(), "mean": pl.col("x").mean()}
     where = "id < 90000 AND kind IN ('a', 'b', 'c')"  # not decided by cubes: no rows are counted besides
     steps = list(table.estimates(asked, where=where, error=0.05))
@@ -142,7 +142,7 @@ def test_steps_read_only_what_is_new_and_end_where_the_promise_is_kept(table: qb
     assert_frame_equal(steps[-1].frame.select(list(asked)), direct.frame.select(list(asked)))
 
 
-def test_a_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.DataFrame) -> None:
+def test_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.DataFrame) -> None:
     names = pl.DataFrame({"kind": ["a", "b"], "name": ["first", "second"]})
     found = table.estimate(
         {"n": pl.len(), "m": pl.col("x").mean()}, by="name", join=(names, "kind"), sample=1.0
@@ -163,7 +163,7 @@ def test_a_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.Data
     )
 
 
-def test_files_without_index_are_read_whole_and_have_no_error(tmp_path: Path) -> None:
+def test_files_without_index_are_read_whole(tmp_path: Path) -> None:
     import deltalake  # noqa: PLC0415 - the other writer
 
     path, indexed, staged = str(tmp_path / "t"), rows(60_000, 1), rows(20_000, 2)
@@ -204,7 +204,7 @@ def test_deleted_rows_are_not_counted(frame: pl.DataFrame, tmp_path: Path) -> No
     )
 
 
-def test_limits_stop_reading_and_say_so(table: qbeast.Table) -> None:
+def test_limits_stop_reading_with_a_note(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"rare": (pl.col("x") > 25).sum()}
     short = table.estimate(asked, error=0.01, max_fraction=0.2)
     assert (short.met, short.fraction) == (False, 0.2)
@@ -216,7 +216,7 @@ def test_limits_stop_reading_and_say_so(table: qbeast.Table) -> None:
     assert (everything.met, everything.fraction) == (True, 1.0)
 
 
-def test_sums_that_do_not_fit_in_memory_are_not_held(table: qbeast.Table, frame: pl.DataFrame) -> None:
+def test_sums_larger_than_memory_are_dropped(table: qbeast.Table, frame: pl.DataFrame) -> None:
     """Everything is read instead, of which groups alone are held; or nothing more, where that is not allowed."""
     asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 15).sum(), "sum": pl.col("x").sum()}
     where = "id >= 0 AND kind IN ('a', 'b', 'c')"
@@ -232,7 +232,7 @@ def test_sums_that_do_not_fit_in_memory_are_not_held(table: qbeast.Table, frame:
     assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
 
 
-def test_what_is_asked_for_and_does_not_fit_in_memory_is_refused(table: qbeast.Table) -> None:
+def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
     assert table.estimate(asked, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
     for much, cure in (
@@ -253,7 +253,7 @@ def test_what_is_asked_for_and_does_not_fit_in_memory_is_refused(table: qbeast.T
         assert table.estimate(**much).met is not False
 
 
-def test_bytes_that_are_used_up_exactly_end_the_reading(table: qbeast.Table) -> None:
+def test_exhausted_byte_limit_ends_reading(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
     first = next(table.estimates(asked, where="x > 3", error=1e-6))
     steps = table.estimates(asked, where="x > 3", error=1e-6, max_bytes=first.bytes_opened)
@@ -262,7 +262,7 @@ def test_bytes_that_are_used_up_exactly_end_the_reading(table: qbeast.Table) -> 
     assert (found[-1].met, found[-1].bytes_opened) == (False, first.bytes_opened)
 
 
-def test_small_groups_are_marked_and_may_be_left_so(tmp_path: Path) -> None:
+def test_small_groups_are_marked_and_may_stay(tmp_path: Path) -> None:
     path, some = (
         str(tmp_path / "t"),
         rows(100_000).with_columns(kind=pl.when(pl.col("id") < 60).then(pl.lit("rare")).otherwise("kind")),
@@ -279,7 +279,7 @@ def test_small_groups_are_marked_and_may_be_left_so(tmp_path: Path) -> None:
     assert (read_on.met, read_on.fraction, read_on.complete) == (True, 1.0, True)
 
 
-def test_all_at_once_reads_more(table: qbeast.Table) -> None:
+def test_simultaneous_intervals_are_wider(table: qbeast.Table) -> None:
     asked: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
     each = table.estimate(asked, by="kind", sample=0.2).frame
     every = table.estimate(asked, by="kind", sample=0.2, simultaneous=True).frame
@@ -287,7 +287,7 @@ def test_all_at_once_reads_more(table: qbeast.Table) -> None:
     assert wider.to_list() == pytest.approx([2.638 / 1.96] * 3, rel=1e-3)
 
 
-def test_an_empty_table_counts_nothing_and_has_no_mean(tmp_path: Path) -> None:
+def test_empty_table_counts_zero_without_mean(tmp_path: Path) -> None:
     qbeast.write_table(rows(10).clear(), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
     found = table.estimate({"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1)
@@ -297,7 +297,7 @@ def test_an_empty_table_counts_nothing_and_has_no_mean(tmp_path: Path) -> None:
     assert (grouped.frame.height, grouped.met, grouped.complete) == (0, True, True)
 
 
-def test_columns_of_nulls_have_no_mean_and_nan_no_bound(tmp_path: Path) -> None:
+def test_null_columns_have_no_mean(tmp_path: Path) -> None:
     some = rows(60_000).with_columns(
         none=pl.lit(None, pl.Float64),
         odd=pl.when(pl.col("id") % 3 == 0).then(math.nan).otherwise(1.0),
@@ -317,7 +317,7 @@ def test_columns_of_nulls_have_no_mean_and_nan_no_bound(tmp_path: Path) -> None:
     assert ["s: rows" in endless.notes[0], "median: rows" in endless.notes[1]] == [True, True]
 
 
-def test_tables_without_an_index_are_refused_with_the_cure(tmp_path: Path) -> None:
+def test_tables_without_index_name_the_conversion(tmp_path: Path) -> None:
     import deltalake  # noqa: PLC0415 - the other writer
 
     deltalake.write_deltalake(tmp_path / "plain", rows(10).to_arrow())
@@ -328,7 +328,7 @@ def test_tables_without_an_index_are_refused_with_the_cure(tmp_path: Path) -> No
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_the_design_effect_is_that_of_the_plan(tmp_path: Path) -> None:
+def test_design_effect_equals_that_of_plan(tmp_path: Path) -> None:
     qbeast.write_table(rows(20_000).with_columns(pl.col("id") // 4), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
     found = table.estimate({"m": pl.col("x").mean()}, sample=0.2)
@@ -409,7 +409,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_bad_input_is_refused(table: qbeast.Table, case: str) -> None:
+def test_invalid_input_raises(table: qbeast.Table, case: str) -> None:
     options, message = WRONG[case]
     asked = options.get("aggregates", {"m": pl.col("x").mean()})
     rest = {name: one for name, one in options.items() if name != "aggregates"}
@@ -418,9 +418,7 @@ def test_bad_input_is_refused(table: qbeast.Table, case: str) -> None:
     assert "nothing was written" not in str(refused.value)
 
 
-def test_an_environment_without_a_budget_is_refused(
-    table: qbeast.Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_budget_in_environment_raises(table: qbeast.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QBEAST_MEMORY_BYTES", "much")
     with pytest.raises(
         qbeast.InvalidInputError, match="QBEAST_MEMORY_BYTES is not a size: 'much'; nothing was read"
@@ -428,7 +426,7 @@ def test_an_environment_without_a_budget_is_refused(
         table.estimate({"m": pl.col("x").mean()}, error=0.1)
 
 
-def test_an_answer_shows_itself(table: qbeast.Table) -> None:
+def test_answer_shows_itself(table: qbeast.Table) -> None:
     found = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
     assert "0.95 confidence of each interval, the requested error is met" in repr(found)
     assert "<table" in found._repr_html_()
@@ -450,7 +448,7 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
 
 
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
-def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
+def test_variances_keep_digits_without_first_rows(
     tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qbeast_core.table.read.scan_task.BATCH_BYTES", 1)
@@ -466,7 +464,7 @@ def test_variances_keep_their_digits_where_the_first_rows_do_not_count(
     assert found.frame["v"].item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_few_rows_with_much_of_a_sum_are_found_by_the_statistics_of_files(tmp_path: Path) -> None:
+def test_statistics_find_rows_with_large_values(tmp_path: Path) -> None:
     """No sampled row looks like them, but the log tells that there is one: everything is read."""
     some = pl.DataFrame({"id": range(150_000), "x": np.random.default_rng(2).uniform(1, 7, 150_000)})
     giants = some.with_columns(x=pl.when(pl.col("id") == 70_000).then(9e6).otherwise("x"))
@@ -484,7 +482,7 @@ def test_a_few_rows_with_much_of_a_sum_are_found_by_the_statistics_of_files(tmp_
     assert not wide["reliable"].item()
 
 
-def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path: Path) -> None:
+def test_rows_without_index_are_counted_exactly(tmp_path: Path) -> None:
     some = rows(30_000)
     some.write_parquet(tmp_path / "raw" / "1.parquet", mkdir=True)
     qbeast.convert_table(tmp_path / "raw", columns=["id"])
@@ -497,12 +495,12 @@ def test_what_no_file_with_an_index_can_hold_is_known_without_a_sample(tmp_path:
     assert none.select("n", "n_high", "reliable").row(0) == (0.0, 0.0, True)
 
 
-def test_a_condition_of_many_parts_is_understood(table: qbeast.Table) -> None:
+def test_condition_with_many_parts_works(table: qbeast.Table) -> None:
     many = functools.reduce(operator.and_, [pl.col("id") != -one for one in range(1, 1201)])
     asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
     assert asked.conditions[0].meta.eq(many)
 
 
-def test_a_condition_that_fails_for_a_row_is_named(table: qbeast.Table) -> None:
+def test_failing_condition_is_named(table: qbeast.Table) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=r"`where`.*cannot be evaluated"):
         table.estimate({"n": pl.len()}, where=pl.col("kind").cast(pl.Int64) > 1, error=0.1)

@@ -51,7 +51,7 @@ def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbea
 
 @pytest.mark.parametrize("name", GROUPS)
 @pytest.mark.parametrize("options", [{"error": 0.1}, {"sample": 0.2, "where": "id < 60000"}, {"sample": 1.0}])
-def test_groups_of_an_expression_are_those_of_its_column(
+def test_expression_groups_equal_column_groups(
     table: qbeast.Table, name: str, options: dict[str, Any]
 ) -> None:
     found = table.estimate(ASKED, by={"g": GROUPS[name]}, **options)
@@ -61,7 +61,7 @@ def test_groups_of_an_expression_are_those_of_its_column(
     assert_frame_equal(found.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
 
 
-def test_everything_by_an_expression_is_what_polars_says(table: qbeast.Table, frame: pl.DataFrame) -> None:
+def test_expression_groups_of_everything_equal_polars(table: qbeast.Table, frame: pl.DataFrame) -> None:
     month = pl.col("ts").dt.truncate("1mo")
     found = table.estimate(ASKED, by=[month, pl.col("x") > 12], sample=1.0).frame
     names = ["ts", "x"]
@@ -89,9 +89,7 @@ def test_everything_by_an_expression_is_what_polars_says(table: qbeast.Table, fr
         (None, []),
     ],
 )
-def test_groups_are_called_as_polars_and_sql_call_them(
-    table: qbeast.Table, by: Any, names: list[str]
-) -> None:
+def test_groups_have_names_of_polars_and_sql(table: qbeast.Table, by: Any, names: list[str]) -> None:
     found = table.estimate({"n": pl.len()}, by=by, sample=0.05, where="id < 20")
     assert found.frame.columns == [*names, "n", "n_low", "n_high", "rows_sampled", "reliable"]
 
@@ -112,9 +110,7 @@ def test_groups_are_called_as_polars_and_sql_call_them(
         ((pl.col("x").sum() / pl.len()).alias("per row"), ["per row"]),
     ],
 )
-def test_aggregates_are_named_however_they_are_given(
-    table: qbeast.Table, aggregates: Any, names: list[str]
-) -> None:
+def test_aggregates_have_names_in_any_form(table: qbeast.Table, aggregates: Any, names: list[str]) -> None:
     found = table.estimate(aggregates, error=0.2)
     assert found.names == tuple(names)
     absolute = dict.fromkeys(names, 10.0**9)
@@ -130,9 +126,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_of_everything_is_what_duckdb_says(
-    table: qbeast.Table, frame: pl.DataFrame, query: str
-) -> None:
+def test_query_of_everything_equals_duckdb(table: qbeast.Table, frame: pl.DataFrame, query: str) -> None:
     rows = frame.select("id", "x", "ts")  # noqa: F841 -- DuckDB finds it by its name
     expected = duckdb.sql(query).pl()
     found = table.estimate(query, sample=1.0).frame.select(expected.columns)
@@ -144,7 +138,7 @@ def test_a_query_of_everything_is_what_duckdb_says(
     )
 
 
-def test_parts_of_a_query_are_those_of_the_arguments(table: qbeast.Table) -> None:
+def test_query_equals_separate_arguments(table: qbeast.Table) -> None:
     query = (
         "SELECT date_trunc('month', ts) AS month, avg(x) AS mean FROM self WHERE id < 90000 GROUP BY month"
     )
@@ -173,14 +167,14 @@ def test_parts_of_a_query_are_those_of_the_arguments(table: qbeast.Table) -> Non
         ({"aggregates": "avg(x)", "by": ""}, "ends too early"),
     ],
 )
-def test_sql_that_is_no_list_or_query_is_refused(
+def test_invalid_sql_lists_and_queries_raise(
     table: qbeast.Table, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
         table.estimate(**options, error=0.1)
 
 
-def test_the_last_step_of_estimates_groups_alike(table: qbeast.Table) -> None:
+def test_last_step_has_the_same_groups(table: qbeast.Table) -> None:
     by = {"month": pl.col("ts").dt.month()}
     steps = list(table.estimates(ASKED, by=by, error=0.1))
     assert steps[-1].met
@@ -188,7 +182,7 @@ def test_the_last_step_of_estimates_groups_alike(table: qbeast.Table) -> None:
 
 
 @pytest.mark.parametrize("argument", ["by", "aggregates"])
-def test_a_value_that_cannot_be_computed_is_blamed_on_its_argument(tmp_path: Path, argument: str) -> None:
+def test_failing_value_names_its_argument(tmp_path: Path, argument: str) -> None:
     frame = pl.DataFrame({"id": range(1000)}).with_columns(s=pl.format("{} kg", pl.col("id")))
     qbeast.write_table(frame, tmp_path, columns=["id"])
     wrong = pl.col("s").cast(pl.Int64)
@@ -198,7 +192,7 @@ def test_a_value_that_cannot_be_computed_is_blamed_on_its_argument(tmp_path: Pat
     assert caught.value.argument == argument
 
 
-def test_a_rare_group_is_noted_as_the_cost(tmp_path: Path) -> None:
+def test_rare_group_is_noted_as_cost(tmp_path: Path) -> None:
     frame = pl.DataFrame({"id": range(150_000)}).with_columns(rare=pl.col("id") < 40, x=pl.col("id") % 97)
     qbeast.write_table(frame, tmp_path, columns=["id"], cube_size=2000)
     table = qbeast.open_table(tmp_path)

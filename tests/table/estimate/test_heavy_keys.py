@@ -56,7 +56,7 @@ def test_answers_with_heavy_keys_keep_their_promise(
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_sample_that_lacks_keys_is_called_unreliable(tmp_path: Path) -> None:
+def test_sample_without_some_keys_is_unreliable(tmp_path: Path) -> None:
     frame = rows(0.25)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     table = qbeast.open_table(str(tmp_path))
@@ -91,7 +91,7 @@ def retag(folder: Path, change: Callable[[str, int], str]) -> None:
 @pytest.mark.parametrize("change", [_without_list, _without_order])
 @pytest.mark.parametrize("share", [0.02, 0.25])
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_files_without_list_or_order_keep_the_promise_too(
+def test_files_without_list_or_order_keep_promise(
     tmp_path: Path, change: Callable[[str, int], str], share: float
 ) -> None:
     frame = rows(share).with_columns(w=pl.when(pl.col("x").is_null()).then(0.0).otherwise("w") * 0.1 + 1)
@@ -105,7 +105,7 @@ def test_files_without_list_or_order_keep_the_promise_too(
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_many_like_keys_without_list_are_believed(tmp_path: Path) -> None:
+def test_many_similar_keys_are_reliable(tmp_path: Path) -> None:
     frame = pl.DataFrame({"x": np.arange(ROWS) % (ROWS // 20), "w": np.random.default_rng(3).random(ROWS)})
     for part in frame.iter_slices(ROWS // 2):
         qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append")

@@ -18,7 +18,7 @@ def test_heavy_keys_keep_the_promise(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["null 60%", "ten keys of 5%"])
-def test_heavy_keys_keep_the_promise_in_a_few_trials(shape: str) -> None:
+def test_heavy_keys_keep_promise_in_few_trials(shape: str) -> None:
     found = trials(shape, 4 * SETS, rows=20_000)
     assert {one.question for one in found} == set(QUESTIONS)
     assert {one.state for one in found} == {"written", "appended", "deleted", "optimized"}

@@ -82,7 +82,7 @@ def changed(path: Path, rows: pl.DataFrame, step: str, new: pl.DataFrame) -> pl.
 @pytest.mark.filterwarnings(CLUSTERED, "ignore::qbeast.EmptySampleWarning")
 @settings(max_examples=12, derandomize=True)
 @given(begin=batches, todo=st.lists(steps, min_size=1, max_size=6), file_rows=st.sampled_from([400, 1 << 20]))
-def test_tables_tell_the_truth_after_any_changes(begin, todo, file_rows) -> None:
+def test_design_effect_is_right_after_any_changes(begin, todo, file_rows) -> None:
     with folder() as path, small_files(file_rows=file_rows, page_rows=64):
         count, users, seed = begin
         rows = batch(count, users, seed, 0)
@@ -98,7 +98,7 @@ def test_tables_tell_the_truth_after_any_changes(begin, todo, file_rows) -> None
             assert table.metrics().design_effect == table.design_effect
 
 
-def test_the_write_that_crosses_two_warns_and_no_other(tmp_path: Path) -> None:
+def test_only_write_that_crosses_two_warns(tmp_path: Path) -> None:
     rows = pl.DataFrame({"user": range(500), "value": 1.5})
     effects: list[float | None] = []
     warned: list[str] = []
@@ -120,7 +120,7 @@ def test_the_write_that_crosses_two_warns_and_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["merge", "update"])
-def test_a_change_that_crosses_two_warns_as_a_write_does(tmp_path: Path, how: str) -> None:
+def test_change_that_crosses_two_warns(tmp_path: Path, how: str) -> None:
     rows = pl.DataFrame({"row": range(500), "user": range(500)})
     qbeast.write_table(rows, tmp_path / "t", columns=["user:hash"])
     table = qbeast.open_table(tmp_path / "t")
@@ -139,7 +139,7 @@ def test_a_change_that_crosses_two_warns_as_a_write_does(tmp_path: Path, how: st
 
 
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_a_preview_tells_what_the_write_will_tell(tmp_path: Path) -> None:
+def test_preview_predicts_the_design_effect(tmp_path: Path) -> None:
     rows = batch(5000, 3000, 1, 0)
     qbeast.write_table(rows, tmp_path, columns=KEYS, mode="append")
     told = qbeast.write_table(rows[:2000], tmp_path, mode="append", dry_run=True).design_effect
@@ -163,7 +163,7 @@ def _damaged(text: str) -> str:
 
 @pytest.mark.parametrize("spoil", [_without_tag, _damaged])
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_files_that_do_not_tell_make_it_unknown(tmp_path: Path, spoil: Callable[[str], str]) -> None:
+def test_files_without_design_effect_make_it_unknown(tmp_path: Path, spoil: Callable[[str], str]) -> None:
     rows = pl.DataFrame({"user": [n % 10 for n in range(100)]})
     qbeast.write_table(rows, tmp_path, columns=["user"])
     qbeast.write_table(rows, tmp_path, mode="append")
@@ -182,7 +182,7 @@ def test_files_that_do_not_tell_make_it_unknown(tmp_path: Path, spoil: Callable[
 
 
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_with_a_filter_the_files_that_it_opens_count(tmp_path: Path) -> None:
+def test_filter_counts_only_files_it_opens(tmp_path: Path) -> None:
     rows = pl.DataFrame({"day": [0] * 3000 + list(range(1, 20_001))})
     with small_files(file_rows=2000):
         qbeast.write_table(rows, tmp_path, columns=["day"], cube_size=500)
@@ -199,7 +199,7 @@ def test_with_a_filter_the_files_that_it_opens_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_an_empty_sample_of_few_keys_warns_the_reader(tmp_path: Path) -> None:
+def test_empty_sample_of_few_keys_warns(tmp_path: Path) -> None:
     rows = pl.DataFrame({"carrier": ["AA", "HA", "UA"] * 1000, "month": [1, 2, 3] * 1000, "delay": 0.5})
     qbeast.write_table(rows, tmp_path / "few", columns=["carrier", "month"])
     table = qbeast.open_table(tmp_path / "few")
@@ -219,7 +219,7 @@ def test_an_empty_sample_of_few_keys_warns_the_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings(CLUSTERED)
-def test_samples_that_may_be_empty_do_not_warn(tmp_path: Path) -> None:
+def test_possibly_empty_samples_do_not_warn(tmp_path: Path) -> None:
     few = pl.DataFrame({"carrier": ["AA", "HA", "UA"] * 1000})
     qbeast.write_table(few, tmp_path / "few", columns=["carrier"])
     qbeast.write_table(pl.DataFrame({"id": range(3000)}), tmp_path / "many", columns=["id"])

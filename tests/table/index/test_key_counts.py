@@ -31,7 +31,7 @@ def files_of(tags: list[int]) -> pl.DataFrame:
     return pl.DataFrame(said, schema={"keys": pl.String, "num_records": pl.Int64}, orient="row")
 
 
-def told(counts: KeyCounts) -> tuple[object, ...]:
+def totals(counts: KeyCounts) -> tuple[object, ...]:
     known = pytest.approx(counts.total.squares)
     return (
         counts.design_effect,
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @settings(max_examples=30, deadline=None)
-def test_versions_after_versions_are_counted_as_if_each_were_the_first(
+def test_later_versions_count_like_the_first(
     steps: list[tuple[list[int], bool, int]],
 ) -> None:
     live: list[int] = []
@@ -64,11 +64,11 @@ def test_versions_after_versions_are_counted_as_if_each_were_the_first(
             order = np.random.default_rng(seed).permutation(len(live))
             found = count_keys(files_of([live[at] for at in order]))
             with mock.patch.object(key_counts, "_WORTH_KEEPING", 10**9):
-                assert told(found) == told(count_keys(files_of(live)))
+                assert totals(found) == totals(count_keys(files_of(live)))
             found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 
 
-def test_files_that_were_counted_are_not_counted_again() -> None:
+def test_counted_files_are_not_counted_again() -> None:
     tags = RNG.integers(0, 5, 100).tolist()
     count_keys(files_of(tags))
     with mock.patch.object(key_counts, "parse_keys", side_effect=key_counts.parse_keys) as parse:

@@ -25,7 +25,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_the_tags_of_a_version_are_decoded_once(table: Path) -> None:
+def test_tags_of_a_version_are_decoded_once(table: Path) -> None:
     opened = qbeast.open_table(table)
     with (
         mock.patch("qbeast_core.query.index.build.decode_tags", wraps=decode_tags) as decode,
@@ -40,7 +40,7 @@ def test_the_tags_of_a_version_are_decoded_once(table: Path) -> None:
     assert decode.call_count == 1
 
 
-def test_blocks_that_cannot_be_true_bind_appends_and_are_no_part_of_rewrites(table: Path) -> None:
+def test_impossible_blocks_limit_appends_but_not_rewrites(table: Path) -> None:
     snapshot = load_snapshot(table)
     state = IndexState(snapshot)
     revision = state.newest

@@ -48,7 +48,7 @@ def leaves(found: Sequence[Block]) -> set[str]:
 
 
 @given(st.data(), st.sampled_from([1, 6, 7]))
-def test_what_is_published_breaks_nothing_that_was_whole(data: st.DataObject, dimensions: int) -> None:
+def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)
     live = data.draw(st.lists(blocks(dimensions), max_size=4), label="live")
     files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), max_size=4), label="new")
@@ -67,7 +67,7 @@ def test_what_is_published_breaks_nothing_that_was_whole(data: st.DataObject, di
 
 
 @given(st.data(), st.sampled_from([1, 7]))
-def test_what_is_in_order_is_published_as_it_is(data: st.DataObject, dimensions: int) -> None:
+def test_blocks_in_order_are_published_unchanged(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)
     live = data.draw(st.lists(blocks(dimensions), max_size=3))
     files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), min_size=1, max_size=2))
@@ -79,7 +79,7 @@ def test_what_is_in_order_is_published_as_it_is(data: st.DataObject, dimensions:
         assert None not in fitting
 
 
-def test_the_side_that_is_not_live_goes_and_of_two_new_ones_the_lower() -> None:
+def test_conflicting_new_or_lower_block_is_dropped() -> None:
     deep, root = [Block("w", -5, LAST, 2)], [Block("", -9, 8, 2)]
     low, high = [Block("", -9, -6, 2)], [Block("gg", 9, LAST, 2)]
     none = frame([])
@@ -96,13 +96,13 @@ def test_the_side_that_is_not_live_goes_and_of_two_new_ones_the_lower() -> None:
     assert left_out([deep, root, high], frame(deep)) == [1]
 
 
-def test_what_relied_on_a_file_that_goes_goes_too() -> None:
+def test_blocks_relying_on_dropped_files_are_dropped() -> None:
     live = frame([Block("", -9, 5, 2), Block("gw", 6, LAST, 2)])
     leaning, wide = [Block("A", 1, LAST, 2)], [Block("", -9, 0, 2), Block("g", 1, 6, 2)]
     assert blocks_in_order([leaning, wide], live, dimensions=2) == [None, None]
     assert None not in blocks_in_order([leaning, wide[:1]], live, dimensions=2)
 
 
-def test_a_cube_that_has_become_a_leaf_gets_the_threshold_of_one() -> None:
+def test_new_leaf_gets_a_leaf_threshold() -> None:
     (fitted,) = blocks_in_order([[Block("w", -5, 7, 2)]], frame([Block("", -9, -6, 2)]), dimensions=2)
     assert fitted == (Block("w", -5, LAST, 2),)

@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> qbeast.Table:
     return table
 
 
-def test_it_tells_when_and_what_and_how_much(table: qbeast.Table) -> None:
+def test_history_has_time_operation_and_counts(table: qbeast.Table) -> None:
     found = table.history()
     assert found.columns == COLUMNS
     assert found["operation"].to_list() == ["DELETE", "WRITE", "CREATE TABLE AS SELECT"]
@@ -58,7 +58,7 @@ def test_it_tells_when_and_what_and_how_much(table: qbeast.Table) -> None:
     assert found["is_blind_append"].to_list() == [False, True, False]
 
 
-def test_a_frame_of_it_can_be_written(table: qbeast.Table, tmp_path: Path) -> None:
+def test_history_frame_can_be_written(table: qbeast.Table, tmp_path: Path) -> None:
     for limit in (1, 2, None):
         found = table.history(limit)
         found.write_parquet(tmp_path / "history.parquet")
@@ -67,7 +67,7 @@ def test_a_frame_of_it_can_be_written(table: qbeast.Table, tmp_path: Path) -> No
     assert table.history(0).columns == COLUMNS
 
 
-def test_other_writers_are_told_of(tmp_path: Path) -> None:
+def test_other_writers_are_named(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     qbeast.convert_table(tmp_path / "t", columns=["id"])
     found = qbeast.open_table(tmp_path / "t").history()
@@ -93,13 +93,13 @@ def test_any_provenance_becomes_a_row(told: dict[str, Any]) -> None:
     assert found["metrics"].struct.field("a").to_list()[1] == 3
 
 
-def test_metrics_that_are_no_numbers_stay_texts() -> None:
+def test_non_numeric_metrics_stay_text() -> None:
     told = [{"version": 0, "operationMetrics": {"a": "1", "b": "1.5", "c": "2"}}, {"version": 1}]
     assert history_frame(told)["metrics"].to_list() == [{"a": 1, "b": "1.5", "c": 2}, None]
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "2"])
-def test_a_limit_that_is_none_is_refused(table: qbeast.Table, limit: Any) -> None:
+def test_invalid_limit_raises(table: qbeast.Table, limit: Any) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="whole number") as caught:
         table.history(limit)
     assert caught.value.argument == "limit"

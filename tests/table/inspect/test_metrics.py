@@ -49,7 +49,7 @@ def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @settings(max_examples=15)
 @given(case=cases(most_rows=80))
-def test_metrics_are_those_of_a_count_by_hand(case: Case) -> None:
+def test_metrics_equal_a_manual_count(case: Case) -> None:
     with folder() as path:
         with small_files(file_rows=30):
             write(path, case)
@@ -69,7 +69,7 @@ def can_be_replayed(golden: Golden) -> bool:
 
 
 @each(can_be_replayed)
-def test_metrics_of_golden_tables(golden: Golden) -> None:
+def test_metrics_of_golden_tables_are_right(golden: Golden) -> None:
     metrics = assert_counted_right(golden.path)
     assert Metrics.model_validate_json(metrics.to_json()) == metrics
     rows = sum(one.rows for one in metrics.revisions)
@@ -96,7 +96,7 @@ def test_files_without_index_count_as_staging(tmp_path: Path) -> None:
     assert "staging: 100 rows in 1 files" in repr(qbeast.open_table(tmp_path / "t").metrics())
 
 
-def test_one_revision_can_be_asked_for_and_must_exist(tmp_path: Path) -> None:
+def test_metrics_of_a_missing_revision_raise(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": range(9)}), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
     assert [one.revision_id for one in table.metrics(revision=1).revisions] == [1]
@@ -133,7 +133,7 @@ def test_frames_have_a_column_per_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
-def test_health_agrees_with_a_dry_run_of_optimize(tmp_path: Path, dialect: Dialect) -> None:
+def test_health_agrees_with_optimize_dry_run(tmp_path: Path, dialect: Dialect) -> None:
     path = tmp_path / "t"
 
     def health() -> Health:
@@ -169,7 +169,7 @@ def test_health_of_golden_tables_agrees_with_optimize(golden: Golden) -> None:
     assert health.needs_optimize == bool(plan.height)
 
 
-def test_the_least_height_never_steps_over_a_power() -> None:
+def test_minimum_height_is_exact_at_powers() -> None:
     for dimensions in (1, 2, 3, 7):
         r = 2**dimensions
         for levels in range(1, 9):
@@ -178,7 +178,7 @@ def test_the_least_height_never_steps_over_a_power() -> None:
             assert fewest_levels(full * 10 + 1, 10, dimensions) == levels + 1
 
 
-def test_many_blocks_are_counted_in_well_under_a_second(tmp_path: Path) -> None:
+def test_many_blocks_are_counted_under_a_second(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"a": range(100), "b": range(100)}), tmp_path / "t", columns=["a", "b"])
     log = tmp_path / "t" / "_delta_log"
     add = next(

@@ -53,7 +53,7 @@ def boxes_of(axes: Axes) -> list[int]:
     return [len(one.get_paths()) for one in axes.collections if isinstance(one, PolyCollection)]
 
 
-def test_the_tree_has_a_box_per_cube_and_a_row_per_depth(table: qbeast.Table) -> None:
+def test_tree_has_boxes_by_cube_and_depth(table: qbeast.Table) -> None:
     figure = table.plot()
     axes = axes_of(figure)
     cubes = table.blocks().group_by("cube", "depth").agg(pl.col("element_count").sum())
@@ -67,7 +67,7 @@ def test_the_tree_has_a_box_per_cube_and_a_row_per_depth(table: qbeast.Table) ->
     assert drawn(figure).startswith(b"\x89PNG")
 
 
-def test_the_space_tells_opened_from_closed_cubes(table: qbeast.Table) -> None:
+def test_space_separates_opened_and_closed_cubes(table: qbeast.Table) -> None:
     predicate = pl.col("a") < 700
     figure = table.plot("space", columns=["a", "b"], where=predicate)
     axes = axes_of(figure)
@@ -99,14 +99,14 @@ def test_without_a_query_everything_is_opened(table: qbeast.Table) -> None:
     assert not axes.patches
 
 
-def test_a_sample_opens_the_upper_cubes_alone(table: qbeast.Table) -> None:
+def test_sample_opens_the_upper_cubes_alone(table: qbeast.Table) -> None:
     axes = axes_of(table.plot("space", sample=0.02))
     closed, opened = boxes_of(axes)
     assert 0 < opened < closed
     assert "a sample of 0.02" in axes.get_title()
 
 
-def test_the_price_of_samples_is_that_of_their_plans(table: qbeast.Table) -> None:
+def test_price_of_samples_equals_their_plans(table: qbeast.Table) -> None:
     figure = table.plot("fraction", fractions=[1.0, 0.1, 0.5])
     target, line = axes_of(figure).lines[:2]
     assert target.get_xdata().tolist() == [10.0, 50.0, 100.0]
@@ -118,9 +118,7 @@ def test_the_price_of_samples_is_that_of_their_plans(table: qbeast.Table) -> Non
 
 @pytest.mark.parametrize("kind", ["tree", "space", "fraction"])
 @pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_a_notebook_shows_a_picture_by_itself_on_white_paper_with_dark_ink(
-    kind: Any, style: str, table: qbeast.Table
-) -> None:
+def test_notebook_picture_has_white_paper_and_dark_ink(kind: Any, style: str, table: qbeast.Table) -> None:
     with matplotlib.style.context(style):
         figure = table.plot(kind)
         data = figure._repr_png_()
@@ -136,7 +134,7 @@ def test_a_notebook_shows_a_picture_by_itself_on_white_paper_with_dark_ink(
     assert isinstance(figure, Figure)
 
 
-def test_axes_can_be_given(table: qbeast.Table) -> None:
+def test_plot_draws_on_given_axes(table: qbeast.Table) -> None:
     figure = Figure()
     left, right = figure.subplots(1, 2)
     assert table.plot(axes=left) is figure
@@ -162,7 +160,7 @@ def test_golden_tables_can_be_drawn(golden: Golden) -> None:
         drawn(table.plot("space", where=pl.col(name).is_not_null(), sample=0.5))
 
 
-def test_a_revision_without_cubes_says_so(table: qbeast.Table) -> None:
+def test_revision_without_cubes_has_a_message(table: qbeast.Table) -> None:
     assert axes_of(table.plot(revision=0)).texts[0].get_text() == "revision 0 has no cubes"
     assert axes_of(table.plot("space", revision=0)).texts[0].get_text() == "revision 0 has no blocks"
     drawn(table.plot(revision=0))
@@ -180,20 +178,20 @@ def test_a_revision_without_cubes_says_so(table: qbeast.Table) -> None:
         ({"kind": "fraction", "fractions": [1.5]}, "sample"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(
-    table: qbeast.Table, options: dict[str, object], message: str
-) -> None:
+def test_invalid_plots_raise(table: qbeast.Table, options: dict[str, object], message: str) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
         table.plot(**options)
 
 
-def test_without_matplotlib_the_cure_is_named(table: qbeast.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_matplotlib_names_the_install_command(
+    table: qbeast.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(qbeast.QbeastError, match="pip install matplotlib"):
         table.plot()
 
 
-def test_ticks_stand_where_their_values_lie() -> None:
+def test_ticks_are_at_their_values() -> None:
     days = linear_transformation("DateDataType", min_number=0, max_number=86_400_000 * 100, null_value=0)
     assert axis_ticks(days, "DateDataType", count=2) == [(0.0, "1970-01-01"), (1.0, "1970-04-11")]
     words = CDFStringQuantilesTransformation(quantiles=("a", "b\0", "c" * 40))
@@ -208,7 +206,7 @@ def test_ticks_stand_where_their_values_lie() -> None:
     assert axis_ticks(ages, "TimestampDataType", count=2)[0] == (0.0, "-1e+17 ms")
 
 
-def test_a_filter_reaches_as_far_as_its_matches() -> None:
+def test_filter_bounds_reach_their_matches() -> None:
     schema = pl.Schema({"x": pl.Int64, "y": pl.Int64})
     linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
     for expr, wanted in (

@@ -27,7 +27,7 @@ def begin(path: Path, dialect: Any) -> Path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_table_of_the_jvm_warns_of_added_columns(way: str, tmp_path: Path) -> None:
+def test_jvm_table_warns_of_added_columns(way: str, tmp_path: Path) -> None:
     path = begin(tmp_path / "t", "qbeast-spark")
     with pytest.warns(qbeast.AddedColumnWarning, match=r"\['note'\].*0\.7\.1.*Table.optimize") as caught:
         WAYS[way](path)

@@ -49,7 +49,7 @@ def stamps(path: Path) -> dict[str, tuple[int, int]]:
     return {one.name: (one.stat().st_mtime_ns, one.stat().st_ino) for one in path.glob("*.parquet")}
 
 
-def test_a_delta_table_gets_revision_0_in_one_commit_and_keeps_its_files(tmp_path: Path) -> None:
+def test_delta_table_is_converted_in_one_commit(tmp_path: Path) -> None:
     path = delta(tmp_path / "t")
     DeltaTable(path).alter.set_table_properties({"mine": "yes"}, raise_if_not_exists=False)
     before = stamps(path)
@@ -84,7 +84,7 @@ def test_a_delta_table_gets_revision_0_in_one_commit_and_keeps_its_files(tmp_pat
     }
 
 
-def test_a_folder_of_parquet_files_becomes_a_table_in_one_commit(tmp_path: Path) -> None:
+def test_parquet_folder_is_converted_in_one_commit(tmp_path: Path) -> None:
     more = ROWS.with_columns(pl.col("id") + 900, new=pl.lit(1.5))
     path = parquet(tmp_path / "p", ROWS, more)
     (path / "_SUCCESS").touch()
@@ -103,7 +103,7 @@ def test_a_folder_of_parquet_files_becomes_a_table_in_one_commit(tmp_path: Path)
     assert found.sort("path")["modification_time"].cast(pl.Int64).to_list() == times
 
 
-def test_converting_again_changes_nothing_and_other_columns_are_refused(tmp_path: Path) -> None:
+def test_second_conversion_needs_the_same_columns(tmp_path: Path) -> None:
     path = delta(tmp_path / "t")
     qbeast.convert_table(path, ["id", "b:quantiles"])
     again = qbeast.convert_table(path, ["id", "b:quantiles"], cube_size=7)
@@ -118,7 +118,7 @@ def test_converting_again_changes_nothing_and_other_columns_are_refused(tmp_path
     assert load_snapshot(path).version == 2
 
 
-def test_the_first_rows_are_indexed_as_was_asked_for_at_the_conversion(tmp_path: Path) -> None:
+def test_first_rows_follow_options_of_the_conversion(tmp_path: Path) -> None:
     path = delta(tmp_path / "t")
     qbeast.convert_table(path, ["id", "b:hash", "x:quantiles"], cube_size=50)
     result = qbeast.write_table(ROWS, path, mode="append")
@@ -135,7 +135,7 @@ def test_the_first_rows_are_indexed_as_was_asked_for_at_the_conversion(tmp_path:
     )
 
 
-def test_the_dialect_of_the_jvm_is_that_of_the_tables_it_converts(tmp_path: Path) -> None:
+def test_jvm_dialect_matches_tables_it_converts(tmp_path: Path) -> None:
     path = delta(tmp_path / "t")
     qbeast.convert_table(path, ["id", "b"], dialect="qbeast-spark", cube_size=300)
     qbeast.write_table(ROWS, path, mode="append")
@@ -151,7 +151,7 @@ def test_the_dialect_of_the_jvm_is_that_of_the_tables_it_converts(tmp_path: Path
     assert qbeast.convert_table(small, ["i"]).committed
 
 
-def test_revision_0_is_written_as_the_jvm_writes_it(tmp_path: Path) -> None:
+def test_revision_0_is_written_as_by_jvm(tmp_path: Path) -> None:
     golden = find("qbeast-spark-0.7.1/convert_parquet")
     (theirs,) = [action["metaData"] for action in golden.commits[1] if "metaData" in action]
     path = delta(tmp_path / "t", golden.expected)
@@ -183,7 +183,7 @@ TYPES: dict[str, tuple[pa.Array, Any]] = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_types_of_parquet_that_delta_spells_otherwise_are_read_right(tmp_path: Path, kind: str) -> None:
+def test_other_parquet_types_are_read_correctly(tmp_path: Path, kind: str) -> None:
     values, wanted = TYPES[kind]
     pq.write_table(
         pa.table({"id": pa.array(range(len(values)), pa.int64()), "c": values}), tmp_path / "f.parquet"
@@ -212,7 +212,7 @@ def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",
     assert sorted(path.rglob("*")) == before, "nothing was written"
 
 
-def test_what_cannot_be_converted_is_refused_by_name_and_left_as_it_was(tmp_path: Path) -> None:
+def test_unsupported_conversion_raises_and_changes_nothing(tmp_path: Path) -> None:
     partitioned = delta(tmp_path / "a", delta_write_options={"partition_by": ["b"]})
     refused(partitioned, qbeast.UnsupportedTableError, "partitioning by b")
     hive = tmp_path / "h"
@@ -238,7 +238,7 @@ def test_what_cannot_be_converted_is_refused_by_name_and_left_as_it_was(tmp_path
     refused(plain, qbeast.InvalidInputError, "dialect", dialect="jvm")
 
 
-def test_parquet_files_that_are_no_table_are_refused_before_there_is_a_log(tmp_path: Path) -> None:
+def test_invalid_parquet_folder_raises_before_a_log(tmp_path: Path) -> None:
     good = parquet(tmp_path / "a", ROWS)
     refused(good, qbeast.InvalidColumnsError, "no such column", ["y"])
     pl.DataFrame({"id": ["x"]}).write_parquet(good / "z.parquet")
@@ -256,7 +256,7 @@ def test_parquet_files_that_are_no_table_are_refused_before_there_is_a_log(tmp_p
     refused(ours, qbeast.InvalidInputError, "whose log was lost")
 
 
-def test_statistics_of_converted_files_lose_no_row_to_any_reader(tmp_path: Path) -> None:
+def test_converted_statistics_lose_no_row(tmp_path: Path) -> None:
     days = [date(2024, 1, 1), None, date(2024, 3, 1)]
     path = parquet(
         tmp_path / "p", pl.DataFrame({"x": [1.0, float("nan"), 2.0], "d": days, "s": ["a" * 50, "b", None]})
@@ -271,7 +271,7 @@ def test_statistics_of_converted_files_lose_no_row_to_any_reader(tmp_path: Path)
 
 @settings(max_examples=12)
 @given(case=cases(most_frames=3, most_rows=30).map(with_key_in_rows))
-def test_any_table_converts_with_all_its_rows_and_samples(case: Case) -> None:
+def test_any_table_converts_with_rows_and_samples(case: Case) -> None:
     with folder() as path, small_files():
         path.mkdir()
         for number, frame in enumerate(case.frames):

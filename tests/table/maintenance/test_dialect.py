@@ -42,7 +42,7 @@ def spellings(path: Path) -> set[tuple[str, ...]]:
     return {tuple(block) for tag in tags if "blocks" in tag for block in json.loads(tag["blocks"])}
 
 
-def test_there_and_back_changes_tags_alone(tmp_path: Path) -> None:
+def test_switching_back_changes_only_tags(tmp_path: Path) -> None:
     opened = table(tmp_path, LINEAR)
     before = read_log(tmp_path).adds
     result = opened.switch_dialect("qbeast-spark")
@@ -62,7 +62,7 @@ def test_there_and_back_changes_tags_alone(tmp_path: Path) -> None:
 
 @settings(max_examples=8)
 @given(case=cases(most_frames=3, most_rows=30).map(with_key_in_rows))
-def test_rows_samples_and_appends_do_not_mind(case: Case) -> None:
+def test_switch_keeps_rows_samples_and_appends(case: Case) -> None:
     other = "documented" if case.dialect == "qbeast-spark" else "qbeast-spark"
     types = case.frames[0].schema
     with folder() as path, small_files():
@@ -79,7 +79,7 @@ def test_rows_samples_and_appends_do_not_mind(case: Case) -> None:
         assert len(spellings(path)) <= 1
 
 
-def test_files_of_others_stay_without_tags_and_an_empty_table_keeps_the_choice(tmp_path: Path) -> None:
+def test_switch_keeps_foreign_files_and_empty_tables(tmp_path: Path) -> None:
     opened = table(tmp_path / "t", LINEAR)
     write_deltalake(tmp_path / "t", ROWS, mode="append")
     opened.switch_dialect("qbeast-spark")
@@ -102,7 +102,7 @@ def test_files_of_others_stay_without_tags_and_an_empty_table_keeps_the_choice(t
         (["s"], pl.DataFrame({"s": [1]}, schema={"s": pl.Int16}), "cannot index"),
     ],
 )
-def test_what_the_jvm_cannot_read_is_refused(
+def test_switch_to_unreadable_jvm_table_raises(
     columns: list[str], rows: pl.DataFrame, told: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path, columns, rows)
@@ -132,7 +132,7 @@ def unfit(path: Path, held: set[str]) -> set[str]:
     [lambda path: qbeast.write_table(ROWS, path, mode="append"), by_tasks],
     ids=["whole", "by tasks"],
 )
-def test_an_append_does_not_bring_the_hidden_column_after_a_switch(tmp_path: Path, change: Callable) -> None:
+def test_append_after_switch_adds_no_hidden_column(tmp_path: Path, change: Callable) -> None:
     opened = table(tmp_path, LINEAR)
     held = set(load_snapshot(tmp_path).data_paths)
     with (
@@ -147,7 +147,7 @@ def test_an_append_does_not_bring_the_hidden_column_after_a_switch(tmp_path: Pat
 
 
 @pytest.mark.parametrize("change", ["overwrite", "optimize"])
-def test_what_replaces_files_goes_on_after_a_switch(tmp_path: Path, change: str) -> None:
+def test_replaced_files_follow_a_concurrent_switch(tmp_path: Path, change: str) -> None:
     opened = table(tmp_path, LINEAR)
     write_deltalake(tmp_path, ROWS, mode="append")  # a switch leaves it as it is
     held = set(load_snapshot(tmp_path).data_paths)

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_exists_until_it_is_dropped(path: Path) -> None:
+def test_table_exists_until_it_is_dropped(path: Path) -> None:
     assert not qbeast.table_exists(path.parent)
     assert not qbeast.table_exists(path.parent / "missing")
     assert qbeast.table_exists(path)
@@ -40,7 +40,7 @@ def test_a_table_exists_until_it_is_dropped(path: Path) -> None:
     assert qbeast.open_table(path).count() == 1000
 
 
-def test_a_plain_delta_table_is_a_table_too(tmp_path: Path) -> None:
+def test_plain_delta_table_is_dropped(tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "plain")
     assert qbeast.table_exists(tmp_path / "plain")
     qbeast.drop_table(tmp_path / "plain", confirm=True)
@@ -48,14 +48,14 @@ def test_a_plain_delta_table_is_a_table_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("confirm", [False, None, 1, "yes"])
-def test_nothing_is_dropped_without_confirmation(path: Path, confirm: object) -> None:
+def test_drop_needs_confirmation(path: Path, confirm: object) -> None:
     before = sorted(path.rglob("*"))
     with pytest.raises(qbeast.InvalidInputError, match="nothing was deleted"):
         qbeast.drop_table(path, confirm=confirm)  # type: ignore[arg-type]
     assert sorted(path.rglob("*")) == before
 
 
-def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_log_raises(tmp_path: Path) -> None:
     ROWS.write_parquet(tmp_path / "a.parquet")
     (tmp_path / "_delta_log").mkdir()
     for place in (tmp_path, tmp_path / "_delta_log", tmp_path / "missing"):
@@ -64,7 +64,7 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "a.parquet").exists()
 
 
-def test_files_of_others_stay(path: Path) -> None:
+def test_foreign_files_are_kept(path: Path) -> None:
     others = [path / "notes.txt", path / "_hidden" / "a.parquet", path / ".git" / "a.parquet"]
     for other in others:
         other.parent.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
     assert [one.name for one in path.iterdir()] == ["link"]
 
 
-def test_a_log_outside_of_the_table_is_refused(path: Path, tmp_path: Path) -> None:
+def test_log_outside_of_table_raises(path: Path, tmp_path: Path) -> None:
     (path / "_delta_log").rename(tmp_path / "log")
     (path / "_delta_log").symlink_to(tmp_path / "log", target_is_directory=True)
     before = sorted(tmp_path.rglob("*"))
@@ -96,7 +96,7 @@ def test_a_log_outside_of_the_table_is_refused(path: Path, tmp_path: Path) -> No
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_shallow_clone_keeps_the_files_of_its_source(path: Path, tmp_path: Path) -> None:
+def test_drop_of_clone_keeps_source_files(path: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     (clone / "_delta_log").mkdir(parents=True)
     for commit in (path / "_delta_log").glob("*.json"):

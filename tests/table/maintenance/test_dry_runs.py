@@ -36,7 +36,7 @@ def parquet(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "version"), [(delta, 0), (parquet, -1)], ids=["delta", "parquet"])
-def test_a_conversion_is_told_before_it_is_made(tmp_path: Path, make: Any, version: int) -> None:
+def test_dry_run_predicts_a_conversion(tmp_path: Path, make: Any, version: int) -> None:
     path = tmp_path / "t"
     make(path)
     before = contents(path)
@@ -50,14 +50,14 @@ def test_a_conversion_is_told_before_it_is_made(tmp_path: Path, make: Any, versi
     assert (again.version, again.committed, again.dry_run) == (done.version, False, True)
 
 
-def test_a_conversion_that_cannot_be_is_refused_by_its_dry_run_too(tmp_path: Path) -> None:
+def test_dry_run_of_invalid_conversion_raises(tmp_path: Path) -> None:
     delta(tmp_path / "t")
     with pytest.raises(qbeast.InvalidColumnsError, match="zz"):
         qbeast.convert_table(tmp_path / "t", ["zz"], dry_run=True)
 
 
 @pytest.mark.parametrize("replicated", ["keep", "drop"])
-def test_an_upgrade_is_told_before_it_is_made(tmp_path: Path, replicated: Any) -> None:
+def test_dry_run_predicts_an_upgrade(tmp_path: Path, replicated: Any) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     before = contents(path)
     planned = qbeast.upgrade_table(path, replicated=replicated, dry_run=True)
@@ -67,7 +67,7 @@ def test_an_upgrade_is_told_before_it_is_made(tmp_path: Path, replicated: Any) -
     assert facts(planned) == facts(qbeast.upgrade_table(path, replicated=replicated))
 
 
-def test_a_restore_is_told_before_it_is_made(tmp_path: Path) -> None:
+def test_dry_run_predicts_a_restore(tmp_path: Path) -> None:
     path = tmp_path / "t"
     for part in ROWS.iter_slices(300):
         qbeast.write_table(part, path, columns=["id"], mode="append")

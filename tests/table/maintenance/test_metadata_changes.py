@@ -28,7 +28,7 @@ def table(path: Path) -> qbeast.Table:
     return qbeast.open_table(path)
 
 
-def test_properties_are_set_and_unset_and_the_index_stays(tmp_path: Path) -> None:
+def test_properties_are_set_and_unset(tmp_path: Path) -> None:
     opened = table(tmp_path)
     index = dict(read_log(tmp_path).configuration)
     assert opened.set_properties({"a": "1", "b": "2"}).version == 1
@@ -39,7 +39,7 @@ def test_properties_are_set_and_unset_and_the_index_stays(tmp_path: Path) -> Non
     assert DeltaTable(tmp_path).metadata().configuration["b"] == "3"
 
 
-def test_properties_set_by_two_at_once_are_merged_unless_they_clash(tmp_path: Path) -> None:
+def test_concurrent_properties_merge_unless_they_clash(tmp_path: Path) -> None:
     one, other = table(tmp_path), qbeast.open_table(tmp_path)
     one.set_properties({"a": "1"})
     other.set_properties({"b": "2"})
@@ -86,7 +86,7 @@ TYPES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given", "stored"), TYPES, ids=str)
-def test_a_new_column_takes_types_of_any_library(given: Any, stored: str, tmp_path: Path) -> None:
+def test_new_column_takes_types_of_any_library(given: Any, stored: str, tmp_path: Path) -> None:
     opened = table(tmp_path)
     assert opened.add_columns({"new": given}).version == 1
     field = next(one for one in DeltaTable(tmp_path).schema().fields if one.name == "new")
@@ -112,7 +112,7 @@ def delta_name(spelled: Any) -> str:
 
 
 @pytest.mark.parametrize("wrong", ["strng", "", "DataType", "col", 7, object(), [pl.Int64], b"long"])
-def test_what_is_no_type_is_refused_with_those_there_are(wrong: Any, tmp_path: Path) -> None:
+def test_invalid_type_error_lists_valid_types(wrong: Any, tmp_path: Path) -> None:
     opened = table(tmp_path)
     for change in (opened.add_columns, opened.widen_columns):
         with pytest.raises(qbeast.InvalidInputError, match=r"pa\.float64\(\).*timestamp_ntz"):
@@ -132,7 +132,7 @@ def test_what_is_no_type_is_refused_with_those_there_are(wrong: Any, tmp_path: P
         ({"a": "\ud800"}, qbeast.InvalidInputError, "JSON"),
     ],
 )
-def test_properties_that_ask_for_more_are_refused(
+def test_unsupported_properties_raise(
     properties: Any, error: type[Exception], told: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path)
@@ -160,7 +160,7 @@ def test_properties_that_ask_for_more_are_refused(
         ("targetFileSize", ["104857600", "128mb", "1 GiB"], ["0", "big", "-1mb"]),
     ],
 )
-def test_a_property_of_delta_takes_values_that_mean_something(
+def test_delta_properties_need_valid_values(
     key: str, taken: list[str], refused: list[str], tmp_path: Path
 ) -> None:
     opened = table(tmp_path)
@@ -175,14 +175,14 @@ def test_a_property_of_delta_takes_values_that_mean_something(
     assert opened.properties["delta.tuneFileSizesForRewrites"] == "?", "what others set stays"
 
 
-def test_append_only_tables_take_appends_alone(tmp_path: Path) -> None:
+def test_append_only_tables_take_only_appends(tmp_path: Path) -> None:
     table(tmp_path).set_properties({"delta.appendOnly": "true"})
     qbeast.write_table(ROWS, tmp_path, mode="append")
     with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
         qbeast.write_table(ROWS, tmp_path, mode="overwrite")
 
 
-def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_path: Path) -> None:
+def test_added_columns_are_null_writable_and_filterable(tmp_path: Path) -> None:
     opened = table(tmp_path)
     assert opened.add_columns({"note": pl.String, "when": pl.Datetime("us", "UTC")}).version == 1
     assert list(opened.schema) == ["id", "x", "note", "when"]
@@ -214,7 +214,7 @@ def test_added_columns_are_null_in_old_rows_and_can_be_written_and_filtered(tmp_
         (["u"], qbeast.InvalidInputError, "names to types"),
     ],
 )
-def test_columns_that_cannot_be_added_are_refused(
+def test_columns_that_cannot_be_added_raise(
     columns: Any, error: type[Exception], told: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path)
@@ -228,7 +228,7 @@ NARROW = ROWS.with_columns(
 )
 
 
-def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> None:
+def test_bytes_and_shorts_widen_without_new_files(tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["b", "id"], cube_size=10)
     opened = qbeast.open_table(tmp_path)
     drawn = opened.scan(sample=0.3).collect()["id"].sort()
@@ -258,9 +258,7 @@ def test_bytes_and_shorts_become_wider_without_a_new_file(tmp_path: Path) -> Non
         ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),
     ],
 )
-def test_other_changes_of_type_are_refused_by_name(
-    columns: Any, error: type[Exception], told: str, tmp_path: Path
-) -> None:
+def test_other_type_changes_raise(columns: Any, error: type[Exception], told: str, tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["id", "w"])
     with pytest.raises(error, match=told):
         qbeast.open_table(tmp_path).widen_columns(columns)
@@ -284,7 +282,7 @@ THE_SAME_ROWS: dict[str, Callable[[qbeast.Table], object]] = {
 
 @pytest.mark.filterwarnings("ignore:.*hold the column:qbeast_core.errors.QbeastWarning")  # of the switch
 @pytest.mark.parametrize("change", [*NEW_ROWS, *THE_SAME_ROWS])
-def test_a_table_with_constraints_takes_no_new_rows(change: str, tmp_path: Path) -> None:
+def test_table_with_constraints_rejects_new_rows(change: str, tmp_path: Path) -> None:
     opened = table(tmp_path)
     DeltaTable(tmp_path).alter.add_constraint({"positive": "id >= 0"})
     if change in NEW_ROWS:

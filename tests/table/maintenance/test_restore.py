@@ -30,7 +30,7 @@ def index_of(log: Any) -> dict[str, Any]:
     return {path: (add.get("tags"), add["stats"]) for path, add in log.adds.items()}
 
 
-def test_rows_tags_and_properties_are_those_of_the_version_in_one_commit(tmp_path: Path) -> None:
+def test_restore_brings_back_rows_tags_and_properties(tmp_path: Path) -> None:
     qbeast.write_table(rows_from(0), tmp_path, columns=["row", "a:quantiles"], cube_size=7)
     before = read_log(tmp_path)
     opened = qbeast.open_table(tmp_path)
@@ -65,7 +65,7 @@ def append_far(path: Path, power: int) -> int:
     return result.revision_id
 
 
-def test_ids_of_revisions_are_not_used_again(tmp_path: Path) -> None:
+def test_revision_ids_are_not_reused(tmp_path: Path) -> None:
     assert [append_far(tmp_path, power) for power in (1, 4, 7)] == [1, 2, 3]
     opened = qbeast.open_table(tmp_path)
     opened.restore(0)
@@ -79,7 +79,7 @@ def test_ids_of_revisions_are_not_used_again(tmp_path: Path) -> None:
     assert qbeast.write_table(rows_from(0), tmp_path, mode="overwrite").revision_id == 6
 
 
-def test_what_came_meanwhile_is_undone_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_changes_are_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     qbeast.write_table(rows_from(0), tmp_path, columns=["row"])
     qbeast.write_table(rows_from(60), tmp_path, mode="append")
     opened, put = qbeast.open_table(tmp_path), LocalStore.put_if_absent
@@ -94,7 +94,7 @@ def test_what_came_meanwhile_is_undone_as_well(tmp_path: Path, monkeypatch: pyte
     assert_same_rows(opened.scan().collect(), rows_from(0))
 
 
-def test_tags_come_back_from_a_checkpoint_alone(tmp_path: Path) -> None:
+def test_tags_are_restored_from_a_checkpoint(tmp_path: Path) -> None:
     qbeast.write_table(rows_from(0), tmp_path, columns=["row", "a"], cube_size=7)
     opened = qbeast.open_table(tmp_path)
     opened.set_properties({"delta.checkpointInterval": "3"})
@@ -117,7 +117,7 @@ def test_tags_come_back_from_a_checkpoint_alone(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sampled(rows_from(0), ["row", "a"], 0.3))
 
 
-def test_what_cannot_be_restored_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_invalid_restores_raise_and_change_nothing(tmp_path: Path) -> None:
     rows_from(0).write_delta(tmp_path)
     qbeast.convert_table(tmp_path, ["row"])
     opened = qbeast.open_table(tmp_path)
@@ -142,7 +142,7 @@ def test_what_cannot_be_restored_is_refused_and_nothing_changes(tmp_path: Path) 
     ),
     back=st.integers(0, 4),
 )
-def test_any_version_can_be_had_back_and_written_to(steps: list[str], back: int) -> None:
+def test_any_version_can_be_restored_and_written(steps: list[str], back: int) -> None:
     models = [rows_from(0)]
     with folder() as path, small_files():
         qbeast.write_table(models[0], path, columns=["row:linear", "a"], cube_size=7)

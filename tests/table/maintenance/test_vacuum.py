@@ -52,7 +52,7 @@ def files(path: Path) -> set[str]:
     return {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
 
 
-def test_files_of_old_versions_go_after_the_retention_and_not_before(tmp_path: Path) -> None:
+def test_old_files_are_deleted_after_the_retention(tmp_path: Path) -> None:
     opened = table(tmp_path)
     age(tmp_path, 30)
     assert opened.vacuum().files == ()
@@ -69,7 +69,7 @@ def test_files_of_old_versions_go_after_the_retention_and_not_before(tmp_path: P
     assert opened.vacuum().files == ()
 
 
-def test_removes_in_a_checkpoint_count_as_those_of_commits(tmp_path: Path) -> None:
+def test_removes_in_checkpoint_count_like_commits(tmp_path: Path) -> None:
     opened = table(tmp_path)
     DeltaTable(tmp_path).create_checkpoint()
     for number in range(2):
@@ -79,7 +79,7 @@ def test_removes_in_a_checkpoint_count_as_those_of_commits(tmp_path: Path) -> No
     assert len(opened.vacuum(**{**NOW, "dry_run": True}).files) == 2
 
 
-def test_what_interrupted_writes_left_goes_and_what_is_no_data_file_stays(tmp_path: Path) -> None:
+def test_leftover_files_go_and_other_files_stay(tmp_path: Path) -> None:
     opened = table(tmp_path, writes=1)
     live = files(tmp_path)
     orphans = {
@@ -124,7 +124,7 @@ def test_deletion_vectors_of_live_files_stay(tmp_path: Path) -> None:
         opened.restore(1)
 
 
-def test_files_committed_since_the_table_was_opened_stay(tmp_path: Path) -> None:
+def test_files_committed_since_opening_stay(tmp_path: Path) -> None:
     opened = table(tmp_path, writes=1)
     qbeast.write_table(ROWS, tmp_path, mode="append")
     age(tmp_path, 30)
@@ -132,7 +132,7 @@ def test_files_committed_since_the_table_was_opened_stay(tmp_path: Path) -> None
     assert qbeast.read_table(tmp_path).height == 200
 
 
-def test_files_that_only_spark_takes_for_live_stay_until_the_upgrade(tmp_path: Path) -> None:
+def test_files_live_for_spark_stay_until_upgrade(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     (hidden,) = {one.name for one in path.glob("*.parquet")} - set(load_snapshot(path).files["path"])
     age(path, 30)
@@ -159,7 +159,7 @@ def set_by_another(path: Path, properties: dict[str, str]) -> None:
         ("no interval", 168.0),
     ],
 )
-def test_the_table_says_how_long_files_are_kept(text: str, hours: float, tmp_path: Path) -> None:
+def test_table_property_sets_the_retention(text: str, hours: float, tmp_path: Path) -> None:
     opened = table(tmp_path, writes=1)
     set_by_another(tmp_path, {"delta.deletedFileRetentionDuration": text})
     opened = opened.refresh()

@@ -54,7 +54,7 @@ def test_rows_samples_and_cubes_stay(path: Path) -> None:
     assert table.widen_columns(NEW_TYPES).version == 2, "nothing to do"
 
 
-def test_every_reader_reads_it(path: Path) -> None:
+def test_every_reader_reads_widened_columns(path: Path) -> None:
     qbeast.open_table(path).widen_columns(NEW_TYPES)
     qbeast.write_table(FAR, path, mode="append")
     wanted = pl.concat([WIDE, FAR])
@@ -67,7 +67,7 @@ def test_every_reader_reads_it(path: Path) -> None:
     assert_same_rows(found, wanted, "id")
 
 
-def test_rows_that_are_hidden_stay_so(tmp_path: Path) -> None:
+def test_hidden_rows_stay_hidden(tmp_path: Path) -> None:
     rows = ROWS.with_columns(pl.col("x").cast(pl.Int32))
     qbeast.write_table(rows, tmp_path, columns=["id"], cube_size=100)
     delete(tmp_path, GONE)
@@ -78,7 +78,7 @@ def test_rows_that_are_hidden_stay_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("faster", ["append", "delete"])
-def test_rows_of_a_faster_writer_are_widened_too(
+def test_rows_of_a_faster_writer_are_widened(
     path: Path, faster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_rows, done = widen.replace_rows, list[int]()
@@ -100,7 +100,7 @@ def test_rows_of_a_faster_writer_are_widened_too(
     assert types == {pl.Int64()}
 
 
-def test_a_table_without_rows_changes_its_schema_alone(tmp_path: Path) -> None:
+def test_empty_table_changes_only_its_schema(tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["id"])
     table = qbeast.open_table(tmp_path)
     table.delete(where=True)

@@ -23,11 +23,11 @@ def test_deltalake_reads_the_handmade_vector(table):
     assert [row for row, kept in enumerate(keep) if not kept] == GONE
 
 
-def test_a_full_read_leaves_deleted_rows_out(table):
+def test_full_read_omits_deleted_rows(table):
     assert qbeast.read_table(table).sort("id").equals(left(table))
 
 
-def test_filters_and_samples_leave_deleted_rows_out(table):
+def test_filters_and_samples_omit_deleted_rows(table):
     truth = left(table)
     e = pl.col("x") < 1500
     assert qbeast.scan_table(table).filter(e).collect().sort("id").equals(truth.filter(e))
@@ -36,12 +36,12 @@ def test_filters_and_samples_leave_deleted_rows_out(table):
     assert set(some["id"]) == set(before["id"]) & set(truth["id"])
 
 
-def test_an_append_keeps_the_vector(table):
+def test_append_keeps_the_vector(table):
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 10_000), table, mode="append")
     assert qbeast.scan_table(table).select(pl.len()).collect().item() == 8000 - len(GONE)
 
 
-def test_an_overwrite_removes_the_file_with_its_vector(table):
+def test_overwrite_removes_file_with_its_vector(table):
     qbeast.write_table(ROWS.head(10), table, mode="overwrite")
     assert qbeast.read_table(table).height == 10
     assert pl.scan_delta(str(table)).select(pl.len()).collect().item() == 10

@@ -103,11 +103,11 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
 
 @examples(15, slow=150)
 @given(case=CASES, data=st.data())
-def test_bytes_that_a_plan_does_not_name_change_no_answer(case: Case, data: st.DataObject) -> None:
+def test_bytes_outside_plan_do_not_matter(case: Case, data: st.DataObject) -> None:
     check_named_bytes(case, data, 6 if is_slow() else 3)
 
 
-def test_a_selective_read_of_a_large_table_names_few_bytes(tmp_path: Path) -> None:
+def test_selective_read_of_large_table_is_small(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100_000)}).with_columns(
         a=(pl.col(ROW) * 7919) % 100_000, b=pl.col(ROW) % 97
     )
@@ -125,7 +125,7 @@ def test_a_selective_read_of_a_large_table_names_few_bytes(tmp_path: Path) -> No
     assert before.equals(plan.files)
 
 
-def test_a_plan_names_the_parts_of_a_filter_that_close_nothing(tmp_path: Path) -> None:
+def test_plan_names_filter_parts_that_close_nothing(tmp_path: Path) -> None:
     rows = pl.DataFrame({"x": range(3000), "s": [f"key {i}" for i in range(3000)]})
     qbeast.write_table(rows, tmp_path, columns=["x"])
     table, x, s = qbeast.open_table(tmp_path), pl.col("x"), pl.col("s")
@@ -165,9 +165,7 @@ def test_a_plan_names_the_parts_of_a_filter_that_close_nothing(tmp_path: Path) -
         ("day = DATE '2020-03-01' OR brand LIKE '%7'", ["does not understand it"]),
     ],
 )
-def test_an_unused_part_comes_with_reason_and_cure(
-    where: str, reasons: list[str], sales: qbeast.Table
-) -> None:
+def test_unused_condition_has_reason_and_advice(where: str, reasons: list[str], sales: qbeast.Table) -> None:
     plan = sales.explain(where)
     assert bool(plan.unused_conditions) == bool(reasons)
     told = "".join(plan.unused_conditions.values())
@@ -191,7 +189,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
     return qbeast.open_table(path)
 
 
-def test_a_column_whose_values_are_parted_by_files_is_used(tmp_path: Path) -> None:
+def test_column_separated_by_files_is_used(tmp_path: Path) -> None:
     """Statistics of files close what the index does not know."""
     for start in (0, 1000):
         rows = pl.DataFrame({"x": range(1000), "at": range(start, start + 1000)})
@@ -201,7 +199,7 @@ def test_a_column_whose_values_are_parted_by_files_is_used(tmp_path: Path) -> No
     assert list(table.explain("at % 2 = 0").unused_conditions.values())
 
 
-def test_files_that_are_not_indexed_are_a_reason(tmp_path: Path) -> None:
+def test_files_without_index_are_a_reason(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pl.DataFrame({"x": range(1000)}).to_arrow())
     qbeast.convert_table(tmp_path, columns=["x"])
     told = qbeast.open_table(tmp_path).explain("x < 500").unused_conditions

@@ -88,7 +88,7 @@ CASES = st.builds(
     page_rows=st.sampled_from([1, 4, 16]),
     data=st.data(),
 )
-def test_a_filtered_scan_returns_what_the_filter_keeps(
+def test_filtered_scan_returns_matching_rows(
     case: Case, file_rows: int, page_rows: int, data: st.DataObject
 ) -> None:
     with folder() as path:
@@ -97,7 +97,7 @@ def test_a_filtered_scan_returns_what_the_filter_keeps(
         check_filters(case, path, data, 15 if is_slow() else 5)
 
 
-def test_threads_share_an_opened_table_and_a_scan(tmp_path: Path) -> None:
+def test_threads_share_a_table_and_a_scan(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(4000)}).with_columns(a=pl.col(ROW) * 7919 % 4001)
     with small_files(file_rows=500, page_rows=32):
         qbeast.write_table(rows, tmp_path / "t", columns=["a", ROW], cube_size=100)
@@ -113,7 +113,7 @@ def test_threads_share_an_opened_table_and_a_scan(tmp_path: Path) -> None:
         list(pool.map(read, range(0, 4000, 101)))
 
 
-def test_a_scan_stays_at_its_version(tmp_path: Path) -> None:
+def test_scan_stays_at_its_version(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(10)})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     scan, table = qbeast.scan_table(tmp_path / "t"), qbeast.open_table(tmp_path / "t")
@@ -123,7 +123,7 @@ def test_a_scan_stays_at_its_version(tmp_path: Path) -> None:
     assert table.refresh().scan().select(pl.len()).collect().item() == 20
 
 
-def test_bounds_that_the_log_spells_by_escapes_lose_no_row(tmp_path: Path) -> None:
+def test_escaped_bounds_in_log_lose_no_row(tmp_path: Path) -> None:
     """deltalake reads two escapes of a character from U+100000 on as a lower one."""
     rows = pl.DataFrame({ROW: range(40), "t": [f"z{chr(0x100000 + row)}" for row in range(40)]})
     qbeast.write_table(rows, tmp_path, columns=[ROW])
@@ -139,9 +139,7 @@ def test_bounds_that_the_log_spells_by_escapes_lose_no_row(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["nope = 1", "a = 1 AND", "a + 1", "a = 'x'"])
-def test_a_text_that_cannot_be_a_filter_is_refused_by_the_name_of_the_argument(
-    tmp_path: Path, text: str
-) -> None:
+def test_invalid_text_filter_names_its_argument(tmp_path: Path, text: str) -> None:
     qbeast.write_table(pl.DataFrame({"a": [1, 2, 3]}), tmp_path, columns=["a"])
     with pytest.raises(qbeast.InvalidInputError, match=r"^`where` .*; nothing was read") as caught:
         qbeast.read_table(tmp_path, where=text)

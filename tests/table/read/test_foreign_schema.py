@@ -38,9 +38,7 @@ def overwrite(table: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_where_indexed_columns_are_lost_reads_go_on_and_the_rest_names_the_cure(
-    table: Path, name: str
-) -> None:
+def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
     rows = LOST[name]
     overwrite(table, rows)
     opened = qbeast.open_table(table)
@@ -72,7 +70,7 @@ def test_where_indexed_columns_are_lost_reads_go_on_and_the_rest_names_the_cure(
     assert mended.check().faults.is_empty()
 
 
-def test_numbers_that_became_texts_are_indexed_anew(table: Path) -> None:
+def test_numbers_changed_to_text_get_new_revision(table: Path) -> None:
     texts = ROWS.with_columns(pl.col("a").cast(pl.String))
     overwrite(table, texts)
     qbeast.write_table(texts.with_columns(pl.col(ROW) + 300), table, mode="append")
@@ -93,9 +91,7 @@ def test_numbers_that_became_texts_are_indexed_anew(table: Path) -> None:
         ("_QBEAST_Weight", pl.lit(5, pl.Int32)),
     ],
 )
-def test_a_column_of_the_hidden_ones_name_is_shown_by_no_read(
-    table: Path, name: str, values: pl.Expr
-) -> None:
+def test_foreign_column_with_hidden_name_is_hidden(table: Path, name: str, values: pl.Expr) -> None:
     more = ROWS.with_columns(pl.col(ROW) + 300)
     write_deltalake(
         str(table), more.with_columns(values.alias(name)).to_arrow(), mode="append", schema_mode="merge"

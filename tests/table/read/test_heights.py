@@ -66,7 +66,7 @@ KNOWN: dict[str, tuple[pl.Expr | None, float | None]] = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_no_byte_is_read_where_the_log_knows(unread: qbeast.Table, name: str) -> None:
+def test_counts_known_from_log_read_no_bytes(unread: qbeast.Table, name: str) -> None:
     expr, sample = KNOWN[name]
     wanted = COUNT if expr is None else ROWS.filter(expr).height
     scan = unread.scan(where=expr, sample=sample)
@@ -80,7 +80,7 @@ def test_no_byte_is_read_where_the_log_knows(unread: qbeast.Table, name: str) ->
         unread.scan().collect()
 
 
-def test_pages_that_leave_it_open_are_read_and_no_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_undecided_pages_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, opened = qbeast.open_table(path), dict[str, int]()
     ours = type(table.reader.pages)
     read = ours.read_batches
@@ -121,7 +121,7 @@ NEEDS_ROWS: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize("name", NEEDS_ROWS)
-def test_what_needs_values_gets_them(path: Path, name: str, engine: Any) -> None:
+def test_operations_that_need_values_get_them(path: Path, name: str, engine: Any) -> None:
     """Polars asks for columns of the filter in the same way whether their values are looked at or not."""
     change = NEEDS_ROWS[name]
     for expr in (X > 1000, (X > 1000) & (ID >= 0), pl.lit(value=True)):
@@ -134,7 +134,7 @@ def test_what_needs_values_gets_them(path: Path, name: str, engine: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["projection_pushdown", "predicate_pushdown", "comm_subplan_elim", "none"])
-def test_whatever_polars_is_told_not_to_optimise(path: Path, name: str) -> None:
+def test_disabled_polars_optimizations_change_nothing(path: Path, name: str) -> None:
     flags = pl.QueryOptFlags.none() if name == "none" else pl.QueryOptFlags().update(**{name: False})
     scan, rows = qbeast.scan_table(path), ROWS.lazy()
     for expr in (X > 1000, pl.all_horizontal(pl.col(name).is_not_null() for name in ROWS.columns)):
@@ -144,7 +144,7 @@ def test_whatever_polars_is_told_not_to_optimise(path: Path, name: str) -> None:
         assert counted == found.height
 
 
-def test_columns_that_polars_sees_are_seen_by_nobody_else(path: Path) -> None:
+def test_internal_column_is_visible_only_to_polars(path: Path) -> None:
     scan = qbeast.scan_table(path)
     assert scan.collect_schema() == ROWS.schema
     assert scan.select(pl.all()).collect().columns == ROWS.columns
@@ -152,7 +152,7 @@ def test_columns_that_polars_sees_are_seen_by_nobody_else(path: Path) -> None:
     assert again.select(pl.len()).collect().item() == ROWS.filter(X > 9).height
 
 
-def test_a_table_of_such_columns_is_read_as_any(tmp_path: Path) -> None:
+def test_table_with_internal_column_name_is_read(tmp_path: Path) -> None:
     rows = pl.DataFrame({"__qbeast_rows": [1, 2, 3], "a": [1, 2, 3]})
     qbeast.write_table(rows, tmp_path, columns=["a"])
     assert qbeast.scan_table(tmp_path).select(pl.len()).collect().item() == 3
@@ -176,7 +176,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
     page_rows=st.sampled_from([1, 4, 16]),
     data=st.data(),
 )
-def test_counts_are_those_of_polars(case: Case, file_rows: int, page_rows: int, data: st.DataObject) -> None:
+def test_counts_equal_polars(case: Case, file_rows: int, page_rows: int, data: st.DataObject) -> None:
     with folder() as path:
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)

@@ -50,7 +50,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("name", WITH_NULL)
 @pytest.mark.parametrize("wish", ["kept", "left out"])
-def test_null_in_a_list_is_found_among_the_rows(name: str, wish: str, table: Path) -> None:
+def test_null_in_list_is_found(name: str, wish: str, table: Path) -> None:
     inside = pl.col(name).is_in(WITH_NULL[name], nulls_equal=True)
     asked = ~inside if wish == "left out" else inside & (pl.col("id") > 10)
     wanted = TEXTS.filter(asked)
@@ -60,7 +60,7 @@ def test_null_in_a_list_is_found_among_the_rows(name: str, wish: str, table: Pat
 
 
 @pytest.mark.parametrize("name", ["few", "sorted"])
-def test_rows_come_once_where_the_reader_stops_at_a_bound(name: str, table: Path) -> None:
+def test_rows_come_once_when_reading_stops_early(name: str, table: Path) -> None:
     """Polars compares the bounds of a row group too, and these are no letters of the type in all files."""
     asked = pl.col(name).cast(LETTERS, strict=False) == pl.lit("v0", LETTERS)
     wanted = TEXTS.filter(asked)
@@ -84,7 +84,7 @@ def test_rows_come_once_where_the_reader_stops_at_a_bound(name: str, table: Path
         pl.col("sorted") > 1,
     ],
 )
-def test_what_a_filter_fails_with_is_its_own_error(asked: pl.Expr, table: Path) -> None:
+def test_filter_errors_are_raised_unchanged(asked: pl.Expr, table: Path) -> None:
     with pytest.raises(pl.exceptions.PolarsError) as wanted:
         TEXTS.filter(asked)
     with pytest.raises(type(wanted.value)) as caught:

@@ -52,11 +52,11 @@ def check_samples(case: Case, bounds: list[float]) -> None:
 
 @examples(20, slow=150)
 @given(case=CASES, bounds=BOUNDS)
-def test_samples_are_nested_cut_the_table_and_stay_after_appends(case: Case, bounds: list[float]) -> None:
+def test_samples_are_nested_and_stable_after_appends(case: Case, bounds: list[float]) -> None:
     check_samples(case, bounds)
 
 
-def test_a_sample_is_the_same_rows_however_the_table_was_written(tmp_path: Path) -> None:
+def test_sample_is_independent_of_write_order(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(3000)}).with_columns(a=pl.col(ROW) * 31 % 1000)
     qbeast.write_table(rows, tmp_path / "one", columns=[ROW, "a"], cube_size=100)
     for part in rows.sample(fraction=1.0, shuffle=True, seed=1).iter_slices(700):
@@ -65,7 +65,7 @@ def test_a_sample_is_the_same_rows_however_the_table_was_written(tmp_path: Path)
         assert_same_rows(read(tmp_path / "one", fraction), read(tmp_path / "many", fraction))
 
 
-def test_a_sample_of_rows_is_near_its_fraction(tmp_path: Path) -> None:
+def test_sample_size_is_near_its_fraction(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(50_000)})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     for fraction in (0.01, 0.1, 0.5):
@@ -76,7 +76,7 @@ def test_a_sample_of_rows_is_near_its_fraction(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "sample", [-0.1, 1.1, float("nan"), (0.5, 0.4), (0.0, 1.5), (-1.0, 0.5), (0.1,), "much"]
 )
-def test_a_sample_that_is_none_is_refused_before_anything_is_read(tmp_path: Path, sample: float) -> None:
+def test_invalid_sample_raises_before_reading(tmp_path: Path, sample: float) -> None:
     path = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"a": [1]}), path, columns=["a"])
     with pytest.raises(qbeast.InvalidInputError, match="sample"):
@@ -93,14 +93,14 @@ def even(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("rows", [0, 1_000, 20_000, 40_000, 10**9])
-def test_about_so_many_rows_come(even: Path, rows: int) -> None:
+def test_rows_option_returns_about_that_number(even: Path, rows: int) -> None:
     found = qbeast.read_table(even, rows=rows)
     wanted = min(rows, 40_000)
     assert abs(found.height - wanted) <= 4 * (wanted * (1 - wanted / 40_000)) ** 0.5
     assert qbeast.read_table(even, sample=wanted / 40_000).sort("a").equals(found.sort("a"))
 
 
-def test_about_so_many_of_the_rows_that_are_left(even: Path, tmp_path: Path) -> None:
+def test_rows_option_accounts_for_deleted_rows(even: Path, tmp_path: Path) -> None:
     qbeast.write_table(qbeast.scan_table(even), tmp_path / "t", columns=["a"])
     table = qbeast.open_table(tmp_path / "t")
     table.delete("a < 30000")
@@ -124,7 +124,7 @@ def check_rows_of_filter(case: Case, path: Path, rows: int, expr: pl.Expr) -> No
 
 @examples(25, slow=300)
 @given(case=CASES, rows=st.integers(0, 70), data=st.data())
-def test_rows_of_a_filter_are_as_many_as_asked_for(case: Case, rows: int, data: st.DataObject) -> None:
+def test_rows_of_a_filter_have_requested_number(case: Case, rows: int, data: st.DataObject) -> None:
     with folder() as path:
         with small_files(file_rows=20, page_rows=2):
             write(path, case)
@@ -137,9 +137,7 @@ def test_rows_of_a_filter_are_as_many_as_asked_for(case: Case, rows: int, data: 
     [("b = 1", 40), ("b = 1 AND a < 20000", 20), ("a < 9000", 9_000), ("b < 500", 20_000), ("a < 0", 0)],
 )
 @pytest.mark.parametrize("rows", [0, 1, 100, 5_000])
-def test_rows_beside_a_filter_count_those_that_match(
-    tmp_path: Path, where: str, matching: int, rows: int
-) -> None:
+def test_rows_option_counts_matches_of_filter(tmp_path: Path, where: str, matching: int, rows: int) -> None:
     frame = pl.DataFrame({"a": range(40_000)}).with_columns(b=pl.col("a") % 1000)
     qbeast.write_table(frame, tmp_path, columns=["a"])
     found = qbeast.read_table(tmp_path, where=where, rows=rows, expand=True)
@@ -149,20 +147,20 @@ def test_rows_beside_a_filter_count_those_that_match(
         assert found["sampling_weight"].max() == 1.0 or found.height == rows
 
 
-def test_rows_of_a_filter_follow_what_was_deleted(tmp_path: Path) -> None:
+def test_filtered_row_counts_follow_deletes(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"a": range(9_000)}), tmp_path, columns=["a"])
     table = qbeast.open_table(tmp_path)
     table.delete("a < 4000")
     assert qbeast.read_table(tmp_path, where="a < 4100", rows=500).height == 100
 
 
-def test_a_filter_of_several_rows_has_no_number_of_rows(even: Path) -> None:
+def test_rows_option_needs_row_wise_filter(even: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="from that row alone"):
         qbeast.scan_table(even, where=pl.col("a") > pl.col("a").mean(), rows=10)
 
 
 @pytest.mark.parametrize("sample", [None, 0.25, (0.5, 0.6), 1.0])
-def test_expanded_samples_weigh_as_much_as_the_table(
+def test_expanded_samples_weigh_like_the_table(
     even: Path, sample: float | tuple[float, float] | None
 ) -> None:
     lazy = qbeast.scan_table(even, sample=sample, expand=True)
@@ -176,7 +174,7 @@ def test_expanded_samples_weigh_as_much_as_the_table(
     ]
 
 
-def test_rows_and_weights_that_cannot_be_are_refused(even: Path, tmp_path: Path) -> None:
+def test_invalid_row_counts_and_weights_raise(even: Path, tmp_path: Path) -> None:
     for wrong in (-1, 2.5, True):
         with pytest.raises(qbeast.InvalidInputError, match="`rows` must be a whole number"):
             qbeast.scan_table(even, rows=wrong)  # type: ignore[arg-type]

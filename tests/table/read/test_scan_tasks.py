@@ -55,7 +55,7 @@ def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -
     ],
     ids=["sample", "SQL", "expression and sample"],
 )
-def test_tasks_keep_what_a_scan_keeps(
+def test_tasks_return_rows_of_the_scan(
     table: qbeast.Table, asked: dict[str, Any], columns: list[str] | None, task_bytes: int
 ) -> None:
     tasks = table.scan_tasks(**asked, columns=columns, task_bytes=task_bytes)
@@ -67,7 +67,7 @@ def test_tasks_keep_what_a_scan_keeps(
     assert {task.schema for task in tasks if task.schema != found.schema} == set()
 
 
-def test_a_task_without_rows_yields_an_empty_frame(table: qbeast.Table) -> None:
+def test_task_without_rows_yields_empty_frame(table: qbeast.Table) -> None:
     tasks = table.scan_tasks(pl.col("s") == "no such", columns=["x"])
     assert all(pl.concat(task.read()).equals(pl.DataFrame(schema={"x": pl.Float64})) for task in tasks)
     assert table.scan_tasks("id > 1000000") == []
@@ -99,7 +99,7 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
         ({"where": "nobody > 1"}, "where"),
     ],
 )
-def test_wrong_wishes_are_refused(table: qbeast.Table, asked: dict[str, Any], argument: str) -> None:
+def test_invalid_options_raise(table: qbeast.Table, asked: dict[str, Any], argument: str) -> None:
     with pytest.raises(qbeast.InvalidInputError) as caught:
         table.scan_tasks(**asked)
     assert caught.value.argument == argument

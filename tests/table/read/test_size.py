@@ -72,11 +72,11 @@ def hanging_bytes(thing: object, seen: dict[int, object]) -> int:
     return sum(hanging_bytes(part, seen) for part in parts)
 
 
-def test_a_table_takes_as_much_memory_as_is_stated(reader: Reader) -> None:
+def test_table_fits_in_documented_memory(reader: Reader) -> None:
     assert reader.snapshot.size_bytes / (FILES * BLOCKS) <= STATED
 
 
-def test_nothing_that_hangs_on_it_is_left_out(reader: Reader) -> None:
+def test_size_counts_everything_the_table_holds(reader: Reader) -> None:
     held_by_deltalake = 2.5 * reader.snapshot.files.estimated_size()  # measured: benchmarks/NOTES.md
     held = hanging_bytes(reader, {}) + held_by_deltalake
     assert held <= reader.snapshot.size_bytes <= 1.5 * held

@@ -61,7 +61,7 @@ def test_no_row_is_lost(table: tuple[qbeast.Table, pl.DataFrame], column: str) -
 @pytest.mark.parametrize(
     "text", ["f > 39.5", "f < 0.5", "NOT (f > 0.5)", "f IN (0.1)", "i IN (5)", "s IN ('key 7')", "f = 12.3"]
 )
-def test_files_are_left_closed(tmp_path: Path, text: str) -> None:
+def test_filters_leave_files_closed(tmp_path: Path, text: str) -> None:
     rows = make()
     name = text.replace("NOT (", "")[0]
     with small_files():

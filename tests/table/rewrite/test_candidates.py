@@ -76,13 +76,13 @@ def test_each_file_has_its_reason():
     assert found == {1: "staged", 2: "foreign layout", 3: "deletion vector"}
 
 
-def test_a_table_in_shape_has_nothing_to_take():
+def test_table_in_shape_has_no_candidates():
     assert chosen(state_of(*[File(10**5)] * 9)) == {}
     assert chosen(state_of(File(20))) == {}
     assert chosen(state_of(File(20), no_files=True)) == {}
 
 
-def test_small_files_are_joined_while_each_doubles():
+def test_small_files_join_while_sizes_double():
     assert chosen(state_of(File(10**6), *[File(500)] * 3)) == dict.fromkeys([1, 2, 3], "small file")
     assert chosen(state_of(File(10**6), File(500))) == {}
     assert chosen(state_of(File(10**6), File(500), File(5000))) == {}
@@ -90,16 +90,16 @@ def test_small_files_are_joined_while_each_doubles():
     assert set(chosen(state_of(File(10**6), File(500), File(300), File(800), File(1600)))) == {1, 2, 3, 4}
 
 
-def test_a_small_file_joins_rows_that_are_rewritten_anyway():
+def test_small_file_joins_other_rewritten_rows():
     assert chosen(state_of(File(10**6), File(500), File(500, number=None))) == {1: "small file", 2: "staged"}
 
 
-def test_files_half_the_size_of_the_largest_are_not_small():
+def test_files_of_half_maximum_size_are_kept():
     assert chosen(state_of(File(300_000), File(160_000), File(160_000))) == {}
     assert set(chosen(state_of(File(400_000), File(160_000), File(160_000)))) == {1, 2}
 
 
-def test_small_files_of_older_revisions_count_unless_one_revision_is_named():
+def test_small_files_of_older_revisions_count_by_default():
     state = state_of(File(10**6), File(500, number=2), File(500, number=2), File(700, number=2))
     assert set(chosen(state)) == {1, 2, 3}
     assert chosen(state, Scope(revision=1, staged=False)) == {}
@@ -108,7 +108,7 @@ def test_small_files_of_older_revisions_count_unless_one_revision_is_named():
     )
 
 
-def test_files_whose_rows_a_tree_of_now_would_place_deeper_are_taken():
+def test_files_with_overfull_cubes_are_taken():
     def whole(rows: int) -> File:
         return File(rows, blocks=(Block("", LOW, LAST, rows),))
 
@@ -119,7 +119,7 @@ def test_files_whose_rows_a_tree_of_now_would_place_deeper_are_taken():
     assert chosen(state_of(*[whole(60_000)] * 4, cube_size=30_000)) == {}  # one key is that heavy
 
 
-def test_upper_cubes_are_taken_when_the_table_has_doubled():
+def test_upper_cubes_are_taken_after_table_doubles():
     third = int(2**32 / 3) + LOW  # of a table of 300,000 rows the root held 100,000
     root = File(100_000, blocks=(Block("", LOW, third, 100_000),))
     halves = [File(100_000, blocks=(Block(cube, third + 1, LAST, 100_000),)) for cube in "Ag"]
@@ -128,7 +128,7 @@ def test_upper_cubes_are_taken_when_the_table_has_doubled():
     assert 0 in chosen(state_of(root, *halves * 3, cube_size=100_000))
 
 
-def test_named_files_are_taken_whatever_their_shape():
+def test_named_files_are_always_taken():
     state = state_of(File(10**6), File(10**6), File(10**6, number=None), File(10**6, number=2))
     scope = Scope(revision=1, paths=frozenset({"f1", "f2", "f3"}))
     assert chosen(state, scope) == {1: "asked for", 2: "asked for"}
@@ -136,7 +136,7 @@ def test_named_files_are_taken_whatever_their_shape():
 
 
 @pytest.mark.parametrize(("fraction", "found"), [(0.0, {0}), (0.3, {0, 1}), (1.0, {0, 1, 2})])
-def test_a_fraction_takes_files_that_begin_below_it(fraction: float, found: set[int]):
+def test_fraction_takes_files_that_begin_below_it(fraction: float, found: set[int]):
     lows = (LOW, LOW // 2, LAST // 2)
     files = [File(10**5, blocks=(Block("", low, LAST, 10**5),)) for low in lows]
     scope = Scope(revision=1, every=True, fraction=fraction)
@@ -146,7 +146,7 @@ def test_a_fraction_takes_files_that_begin_below_it(fraction: float, found: set[
 @pytest.mark.parametrize(
     ("fraction", "found"), [(0.0, []), (0.1, [1]), (0.3, [1]), (0.4, [1, 2]), (1.0, [1, 2, 3])]
 )
-def test_a_fraction_of_staged_bytes_takes_the_oldest(fraction: float, found: list[int]):
+def test_fraction_of_staged_bytes_takes_oldest(fraction: float, found: list[int]):
     staged = [File(10**5, number=None)] * 3
     scope = Scope(revision=None, fraction=fraction)
     assert sorted(chosen(state_of(File(10**5), *staged), scope)) == found

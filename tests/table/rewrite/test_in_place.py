@@ -34,7 +34,7 @@ def names(table: qbeast.Table) -> set[str]:
     return {file.name for file in Path(table.uri).glob("*.parquet")}
 
 
-def test_an_update_of_other_columns_leaves_every_block_as_it_was(table: qbeast.Table) -> None:
+def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     before, files = blocks(table), names(table)
     sample = table.scan(sample=0.3).collect()
     with small_files():
@@ -50,9 +50,7 @@ def test_an_update_of_other_columns_leaves_every_block_as_it_was(table: qbeast.T
 
 
 @pytest.mark.parametrize("new", [0, 40])
-def test_a_merge_moves_the_rows_of_files_alone_whose_indexed_values_change(
-    table: qbeast.Table, new: int
-) -> None:
+def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) -> None:
     source = ROWS.filter(pl.col("row") % 100 == 7).with_columns(note=pl.lit("merged"))
     moved = pl.col("row") == source["row"][0]
     source = source.with_columns(price=pl.when(moved).then(-1.0).otherwise(pl.col("price")))
@@ -71,7 +69,7 @@ def test_a_merge_moves_the_rows_of_files_alone_whose_indexed_values_change(
     check_invariants(Path(table.uri))
 
 
-def test_of_changes_that_fail_no_file_is_left(table: qbeast.Table) -> None:
+def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     seen: list[str] = []
     store = changed_file.store_indexed

@@ -47,7 +47,7 @@ WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_rows_lie_in_the_range_of_their_revision(way: str, tmp_path: Path) -> None:
+def test_rows_are_in_range_of_their_revision(way: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with small_files():
         wanted = converted(path)
@@ -61,7 +61,7 @@ def test_rows_lie_in_the_range_of_their_revision(way: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("way", ["usual", "into newest", "files", "full"])
-def test_a_revision_that_comes_meanwhile_takes_its_rows(way: str, tmp_path: Path) -> None:
+def test_concurrent_new_revision_takes_its_rows(way: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with small_files():
         qbeast.write_table(rows(0, 300), path, columns=["a", "b"], cube_size=20)
@@ -79,7 +79,7 @@ def test_a_revision_that_comes_meanwhile_takes_its_rows(way: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("chosen", ["files", "revision"])
-def test_chosen_files_of_older_revisions_move_to_the_newest(chosen: str, tmp_path: Path) -> None:
+def test_chosen_old_files_move_to_newest_revision(chosen: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     for step in range(3):  # each beyond the range of the one before: a revision of its own
         qbeast.write_table(

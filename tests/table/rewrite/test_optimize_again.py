@@ -64,13 +64,13 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
     seed=st.integers(0, 99),
 )
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_second_optimize_does_nothing(
+def test_second_optimize_does_nothing(
     kind: str, first: int, appended: list[int], every: int, seed: int
 ) -> None:
     check_again(kind, [first, *appended], every, seed)
 
 
-def test_files_that_are_small_beside_a_joined_one_are_joined_too(tmp_path: Path) -> None:
+def test_files_smaller_than_joined_file_are_joined(tmp_path: Path) -> None:
     with mock.patch.object(candidates, "_SMALL_ROWS", 8):
         for number, size in enumerate([400, 400, *[150] * 8]):
             frame = rows_of("spread", size, number, 0)

@@ -34,7 +34,7 @@ def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"full": True}])
-def test_a_concurrent_append_stays(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_concurrent_append_stays(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     more = rows(5000)
@@ -45,7 +45,7 @@ def test_a_concurrent_append_stays(tmp_path: Path, options: dict[str, Any]) -> N
     check_no_orphans(path)
 
 
-def test_a_concurrent_append_by_another_delta_writer_stays(tmp_path: Path) -> None:
+def test_concurrent_append_by_delta_writer_stays(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     more = rows(5000)
@@ -53,7 +53,7 @@ def test_a_concurrent_append_by_another_delta_writer_stays(tmp_path: Path) -> No
     check(path, pl.concat([everything, more]), may_stage=True)
 
 
-def test_a_concurrent_append_with_a_new_revision_renumbers_ours(tmp_path: Path) -> None:
+def test_concurrent_new_revision_renumbers_ours(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     strange = rows(5000).with_columns(pl.col("a") * 9)
@@ -68,7 +68,7 @@ def test_a_concurrent_append_with_a_new_revision_renumbers_ours(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["overwrite", "delete", "compact", "optimize"])
-def test_whoever_replaced_the_same_files_wins(tmp_path: Path, how: str) -> None:
+def test_earlier_replacement_of_same_files_wins(tmp_path: Path, how: str) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     kept = everything.filter(pl.col("a") > 0.1)
@@ -87,9 +87,7 @@ def test_whoever_replaced_the_same_files_wins(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [16, 56])
-def test_an_append_below_a_threshold_that_goes_makes_the_optimize_plan_again(
-    tmp_path: Path, seed: int
-) -> None:
+def test_append_below_removed_threshold_replans_optimize(tmp_path: Path, seed: int) -> None:
     path, rng = tmp_path / "t", np.random.default_rng(seed)
     with small_files(file_rows=15):
         count = int(rng.integers(40, 120))
@@ -106,7 +104,7 @@ def test_an_append_below_a_threshold_that_goes_makes_the_optimize_plan_again(
     check_no_orphans(path)
 
 
-def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
+def test_error_while_writing_leaves_no_files(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything = grown(path)
     table = qbeast.open_table(path)
@@ -120,9 +118,7 @@ def test_an_error_while_files_are_written_leaves_none(tmp_path: Path) -> None:
     check_no_orphans(path)
 
 
-def test_a_conflict_after_the_first_commit_leaves_what_that_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conflict_keeps_work_of_first_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t"
     before, round_ = grown(path), optimize._round  # noqa: SLF001 -- rounds have no other door
     rounds: list[int] = []

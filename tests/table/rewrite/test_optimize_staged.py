@@ -49,7 +49,7 @@ def hybrid(path: Path, *, most: float = 1.0) -> pl.DataFrame:
     return pl.concat([base, *added])
 
 
-def test_files_without_index_are_indexed_with_the_newest_revision(tmp_path: Path) -> None:
+def test_files_without_index_use_newest_revision(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     before = table.scan(sample=0.2).collect()
@@ -61,7 +61,7 @@ def test_files_without_index_are_indexed_with_the_newest_revision(tmp_path: Path
     assert not table.optimize().committed
 
 
-def test_rows_that_do_not_fit_bring_a_new_revision_in_the_same_commit(tmp_path: Path) -> None:
+def test_rows_out_of_space_add_a_revision(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t", most=40.0)
     table = qbeast.open_table(tmp_path / "t")
     result = table.optimize(revision=0)
@@ -71,7 +71,7 @@ def test_rows_that_do_not_fit_bring_a_new_revision_in_the_same_commit(tmp_path: 
     check(tmp_path / "t", everything)
 
 
-def test_old_revisions_can_be_folded_into_the_newest(tmp_path: Path) -> None:
+def test_old_revisions_fold_into_the_newest(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t", most=40.0)
     table = qbeast.open_table(tmp_path / "t")
     table.optimize()
@@ -81,7 +81,7 @@ def test_old_revisions_can_be_folded_into_the_newest(tmp_path: Path) -> None:
     check(tmp_path / "t", everything)
 
 
-def test_a_fraction_takes_the_oldest_files_first(tmp_path: Path) -> None:
+def test_fraction_takes_the_oldest_files_first(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     files = load_snapshot(tmp_path / "t").files.filter(pl.col("revision").is_null())
@@ -93,7 +93,7 @@ def test_a_fraction_takes_the_oldest_files_first(tmp_path: Path) -> None:
     check(tmp_path / "t", everything)
 
 
-def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+def test_dry_run_changes_no_file(tmp_path: Path) -> None:
     hybrid(tmp_path / "t")
     files = sorted((tmp_path / "t").rglob("*"))
     table = qbeast.open_table(tmp_path / "t")
@@ -103,7 +103,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     assert "would rewrite\n  staged: 2 files, 2,000 rows" in repr(result)
 
 
-def test_rows_hidden_by_a_deletion_vector_are_left_behind(tmp_path: Path) -> None:
+def test_rows_hidden_by_deletion_vectors_are_dropped(tmp_path: Path) -> None:
     everything = rows(0, 3000)
     qbeast.write_table(everything, tmp_path / "t", columns=COLUMNS, cube_size=200)
     delete(tmp_path / "t", list(range(0, 3000, 3)))
@@ -120,7 +120,7 @@ def test_rows_hidden_by_a_deletion_vector_are_left_behind(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "name", ["qbeast-spark-0.7.1/convert_parquet", "qbeast-spark-0.8/convert_parquet_append"]
 )
-def test_a_converted_table_gets_its_first_revision(name: str, tmp_path: Path) -> None:
+def test_converted_table_gets_its_first_revision(name: str, tmp_path: Path) -> None:
     golden = find(name)
     path = copy_of(golden, tmp_path)
     table = qbeast.open_table(path)
@@ -135,7 +135,7 @@ def test_a_converted_table_gets_its_first_revision(name: str, tmp_path: Path) ->
     assert not table.optimize().committed
 
 
-def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
+def test_progress_history_and_report_agree(tmp_path: Path) -> None:
     hybrid(tmp_path / "t")
     table, told = qbeast.open_table(tmp_path / "t"), []
     result = table.optimize(progress=told.append, commit_metadata={"who": "nightly"})
@@ -169,21 +169,21 @@ def test_progress_history_and_report_tell_what_happened(tmp_path: Path) -> None:
         {"commit_metadata": {"operationMetrics": "mine"}},
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options_raise(tmp_path: Path, options: dict[str, Any]) -> None:
     qbeast.write_table(rows(0, 50), tmp_path / "t", columns=COLUMNS)
     table = qbeast.open_table(tmp_path / "t")
     with pytest.raises(qbeast.InvalidInputError, match=r"(?i)nothing was (changed|written)"):
         table.optimize(**options)
 
 
-def test_a_table_opened_at_an_old_version_optimizes_the_newest(tmp_path: Path) -> None:
+def test_old_version_handle_optimizes_the_newest(tmp_path: Path) -> None:
     everything = hybrid(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t", version=0)
     assert table.optimize().version == table.version == 3
     check(tmp_path / "t", everything)
 
 
-def test_a_column_that_another_writer_widened_is_indexed_anew(tmp_path: Path) -> None:
+def test_foreign_widened_column_gets_new_revision(tmp_path: Path) -> None:
     frame = rows(0, 400).with_columns(pl.col("row").cast(pl.Int32))
     qbeast.write_table(frame, tmp_path / "t", columns=["row:linear"], cube_size=50)
     wide = rows(400, 100)

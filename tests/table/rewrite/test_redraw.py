@@ -92,7 +92,7 @@ def test_samples_are_the_same_rows(tmp_path: Path) -> None:
     assert_same_rows(table.scan(sample=0.3).collect(), before, "row")
 
 
-def test_a_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
+def test_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
     table.delete(where=True)
@@ -105,7 +105,7 @@ def test_a_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path), people(0, 50), "row")
 
 
-def test_files_without_index_are_drawn_from_too(tmp_path: Path) -> None:
+def test_files_without_index_are_included(tmp_path: Path) -> None:
     rows = written(tmp_path)
     write_deltalake(tmp_path, people(20_000, 30), mode="append")
     table = qbeast.open_table(tmp_path)
@@ -114,7 +114,7 @@ def test_files_without_index_are_drawn_from_too(tmp_path: Path) -> None:
     assert_same_rows(table.scan().collect(), pl.concat([rows, people(20_000, 30)]), "row")
 
 
-def test_files_appended_meanwhile_keep_their_revision(tmp_path: Path) -> None:
+def test_concurrently_added_files_keep_their_revision(tmp_path: Path) -> None:
     rows = written(tmp_path)
     table = qbeast.open_table(tmp_path)
     with landing_first(lambda: qbeast.write_table(people(5_200, 40), tmp_path, mode="append")):
@@ -128,7 +128,7 @@ def test_files_appended_meanwhile_keep_their_revision(tmp_path: Path) -> None:
     assert len(table.revisions) == 2
 
 
-def test_statistics_that_a_user_gave_are_forgotten(tmp_path: Path) -> None:
+def test_user_statistics_are_dropped(tmp_path: Path) -> None:
     written(tmp_path)
     DeltaTable(tmp_path).alter.set_table_properties(
         {"columnStats": '{"email_quantiles":["person007"]}'}, raise_if_not_exists=False
@@ -137,7 +137,7 @@ def test_statistics_that_a_user_gave_are_forgotten(tmp_path: Path) -> None:
     assert GONE not in json.dumps({k: v for k, v in configuration(tmp_path).items() if k == "columnStats"})
 
 
-def test_a_dry_run_names_every_file(tmp_path: Path) -> None:
+def test_dry_run_names_every_file(tmp_path: Path) -> None:
     written(tmp_path)
     table = qbeast.open_table(tmp_path)
     plan = table.optimize(into="new", dry_run=True).plan
@@ -146,7 +146,7 @@ def test_a_dry_run_names_every_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"revision": 1}, {"files": []}, {"fraction": 0.5}, {"revision": "all"}])
-def test_options_that_choose_files_are_refused(tmp_path: Path, options) -> None:
+def test_options_choosing_files_raise(tmp_path: Path, options) -> None:
     written(tmp_path)
     with pytest.raises(qbeast.InvalidInputError, match='into="new" rewrites the whole table'):
         qbeast.open_table(tmp_path).optimize(into="new", **options)

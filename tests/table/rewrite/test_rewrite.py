@@ -84,13 +84,11 @@ def check_change(case: Case, share: float, of_files: float, seed: int) -> None:
     of_files=st.sampled_from([0.2, 0.5, 1.0]) | st.floats(0.05, 1.0),
     seed=st.integers(0, 9999),
 )
-def test_rows_deleted_from_some_files_leave_the_rest_in_order(
-    case: Case, share: float, of_files: float, seed: int
-) -> None:
+def test_deleted_rows_leave_the_rest_in_order(case: Case, share: float, of_files: float, seed: int) -> None:
     check_change(case, share, of_files, seed)
 
 
-def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Path) -> None:
+def test_changed_rows_move_and_new_rows_join(tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = pl.DataFrame({ROW: range(300)}).with_columns(a=pl.col(ROW) * 7919 % 307)
     with small_files():
@@ -116,7 +114,7 @@ def test_rows_that_change_move_to_their_cubes_and_others_are_added(tmp_path: Pat
     check_invariants(path)
 
 
-def test_rows_can_be_added_with_no_file_taken_out(tmp_path: Path) -> None:
+def test_rows_can_be_added_without_removes(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100)})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW], cube_size=20)
     reader = Reader(load_snapshot(tmp_path / "t"))

@@ -50,7 +50,7 @@ def assert_as_loaded(known: Snapshot) -> None:
 
 @settings(max_examples=15)
 @given(case=cases(most_rows=20, most_columns=8))
-def test_it_is_the_version_that_a_reader_of_the_log_finds(case: Case) -> None:
+def test_predicted_snapshot_equals_a_fresh_load(case: Case) -> None:
     with folder() as path:
         write(path, case)
         for rows in case.frames:  # of values that the revision knows
@@ -58,7 +58,7 @@ def test_it_is_the_version_that_a_reader_of_the_log_finds(case: Case) -> None:
         assert_as_loaded(newest_snapshot(str(path)))
 
 
-def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> None:
+def test_append_skips_deltalake_and_decodes_no_tag(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     with (
         mock.patch.object(DeltaSource, "newer_than") as asked,
@@ -71,14 +71,14 @@ def test_an_append_asks_deltalake_nothing_and_decodes_no_tag(table: Path) -> Non
     assert_as_loaded(newest_snapshot(str(table)))
 
 
-def test_what_an_application_committed_is_known_at_the_next_write(table: Path) -> None:
+def test_next_write_knows_committed_application_progress(table: Path) -> None:
     for number in range(3):
         assert qbeast.write_table(ROWS, table, mode="append", txn=("loader", number)).committed
         assert not qbeast.write_table(ROWS, table, mode="append", txn=("loader", number)).committed
     assert newest_snapshot(str(table)).transaction_version("loader") == 2
 
 
-def test_deletes_and_checkpoints_build_on_it(table: Path) -> None:
+def test_deletes_and_checkpoints_use_predicted_snapshot(table: Path) -> None:
     for _ in range(22):  # two checkpoints
         qbeast.write_table(ROWS.head(3), table, mode="append")
     qbeast.open_table(table).delete(pl.col("id") == 1)
@@ -88,7 +88,7 @@ def test_deletes_and_checkpoints_build_on_it(table: Path) -> None:
     assert qbeast.open_table(table).check().ok
 
 
-def test_a_file_whose_tags_are_mended_is_not_taken_for_another_one(table: Path) -> None:
+def test_changed_tags_do_not_duplicate_a_file(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     known = newest_snapshot(str(table))
     spoilt = [add.model_copy(update={"tags": None}) for add in read_live_files(known).listed]

@@ -29,6 +29,6 @@ NOISE = [
         ([], 9, None),
     ],
 )
-def test_the_newest_whole_checkpoint_up_to_the_version_counts(names, version, expected) -> None:
+def test_newest_complete_checkpoint_counts(names, version, expected) -> None:
     found = newest_checkpoint([f"_delta_log/{name}" for name in (*names, *NOISE)], version=version)
     assert (found and [path.removeprefix("_delta_log/") for path in found.paths]) == expected

@@ -139,7 +139,7 @@ def assert_same(there: Snapshot, here: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("shape", LOGS, ids=lambda shape: shape.__name__)
-def test_a_table_in_a_bucket_is_the_one_in_the_folder(far: Far, shape: Callable[[Path], None]) -> None:
+def test_bucket_table_equals_folder_table(far: Far, shape: Callable[[Path], None]) -> None:
     shape(far.root)
     far.upload()
     there = far.load()
@@ -162,9 +162,7 @@ def with_a_gap(root: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [without_the_first_commit, with_a_gap, of_a_hint_to_nothing])
-def test_a_damaged_log_is_refused_in_both_with_the_same_words(
-    far: Far, shape: Callable[[Path], None]
-) -> None:
+def test_damaged_log_raises_equally_in_both(far: Far, shape: Callable[[Path], None]) -> None:
     shape(far.root)
     far.upload()
     with pytest.raises(QbeastError) as here:
@@ -175,7 +173,7 @@ def test_a_damaged_log_is_refused_in_both_with_the_same_words(
     assert str(there.value) == str(here.value).replace(str(far.root), far.uri)
 
 
-def test_commits_that_were_cleaned_up_since_are_found_in_a_checkpoint(far: Far) -> None:
+def test_cleaned_up_commits_are_found_in_checkpoint(far: Far) -> None:
     far.upload()
     there = far.load()
     write_log(far.root, [add("f")], [add("g"), remove("c")], first=len(COMMITS))
@@ -186,9 +184,7 @@ def test_commits_that_were_cleaned_up_since_are_found_in_a_checkpoint(far: Far) 
     assert_same(refresh(there), load_snapshot(far.root))
 
 
-def test_opening_asks_for_the_hint_a_listing_and_each_file_once(
-    far: Far, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opening_requests_hint_listing_and_files_once(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(far.root, 2)
     far.upload()
     asked: list[str] = []
@@ -208,9 +204,7 @@ def test_opening_asks_for_the_hint_a_listing_and_each_file_once(
     assert sorted(files) == ["get 2.checkpoint.parquet", "get 2.json", "get 3.json", "get 4.json"]
 
 
-def test_a_machine_without_room_for_a_copy_opens_the_table_all_the_same(
-    far: Far, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_does_not_prevent_opening(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
@@ -219,7 +213,7 @@ def test_a_machine_without_room_for_a_copy_opens_the_table_all_the_same(
     assert_same(far.load(), load_snapshot(far.root))
 
 
-def test_a_copy_that_somebody_tidied_away_is_made_again(far: Far) -> None:
+def test_deleted_copy_is_made_again(far: Far) -> None:
     far.upload()
     there = far.load()
     assert there.source.copy is not None
@@ -233,7 +227,7 @@ def test_a_copy_that_somebody_tidied_away_is_made_again(far: Far) -> None:
     assert_same(refresh(there), load_snapshot(far.root))
 
 
-def test_a_copy_goes_with_the_last_snapshot_of_it(far: Far) -> None:
+def test_copy_is_deleted_with_its_last_snapshot(far: Far) -> None:
     far.upload()
     there = far.load()
     assert there.source.copy is not None
@@ -244,9 +238,7 @@ def test_a_copy_goes_with_the_last_snapshot_of_it(far: Far) -> None:
     assert not folder.exists()
 
 
-def test_a_copy_that_a_killed_process_left_is_removed(
-    far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_of_killed_process_is_removed(far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     far.upload()
     folder = tmp_path / "temporary"
     folder.mkdir()

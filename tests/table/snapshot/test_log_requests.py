@@ -19,7 +19,7 @@ ODD = [[PROTOCOL, metadata(), add("a%2Bb")], [add("b")], [add("c")]]
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def log_requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Name every request to the log's folder from now on."""
     requests: list[str] = []
 
@@ -37,40 +37,38 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
-def test_opening_a_table_asks_for_every_file_of_its_log_once(
-    tmp_path: Path, asked: list[str], commits: list
-) -> None:
+def test_opening_requests_each_log_file_once(tmp_path: Path, log_requests: list[str], commits: list) -> None:
     root = write_log(tmp_path, *commits)
-    asked.clear()
+    log_requests.clear()
     load_snapshot(root)
-    assert asked == ["get _last_checkpoint", "list ", "get .json", "get 1.json", "get 2.json"]
+    assert log_requests == ["get _last_checkpoint", "list ", "get .json", "get 1.json", "get 2.json"]
 
 
 @pytest.mark.parametrize("commits", [COMMITS, ODD], ids=["plain names", "names of several spellings"])
-def test_a_refresh_asks_for_new_commits_alone(tmp_path: Path, asked: list[str], commits: list) -> None:
+def test_refresh_requests_only_new_commits(tmp_path: Path, log_requests: list[str], commits: list) -> None:
     snapshot = load_snapshot(write_log(tmp_path, *commits))
-    asked.clear()
+    log_requests.clear()
     assert refresh(snapshot) is snapshot
-    assert asked == []
+    assert log_requests == []
     write_log(tmp_path, [add("d")], first=3)
     assert refresh(snapshot).version == 3
-    assert asked == ["get 3.json"]
+    assert log_requests == ["get 3.json"]
 
 
-def test_an_append_that_wins_reads_nothing(tmp_path: Path, asked: list[str]) -> None:
+def test_winning_append_reads_nothing(tmp_path: Path, log_requests: list[str]) -> None:
     snapshot = create(tmp_path)
-    asked.clear()
+    log_requests.clear()
     append(snapshot, "a.parquet")
-    assert asked == ["put_if_absent 1.json"]
+    assert log_requests == ["put_if_absent 1.json"]
 
 
-def test_a_commit_that_loses_once_reads_the_winner_twice(tmp_path: Path, asked: list[str]) -> None:
+def test_losing_commit_reads_the_winner_twice(tmp_path: Path, log_requests: list[str]) -> None:
     snapshot = create(tmp_path)
     append(snapshot, "a.parquet")
     store = LocalStore(tmp_path)
     intent = WriteIntent(
         mode="append", adds=(data_file(store, "b.parquet"),), revision=snapshot.config.latest
     )
-    asked.clear()
+    log_requests.clear()
     assert commit(store, snapshot, intent, sleep=lambda _: None).attempts == 2
-    assert asked == ["put_if_absent 1.json", "get 1.json", "get 1.json", "put_if_absent 2.json"]
+    assert log_requests == ["put_if_absent 1.json", "get 1.json", "get 1.json", "put_if_absent 2.json"]

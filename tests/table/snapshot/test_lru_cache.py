@@ -14,7 +14,7 @@ from qbeast_core.table.snapshot import snapshot
 from qbeast_core.table.snapshot.lru_cache import CACHE_SHARE, LruCache
 
 
-def test_things_that_grow_push_others_out_when_they_are_asked_for() -> None:
+def test_grown_items_evict_others_on_access() -> None:
     cache = LruCache[str, list[int]](max_items=3, size_of=len, max_bytes=10)
     things = {name: [0] * 3 for name in "abc"}
     for name, thing in things.items():
@@ -29,7 +29,7 @@ def test_things_that_grow_push_others_out_when_they_are_asked_for() -> None:
     assert cache.size_bytes == 6
 
 
-def test_what_was_put_in_meanwhile_stays() -> None:
+def test_concurrently_added_items_stay() -> None:
     meanwhile: list[str] = []
 
     def size_of(thing: str) -> int:
@@ -44,13 +44,13 @@ def test_what_was_put_in_meanwhile_stays() -> None:
     assert cache.get("a") == "new"
 
 
-def test_the_bound_is_a_share_of_the_memory_there_is() -> None:
+def test_bound_is_a_share_of_memory() -> None:
     cache = LruCache[str, str](max_items=2, size_of=len)
     assert cache.max_bytes == int(memory_of_machine() * CACHE_SHARE)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_a_table_of_more_bytes_than_may_be_cache_is_written_and_read_all_the_same(tmp_path: Path) -> None:
+def test_table_larger_than_cache_is_written_and_read(tmp_path: Path) -> None:
     rows, path = pl.DataFrame({"id": range(100)}), tmp_path / "t"
     with (
         mock.patch("qbeast_core.table.snapshot.lru_cache.memory_of_machine", return_value=320),

@@ -30,7 +30,7 @@ def ids(table: Path) -> list[int]:
     return qbeast.read_table(table)["id"].sort().to_list()
 
 
-def test_what_this_process_wrote_is_not_loaded_again(table: Path) -> None:
+def test_own_commits_are_not_loaded_again(table: Path) -> None:
     with mock.patch.object(snapshot, "load_snapshot", wraps=snapshot.load_snapshot) as loaded:
         append(table, 100)
         append(table, 200)
@@ -38,7 +38,7 @@ def test_what_this_process_wrote_is_not_loaded_again(table: Path) -> None:
     assert not loaded.called
 
 
-def test_versions_of_others_are_seen(table: Path) -> None:
+def test_foreign_versions_are_seen(table: Path) -> None:
     for version, first in enumerate((100, 200), start=1):
         ours, theirs = table, table.parent / "theirs"
         shutil.copytree(ours, theirs)
@@ -50,7 +50,7 @@ def test_versions_of_others_are_seen(table: Path) -> None:
     assert ids(table) == sorted([*range(50), *range(100, 105), *range(200, 205), *range(300, 305)])
 
 
-def test_a_table_that_was_put_back_is_the_one_that_is_written_to(table: Path) -> None:
+def test_restored_table_is_the_one_written(table: Path) -> None:
     backup = table.parent / "backup"
     shutil.copytree(table, backup)
     append(table, 100)
@@ -63,7 +63,7 @@ def test_a_table_that_was_put_back_is_the_one_that_is_written_to(table: Path) ->
     assert ids(table) == [*range(50), *range(300, 305), *range(400, 405)]
 
 
-def test_another_table_of_as_many_versions_is_not_taken_for_it(table: Path) -> None:
+def test_replaced_table_of_equal_version_is_reloaded(table: Path) -> None:
     append(table, 100)
     shutil.rmtree(table)
     qbeast.write_table(ROWS.with_columns(b=1.5), table, columns=["id"])
@@ -74,7 +74,7 @@ def test_another_table_of_as_many_versions_is_not_taken_for_it(table: Path) -> N
         qbeast.write_table(ROWS.with_columns(b=pl.lit("x")), table, mode="append")
 
 
-def test_a_table_that_is_gone_is_gone(table: Path) -> None:
+def test_deleted_table_raises(table: Path) -> None:
     shutil.rmtree(table)
     with pytest.raises(qbeast.TableNotFoundError):
         newest_snapshot(str(table))

@@ -65,9 +65,7 @@ def checkpoint(root: Path | str, version: int) -> None:
 
 
 @pytest.mark.parametrize("at", [None, 0, 1, 3])
-def test_tags_are_those_of_the_newest_add_with_and_without_a_checkpoint(
-    tmp_path: Path, at: int | None
-) -> None:
+def test_tags_come_from_newest_add(tmp_path: Path, at: int | None) -> None:
     root = write_log(tmp_path, *COMMITS)
     if at is not None:
         checkpoint(root, at)
@@ -87,7 +85,7 @@ def test_commits_before_a_checkpoint_are_not_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hint", [None, "{corrupt", "[]"])
-def test_a_lost_or_damaged_hint_costs_nothing(tmp_path: Path, hint: str | None) -> None:
+def test_lost_or_damaged_hint_is_harmless(tmp_path: Path, hint: str | None) -> None:
     root = write_log(tmp_path, *COMMITS)
     checkpoint(root, 2)
     path = tmp_path / "_delta_log" / "_last_checkpoint"
@@ -97,7 +95,7 @@ def test_a_lost_or_damaged_hint_costs_nothing(tmp_path: Path, hint: str | None) 
     assert_as_replayed(load_snapshot(root))
 
 
-def test_older_versions_are_loaded_as_they_were(tmp_path: Path) -> None:
+def test_older_versions_are_loaded(tmp_path: Path) -> None:
     root = write_log(tmp_path, *COMMITS)
     checkpoint(root, 2)
     for version in range(3):
@@ -108,7 +106,7 @@ def test_older_versions_are_loaded_as_they_were(tmp_path: Path) -> None:
         assert now.files.sort("path").equals(then.files.sort("path"))
 
 
-def test_multi_part_and_v2_checkpoints_hold_tags_too(tmp_path: Path) -> None:
+def test_multi_part_and_v2_checkpoints_hold_tags(tmp_path: Path) -> None:
     root = write_log(tmp_path, *COMMITS)
     checkpoint(root, 1)
     log = tmp_path / "_delta_log"
@@ -124,7 +122,7 @@ def test_multi_part_and_v2_checkpoints_hold_tags_too(tmp_path: Path) -> None:
     assert load_snapshot(root).files.select(TAG_COLUMNS).sort("path").equals(expected)
 
 
-def test_a_v2_checkpoint_with_sidecars_holds_tags_too(tmp_path: Path) -> None:
+def test_v2_checkpoint_with_sidecars_holds_tags(tmp_path: Path) -> None:
     protocol = features("v2Checkpoint", reader=["v2Checkpoint"])
     root = write_log(tmp_path, [protocol, *COMMITS[0][1:]], *COMMITS[1:])
     checkpoint(root, 1)
@@ -152,7 +150,7 @@ def test_a_v2_checkpoint_with_sidecars_holds_tags_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_deletion_vectors_are_seen_and_kept_as_they_stand(tmp_path: Path, *, checkpointed: bool) -> None:
+def test_deletion_vectors_are_kept(tmp_path: Path, *, checkpointed: bool) -> None:
     protocol = features("deletionVectors", reader=["deletionVectors"])
     stats = '{"numRecords":10}'
     root = write_log(
@@ -166,7 +164,7 @@ def test_deletion_vectors_are_seen_and_kept_as_they_stand(tmp_path: Path, *, che
     assert {key: value for key, value in found.items() if value is not None} == VECTOR
 
 
-def test_typed_statistics_come_from_deltalake_and_a_table_may_have_none(tmp_path: Path) -> None:
+def test_typed_statistics_come_from_deltalake(tmp_path: Path) -> None:
     stats = '{"numRecords":2,"minValues":{"price":0.5},"maxValues":{"price":1.5},"nullCount":{"price":0}}'
     root = write_log(tmp_path / "t", [PROTOCOL, metadata(), add("a", stats=stats), add("b")])
     files = load_snapshot(root).files.sort("path")
@@ -178,7 +176,7 @@ def test_typed_statistics_come_from_deltalake_and_a_table_may_have_none(tmp_path
     assert bare.files["min"].to_list() == [None]
 
 
-def test_an_empty_commit_is_a_version(tmp_path: Path) -> None:
+def test_empty_commit_is_a_version(tmp_path: Path) -> None:
     snapshot = load_snapshot(write_log(tmp_path, [PROTOCOL, metadata()], []))
     assert (snapshot.version, snapshot.files.height, snapshot.timestamp_ms) == (1, 0, 0)
 
@@ -186,12 +184,12 @@ def test_an_empty_commit_is_a_version(tmp_path: Path) -> None:
 # --- refresh ---------------------------------------------------------------------------------------------------
 
 
-def test_a_refresh_with_nothing_new_is_the_snapshot_itself(tmp_path: Path) -> None:
+def test_refresh_without_news_returns_the_snapshot(tmp_path: Path) -> None:
     snapshot = load_snapshot(write_log(tmp_path, *COMMITS))
     assert refresh(snapshot) is snapshot
 
 
-def test_a_refresh_equals_a_load_and_leaves_older_snapshots_alone(tmp_path: Path) -> None:
+def test_refresh_equals_load_and_keeps_older_snapshots(tmp_path: Path) -> None:
     root = write_log(tmp_path, *COMMITS[:1])
     first = load_snapshot(root)
     height = first.files.height
@@ -204,14 +202,14 @@ def test_a_refresh_equals_a_load_and_leaves_older_snapshots_alone(tmp_path: Path
     assert (first.version, first.files.height) == (0, height)
 
 
-def test_a_refresh_notices_that_the_table_was_written_anew(tmp_path: Path) -> None:
+def test_refresh_detects_a_recreated_table(tmp_path: Path) -> None:
     old = load_snapshot(write_log(tmp_path / "t", *COMMITS))
     shutil.rmtree(tmp_path / "t")
     write_log(tmp_path / "t", *COMMITS[:2], [add("new")], [add("newer")])
     assert_as_replayed(refresh(old))
 
 
-def test_a_refresh_sees_what_was_removed_under_another_spelling(tmp_path: Path) -> None:
+def test_refresh_sees_removes_under_other_encoding(tmp_path: Path) -> None:
     commits = [
         [PROTOCOL, metadata(), add("a%2Bb"), add("c%2Bd"), add("e%2Bf"), add("plain")],
         [remove("a+b")],
@@ -229,7 +227,7 @@ def test_a_refresh_sees_what_was_removed_under_another_spelling(tmp_path: Path) 
     assert sorted(expected["path"]) == ["a+b", "c%2Bd", "e%2Bf", "new"]
 
 
-def test_a_refresh_survives_the_cleaning_of_the_log(tmp_path: Path) -> None:
+def test_refresh_survives_log_cleanup(tmp_path: Path) -> None:
     root = write_log(tmp_path, *COMMITS[:1])
     old = load_snapshot(root)
     write_log(tmp_path, *COMMITS[1:], first=1)
@@ -243,7 +241,7 @@ def test_a_refresh_survives_the_cleaning_of_the_log(tmp_path: Path) -> None:
 # --- what other programs leave ------------------------------------------------------------------------------------
 
 
-def test_plain_delta_operations_cost_tags_but_no_file(tmp_path: Path) -> None:
+def test_plain_delta_operations_drop_only_tags(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pl.DataFrame({"price": [1.0, 2.0]}))
     write_deltalake(tmp_path, pl.DataFrame({"price": [3.0]}), mode="append")
     snapshot = load_snapshot(tmp_path)
@@ -258,7 +256,7 @@ def test_plain_delta_operations_cost_tags_but_no_file(tmp_path: Path) -> None:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_table_says_what_it_is(tmp_path: Path) -> None:
+def test_path_without_table_is_described(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "directory").mkdir()
     (tmp_path / "bare" / "_delta_log").mkdir(parents=True)
@@ -276,14 +274,14 @@ def test_what_is_no_table_says_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 4, 10**6])
-def test_a_version_that_is_not_there_names_the_newest(tmp_path: Path, version: int) -> None:
+def test_missing_version_names_the_newest(tmp_path: Path, version: int) -> None:
     root = write_log(tmp_path, *COMMITS)
     with pytest.raises(VersionNotFoundError, match="newest is 3") as caught:
         load_snapshot(root, version=version)
     assert caught.value.version == version
 
 
-def test_timestamps_find_the_version_of_their_time_and_none_before_the_first(tmp_path: Path) -> None:
+def test_timestamps_find_the_version_of_their_time(tmp_path: Path) -> None:
     info = {"commitInfo": {"timestamp": int(datetime.now(UTC).timestamp() * 1000)}}
     root = write_log(tmp_path, [info, *COMMITS[0]], *COMMITS[1:])
     soon = datetime.now(UTC) + timedelta(minutes=1)
@@ -307,21 +305,21 @@ def test_timestamps_find_the_version_of_their_time_and_none_before_the_first(tmp
         (features("catalogManaged", "inCommitTimestamp", reader=["catalogManaged"]), "(?i)catalog"),
     ],
 )
-def test_tables_that_must_not_be_read_are_refused(tmp_path: Path, protocol, told: str) -> None:
+def test_unreadable_tables_raise(tmp_path: Path, protocol, told: str) -> None:
     configuration = {"delta.columnMapping.mode": "name"} if told == "columnMapping" else {}
     root = write_log(tmp_path, [protocol, metadata(configuration=configuration)])
     with pytest.raises(UnsupportedTableError, match=told):
         load_snapshot(root)
 
 
-def test_partitioned_tables_are_refused(tmp_path: Path) -> None:
+def test_partitioned_tables_raise(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pl.DataFrame({"price": [1.0], "k": ["x"]}), partition_by=["k"])
     with pytest.raises(UnsupportedTableError, match="partitioning by k"):
         load_snapshot(tmp_path)
 
 
 @pytest.mark.parametrize("actions", [["{torn"], [PROTOCOL]], ids=["torn", "no metadata"])
-def test_a_damaged_log_is_no_panic(tmp_path: Path, actions) -> None:
+def test_damaged_log_does_not_panic(tmp_path: Path, actions) -> None:
     with pytest.raises(InvalidMetadataError, match="damaged"):
         load_snapshot(write_log(tmp_path, actions))
 

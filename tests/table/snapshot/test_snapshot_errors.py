@@ -11,19 +11,19 @@ class PanicException(BaseException):
     """No `Exception`, like the one that deltalake lets through."""
 
 
-def test_a_panic_becomes_an_error_of_ours() -> None:
+def test_panic_becomes_our_error() -> None:
     told = "attempt to subtract with overflow"
     with pytest.raises(InvalidMetadataError, match="damaged: attempt to subtract"), delta_errors("t"):
         raise PanicException(told)
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_passes_through(interrupt: type[BaseException]) -> None:
+def test_interrupt_passes_through(interrupt: type[BaseException]) -> None:
     with pytest.raises(interrupt), delta_errors("t"):
         raise interrupt
 
 
-def test_errors_of_ours_pass_through() -> None:
+def test_own_errors_pass_through() -> None:
     error = TableNotFoundError("as it was", path="t")
     with pytest.raises(TableNotFoundError, match="as it was") as caught, delta_errors("t"):
         raise error
@@ -38,7 +38,7 @@ def test_errors_of_ours_pass_through() -> None:
         ("Kernel error: Json error: Encountered unexpected 't'\n   0: <unknown>", InvalidMetadataError),
     ],
 )
-def test_messages_are_sorted_by_what_the_user_can_do(told: str, expected: type[Exception]) -> None:
+def test_messages_are_sorted_by_user_action(told: str, expected: type[Exception]) -> None:
     with pytest.raises(expected) as caught, delta_errors("s3://b/t"):
         raise ValueError(told)
     assert "<unknown>" not in str(caught.value)
@@ -67,14 +67,14 @@ def test_messages_are_sorted_by_what_the_user_can_do(told: str, expected: type[E
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
     ],
 )
-def test_what_is_no_damage_is_told_as_what_it_is(told: str, cure: str) -> None:
+def test_other_failures_are_not_called_damage(told: str, cure: str) -> None:
     with pytest.raises(StorageError, match=cure) as caught, delta_errors("s3://b/t"):
         raise PanicException(told)
     assert "damaged" not in str(caught.value)
     assert "Nothing was changed" in str(caught.value)
 
 
-def test_an_endpoint_that_nobody_answers_at_is_told_as_such() -> None:
+def test_unreachable_endpoint_is_described() -> None:
     options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
     keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "max_retries": "0"}
     with pytest.raises(StorageError, match="the store cannot be reached"):

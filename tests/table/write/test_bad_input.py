@@ -72,13 +72,13 @@ def table(tmp_path: Path) -> Path:
         ([None], "list of names"),
     ],
 )
-def test_columns_that_cannot_be_indexed_are_refused(tmp_path: Path, columns: Any, match: str) -> None:
+def test_columns_that_cannot_be_indexed_raise(tmp_path: Path, columns: Any, match: str) -> None:
     write = lambda: qbeast.write_table(ROWS, tmp_path / "t", columns=columns)  # noqa: E731 -- called later
     assert_refused(tmp_path, qbeast.InvalidColumnsError, write, match)
     assert not (tmp_path / "t").exists()
 
 
-def test_more_than_40_columns_are_refused(tmp_path: Path) -> None:
+def test_more_than_40_columns_raise(tmp_path: Path) -> None:
     def write() -> object:
         return qbeast.write_table(WIDE, tmp_path / "t", columns=WIDE.columns)
 
@@ -134,7 +134,7 @@ def test_more_than_40_columns_are_refused(tmp_path: Path) -> None:
     ],
     ids=lambda options: repr(options)[:60],
 )
-def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_options_raise(tmp_path: Path, options: dict[str, Any]) -> None:
     def write() -> object:
         return qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], **options)
 
@@ -178,9 +178,7 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else str(getattr(value, "schema", value)),
 )
-def test_rows_that_no_delta_table_can_hold_are_refused(
-    tmp_path: Path, rows: Any, error: type[qbeast.QbeastError]
-) -> None:
+def test_rows_delta_cannot_hold_raise(tmp_path: Path, rows: Any, error: type[qbeast.QbeastError]) -> None:
     assert_refused(tmp_path, error, lambda: qbeast.write_table(rows, tmp_path / "t", columns=["id"]))
     assert not (tmp_path / "t").exists()
     if len(getattr(rows, "columns", ())) < 2:
@@ -193,7 +191,7 @@ def test_rows_that_no_delta_table_can_hold_are_refused(
         assert_refused(tmp_path, error, lambda: known.merge(rows, on="id"))
 
 
-def test_a_table_that_exists_is_kept(table: Path) -> None:
+def test_table_that_exists_is_kept(table: Path) -> None:
     def write() -> object:
         return qbeast.write_table(ROWS, table, columns=["id"])
 
@@ -203,7 +201,7 @@ def test_a_table_that_exists_is_kept(table: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [qbeast.open_table, qbeast.scan_table, qbeast.read_table])
-def test_a_table_that_does_not_exist_is_not_found(tmp_path: Path, read: Callable[[Path], object]) -> None:
+def test_missing_table_raises_not_found(tmp_path: Path, read: Callable[[Path], object]) -> None:
     assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "nope"), "nothing is there")
     (tmp_path / "empty").mkdir()
     assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "empty"), "no Delta table")
@@ -211,7 +209,7 @@ def test_a_table_that_does_not_exist_is_not_found(tmp_path: Path, read: Callable
     assert_refused(tmp_path, qbeast.TableNotFoundError, lambda: read(tmp_path / "file"), "a file")
 
 
-def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_path_of_a_file_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"precious")
     for mode in ("error", "append", "overwrite", "ignore"):
         assert_refused(
@@ -224,7 +222,7 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite"])
-def test_foreign_files_are_not_written_over(tmp_path: Path, mode: Any) -> None:
+def test_foreign_files_are_not_overwritten(tmp_path: Path, mode: Any) -> None:
     (tmp_path / "t").mkdir()
     ROWS.write_parquet(tmp_path / "t" / "part.parquet")
 
@@ -234,7 +232,7 @@ def test_foreign_files_are_not_written_over(tmp_path: Path, mode: Any) -> None:
     assert_refused(tmp_path, qbeast.TableExistsError, write, "Convert")
 
 
-def test_a_delta_table_without_index_is_neither_read_nor_appended_to(tmp_path: Path) -> None:
+def test_delta_table_without_index_raises(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     for call in (
         lambda: qbeast.scan_table(tmp_path / "t"),
@@ -244,7 +242,7 @@ def test_a_delta_table_without_index_is_neither_read_nor_appended_to(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_partitioned_table_is_refused(tmp_path: Path, mode: Any) -> None:
+def test_partitioned_table_raises(tmp_path: Path, mode: Any) -> None:
     write_deltalake(tmp_path / "t", ROWS, partition_by=["s"])
 
     def write() -> object:
@@ -283,7 +281,7 @@ def actions_of(table: Path, kind: str) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_a_table_with_an_unknown_feature_is_not_written(
+def test_table_with_unknown_feature_is_not_written(
     table: Path,
     protocol: dict[str, Any],
     readable: bool,  # noqa: FBT001 -- a parameter of the test
@@ -310,7 +308,7 @@ def test_a_table_with_an_unknown_feature_is_not_written(
         ({}, {"delta.constraints.c": "id > 0"}, "checkConstraints"),
     ],
 )
-def test_a_table_with_rules_that_we_cannot_keep_is_not_written(
+def test_table_with_unsupported_rules_is_not_written(
     table: Path, schema: dict[str, str], configuration: dict[str, str], match: str
 ) -> None:
     metadata = actions_of(table, "metaData")
@@ -326,7 +324,7 @@ def test_a_table_with_rules_that_we_cannot_keep_is_not_written(
 
 
 @pytest.mark.parametrize("columns", [["id"], ["s", "id"], ["id", "s", "ok"], ["id", "ok"]])
-def test_an_append_keeps_the_indexed_columns(table: Path, columns: list[str]) -> None:
+def test_append_keeps_the_indexed_columns(table: Path, columns: list[str]) -> None:
     def write() -> object:
         return qbeast.write_table(ROWS, table, columns=columns, mode="append")
 
@@ -346,7 +344,7 @@ def test_an_append_keeps_the_indexed_columns(table: Path, columns: list[str]) ->
     ],
     ids=lambda rows: str(dict(rows.schema)),
 )
-def test_rows_of_another_schema_are_not_appended(table: Path, rows: pl.DataFrame) -> None:
+def test_mismatched_rows_are_not_appended(table: Path, rows: pl.DataFrame) -> None:
     for mode in ("append", "overwrite"):
         assert_refused(
             table,
@@ -360,7 +358,7 @@ def test_rows_of_another_schema_are_not_appended(table: Path, rows: pl.DataFrame
         )
 
 
-def test_a_merge_does_not_bring_a_column_that_differs_in_case_alone(table: Path) -> None:
+def test_schema_merge_rejects_case_variants(table: Path) -> None:
     rows = ROWS.with_columns(OK=True).drop("ok")
 
     def write() -> object:
@@ -369,7 +367,7 @@ def test_a_merge_does_not_bring_a_column_that_differs_in_case_alone(table: Path)
     assert_refused(table, qbeast.SchemaMismatchError, write, "case")
 
 
-def test_another_dialect_is_not_appended(table: Path) -> None:
+def test_append_in_other_dialect_raises(table: Path) -> None:
     def write() -> object:
         return qbeast.write_table(ROWS, table, mode="append", dialect="qbeast-spark")
 
@@ -377,7 +375,7 @@ def test_another_dialect_is_not_appended(table: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [pl.Int8, pl.Int16, pl.Datetime("us")])
-def test_the_jvm_dialect_refuses_types_the_jvm_cannot_index(tmp_path: Path, dtype: Any) -> None:
+def test_jvm_dialect_rejects_unindexable_types(tmp_path: Path, dtype: Any) -> None:
     rows = pl.DataFrame({"a": [1, 2]}).cast(dtype)
 
     def write() -> object:
@@ -398,13 +396,11 @@ def test_the_jvm_dialect_refuses_types_the_jvm_cannot_index(tmp_path: Path, dtyp
         (True, qbeast.InvalidInputError),
     ],
 )
-def test_a_version_that_does_not_exist_is_told(
-    table: Path, version: Any, error: type[qbeast.QbeastError]
-) -> None:
+def test_missing_version_raises(table: Path, version: Any, error: type[qbeast.QbeastError]) -> None:
     assert_refused(table, error, lambda: qbeast.open_table(table, version=version))
 
 
-def test_a_plan_of_unknown_columns_is_refused(table: Path) -> None:
+def test_plan_of_unknown_columns_raises(table: Path) -> None:
     opened = qbeast.open_table(table)
     assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(pl.col("nope") > 1), "nope")
     assert_refused(table, qbeast.InvalidInputError, lambda: opened.explain(columns=["nope"]), "nope")
@@ -413,7 +409,7 @@ def test_a_plan_of_unknown_columns_is_refused(table: Path) -> None:
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO], ids=os.strerror)
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "link"])
 @pytest.mark.parametrize("after", [0, 1], ids=["data file", "commit"])
-def test_a_disk_that_refuses_leaves_the_table_as_it_was(
+def test_refusing_disk_leaves_the_table_unchanged(
     table: Path, monkeypatch: pytest.MonkeyPatch, reason: int, call: str, after: int
 ) -> None:
     """A write makes two files: one of data, then the commit."""
@@ -441,7 +437,7 @@ def test_a_disk_that_refuses_leaves_the_table_as_it_was(
     assert qbeast.open_table(table).version == 0
 
 
-def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+def test_impossible_folder_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "_delta_log").write_bytes(b"in the way")
     assert_refused(
@@ -449,7 +445,7 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
     )
 
 
-def test_a_damaged_log_is_told_and_not_written_to(table: Path) -> None:
+def test_damaged_log_raises_and_is_not_written(table: Path) -> None:
     (table / "_delta_log" / f"{1:020}.json").write_text('{"add": {"path": ')
     for call in (
         lambda: qbeast.read_table(table),
@@ -461,7 +457,7 @@ def test_a_damaged_log_is_told_and_not_written_to(table: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"revisionID":1}', "null", '{"revisionID":"x","columnTransformers":3}']
 )
-def test_a_damaged_revision_is_told_and_not_written_to(table: Path, text: str) -> None:
+def test_damaged_revision_raises_and_is_not_written(table: Path, text: str) -> None:
     metadata = actions_of(table, "metaData")
     metadata["configuration"]["qbeast.revision.1"] = text
     add_to_log(table, {"metaData": metadata})

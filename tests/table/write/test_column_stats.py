@@ -46,9 +46,7 @@ VALUES: list[tuple[pl.DataType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("dtype", "given", "expected"), VALUES, ids=str)
-def test_values_of_the_columns_kind_are_taken_in_its_unit(
-    dtype: pl.DataType, given: Any, expected: Any
-) -> None:
+def test_values_are_in_the_unit_of_column(dtype: pl.DataType, given: Any, expected: Any) -> None:
     bounds = parse_column_stats({"x_min": given}, pl.Schema({"x": dtype}), ["x"])["x"]
     assert bounds.lowest == expected
     assert type(bounds.lowest) is type(expected)
@@ -70,20 +68,20 @@ def test_values_of_the_columns_kind_are_taken_in_its_unit(
     ],
     ids=str,
 )
-def test_values_of_another_kind_are_refused(dtype: pl.DataType, given: Any) -> None:
+def test_values_of_wrong_type_raise(dtype: pl.DataType, given: Any) -> None:
     for stats in ({"x_max": given}, {"x_quantiles": [given, given]}):
         with pytest.raises(qbeast.InvalidInputError, match="nothing was written"):
             parse_column_stats(stats, pl.Schema({"x": dtype}), ["x"])
 
 
-def test_quantiles_may_mix_integers_and_fractions_and_come_in_any_order() -> None:
+def test_quantiles_mix_number_types_in_any_order() -> None:
     schema = pl.Schema({"x": pl.Float64(), "s": pl.String()})
     bounds = parse_column_stats('{"x_quantiles": [2, 0.5, 1], "s_quantiles": ["b", "a"]}', schema, ["x", "s"])
     assert bounds["x"].quantiles == (2.0, 0.5, 1.0)
     assert bounds["s"].quantiles == ("b", "a")
 
 
-def test_what_is_not_given_is_not_known() -> None:
+def test_missing_stats_are_unknown() -> None:
     schema = pl.Schema({"x": pl.Float64()})
     assert parse_column_stats(None, schema, ["x"]) == {}
     assert parse_column_stats({"x_min": None, "x_quantiles": None}, schema, ["x"]) == {}

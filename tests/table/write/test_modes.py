@@ -48,7 +48,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_an_append_adds_and_an_overwrite_replaces(table: Path) -> None:
+def test_append_adds_and_an_overwrite_replaces(table: Path) -> None:
     assert qbeast.write_table(MORE, table, mode="append").version == 1
     assert_same_rows(qbeast.read_table(table), pl.concat([ROWS, MORE]))
     result = qbeast.write_table(MORE, table, mode="overwrite")
@@ -59,7 +59,7 @@ def test_an_append_adds_and_an_overwrite_replaces(table: Path) -> None:
     check_invariants(table)
 
 
-def test_an_ignoring_write_leaves_a_table_alone_and_creates_a_missing_one(table: Path) -> None:
+def test_ignore_mode_keeps_or_creates_a_table(table: Path) -> None:
     result = qbeast.write_table(MORE, table, columns=[ROW, "s"], mode="ignore")
     assert (result.committed, result.version, result.rows) == (False, 0, 0)
     assert_same_rows(qbeast.read_table(table), ROWS)
@@ -67,13 +67,13 @@ def test_an_ignoring_write_leaves_a_table_alone_and_creates_a_missing_one(table:
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_missing_table_is_created(tmp_path: Path, mode: Any) -> None:
+def test_missing_table_is_created(tmp_path: Path, mode: Any) -> None:
     result = qbeast.write_table(ROWS, tmp_path / "deep" / "down" / "t", columns=[ROW], mode=mode)
     assert (result.version, result.revision_id, result.new_revision) == (0, 1, True)
     assert_same_rows(qbeast.read_table(tmp_path / "deep" / "down" / "t"), ROWS)
 
 
-def test_an_overwrite_may_change_indexed_columns_and_drops_old_revisions(table: Path) -> None:
+def test_overwrite_may_change_indexed_columns(table: Path) -> None:
     qbeast.write_table(MORE, table, columns=["x:quantiles", ROW], mode="overwrite")
     opened = qbeast.open_table(table)
     assert opened.indexed_columns == ("x", ROW)
@@ -82,7 +82,7 @@ def test_an_overwrite_may_change_indexed_columns_and_drops_old_revisions(table: 
     check_invariants(table)
 
 
-def test_an_overwrite_may_change_the_schema_if_asked(table: Path) -> None:
+def test_overwrite_changes_schema_on_request(table: Path) -> None:
     other = pl.DataFrame({"other": [1, 2], ROW: ["x", "y"]})
     with pytest.raises(qbeast.SchemaMismatchError):
         qbeast.write_table(other, table, columns=["other"], mode="overwrite")
@@ -92,7 +92,7 @@ def test_an_overwrite_may_change_the_schema_if_asked(table: Path) -> None:
     assert_same_rows(qbeast.read_table(table, version=0), ROWS)
 
 
-def test_a_merge_takes_new_columns_and_leaves_out_old_ones(table: Path) -> None:
+def test_merge_adds_and_omits_columns(table: Path) -> None:
     rows = MORE.drop("x", "l").with_columns(new=pl.col(ROW) * 2)
     qbeast.write_table(rows, table, mode="append", schema_mode="merge")
     expected = pl.concat([ROWS, rows], how="diagonal")
@@ -106,7 +106,7 @@ def test_a_merge_takes_new_columns_and_leaves_out_old_ones(table: Path) -> None:
     assert_same_rows(pl.scan_delta(table).collect(), expected.select(found.columns))
 
 
-def test_a_merge_may_leave_out_an_indexed_column(table: Path) -> None:
+def test_merge_may_omit_an_indexed_column(table: Path) -> None:
     rows = MORE.drop("s")
     qbeast.write_table(rows, table, mode="append", schema_mode="merge")
     expected = pl.concat([ROWS, rows], how="diagonal")
@@ -115,7 +115,7 @@ def test_a_merge_may_leave_out_an_indexed_column(table: Path) -> None:
     check_invariants(table)
 
 
-def test_columns_in_another_order_and_narrower_types_are_appended(tmp_path: Path) -> None:
+def test_reordered_and_narrower_columns_are_appended(tmp_path: Path) -> None:
     first = pl.DataFrame(
         {"a": [1], "b": [1.0], "n": [Decimal("1.25")]}, schema_overrides={"n": pl.Decimal(12, 4)}
     )
@@ -127,7 +127,7 @@ def test_columns_in_another_order_and_narrower_types_are_appended(tmp_path: Path
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("a"), expected)
 
 
-def test_a_column_of_nulls_takes_the_type_of_the_table(table: Path) -> None:
+def test_null_column_takes_the_table_type(table: Path) -> None:
     rows = MORE.with_columns(s=pl.lit(None), l=pl.lit(None))
     assert rows.schema["s"] == pl.Null
     qbeast.write_table(rows, table, mode="append")
@@ -161,7 +161,7 @@ qbeast.write_table(connection.read_parquet(sys.argv[1]), sys.argv[2], columns=["
 """
 
 
-def test_a_duckdb_relation_is_written(tmp_path: Path) -> None:
+def test_duckdb_relation_is_written(tmp_path: Path) -> None:
     """In a process of its own: at its end the binding of DuckDB complains of what Polars still holds."""
     ROWS.write_parquet(tmp_path / "rows.parquet")
     program = [sys.executable, "-c", FROM_DUCKDB, str(tmp_path / "rows.parquet"), str(tmp_path / "t")]
@@ -169,7 +169,7 @@ def test_a_duckdb_relation_is_written(tmp_path: Path) -> None:
     assert_same_rows(qbeast.read_table(tmp_path / "t"), ROWS)
 
 
-def test_a_plain_pandas_frame_is_written_without_its_index(tmp_path: Path) -> None:
+def test_pandas_frame_is_written_without_index(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {
             ROW: np.arange(3),
@@ -187,7 +187,7 @@ def test_a_plain_pandas_frame_is_written_without_its_index(tmp_path: Path) -> No
     assert found["t"].to_list() == [datetime(2024, 1, 1), None, datetime(2024, 3, 1)]  # noqa: DTZ001 -- naive as written
 
 
-def test_types_that_delta_lacks_become_the_next_it_has(tmp_path: Path) -> None:
+def test_unsupported_types_become_the_next_larger(tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {
             ROW: pl.Series([0, 1], dtype=pl.UInt32),
@@ -232,7 +232,7 @@ def test_pyarrow_types_keep_their_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_tables_of_no_row_and_of_one_can_be_read_and_grown(tmp_path: Path, rows: int) -> None:
+def test_empty_and_one_row_tables_grow(tmp_path: Path, rows: int) -> None:
     path = tmp_path / "t"
     result = qbeast.write_table(ROWS.head(rows), path, columns=[ROW, "s", "x"])
     assert (result.rows, result.files) == (rows, min(rows, 1))
@@ -246,7 +246,7 @@ def test_tables_of_no_row_and_of_one_can_be_read_and_grown(tmp_path: Path, rows:
 
 
 @pytest.mark.parametrize("name", ["sp ace", "100%", "plus+", "ünï", "q?u", "ha#sh", "a=b", "[x]", "*"])
-def test_a_table_can_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+def test_table_works_in_any_folder(tmp_path: Path, name: str) -> None:
     path = tmp_path / name / "t"
     qbeast.write_table(ROWS, path, columns=[ROW])
     qbeast.write_table(MORE, str(path), mode="append")
@@ -265,7 +265,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_columns_can_have_any_name_and_be_indexed(tmp_path: Path, name: str) -> None:
+def test_columns_with_any_name_are_indexed(tmp_path: Path, name: str) -> None:
     rows = pl.DataFrame([pl.Series(ROW, range(300)), pl.Series(name, [*range(299), None])])
     qbeast.write_table(rows, tmp_path / "t", columns=[name, ROW], cube_size=50)
     qbeast.write_table(rows.with_columns(pl.col(ROW) + 300), tmp_path / "t", mode="append")
@@ -281,7 +281,7 @@ def test_columns_can_have_any_name_and_be_indexed(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["per%cent", "per%20cent"])
-def test_a_folder_whose_name_looks_encoded_is_refused(tmp_path: Path, name: str) -> None:
+def test_folder_with_encoded_looking_name_raises(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for call in (
         lambda: qbeast.write_table(ROWS, path, columns=[ROW]),
@@ -293,9 +293,7 @@ def test_a_folder_whose_name_looks_encoded_is_refused(tmp_path: Path, name: str)
     assert not path.exists()
 
 
-def test_a_relative_path_and_a_file_address_are_paths_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_and_file_addresses_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     qbeast.write_table(ROWS, "t", columns=[ROW])
     qbeast.write_table(MORE, (tmp_path / "t").as_uri(), mode="append")
@@ -314,7 +312,7 @@ def test_a_relative_path_and_a_file_address_are_paths_too(
         ["id", ("x", "hash")],
     ],
 )
-def test_columns_to_index_are_texts_pairs_or_a_mapping(tmp_path: Path, columns: Any) -> None:
+def test_columns_are_texts_pairs_or_mapping(tmp_path: Path, columns: Any) -> None:
     rows = pl.DataFrame({"id": range(100), "x": range(100)})
     result = qbeast.write_table(rows, tmp_path / "t", columns)
     assert result.transformers == {"id": "linear", "x": "hash"}

@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("engine", ["memory", "spill"])
 @pytest.mark.parametrize("schema_mode", [None, "overwrite"])
-def test_an_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, schema_mode: Any) -> None:
+def test_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, schema_mode: Any) -> None:
     before = kinds(table)
     assert list(before.items()) == [("email", "hash"), ("b", "quantiles"), ("a", "linear")]
     planned = qbeast.write_table(NEW, table, mode="overwrite", dry_run=True)
@@ -48,26 +48,26 @@ def test_an_overwrite_keeps_kinds_order_and_cube_size(table: Path, engine: Any, 
 
 
 @pytest.mark.parametrize("columns", [["email"], ["b", "email:auto"], ["a:quantiles", "email"]])
-def test_hashed_stays_hashed_unless_another_kind_is_named(table: Path, columns: list[str]) -> None:
+def test_hashed_column_stays_hashed_by_default(table: Path, columns: list[str]) -> None:
     qbeast.write_table(NEW, table, columns=columns, mode="overwrite")
     assert kinds(table)["email"] == "hash"
     qbeast.write_table(NEW, table, columns=["email:quantiles"], mode="overwrite")
     assert kinds(table) == {"email": "quantiles"}
 
 
-def test_named_columns_choose_kinds_and_size_anew(table: Path) -> None:
+def test_named_columns_reset_kinds_and_size(table: Path) -> None:
     result = qbeast.write_table(NEW, table, columns=["b", "a:quantiles"], mode="overwrite")
     assert (result.transformers, result.cube_size) == ({"b": "quantiles", "a": "quantiles"}, 4096)
 
 
-def test_a_converted_table_keeps_the_kinds_asked_for(tmp_path: Path) -> None:
+def test_converted_table_keeps_requested_kinds(tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "t")
     qbeast.convert_table(tmp_path / "t", columns=["email:hash", "b"])
     qbeast.write_table(NEW, tmp_path / "t", mode="overwrite")
     assert kinds(tmp_path / "t") == {"email": "hash", "b": "quantiles"}
 
 
-def test_a_column_of_another_type_takes_a_kind_that_fits(table: Path) -> None:
+def test_column_of_another_type_gets_fitting_kind(table: Path) -> None:
     other = NEW.with_columns(pl.col("a").cast(pl.String), pl.col("email").hash().cast(pl.Int64, strict=False))
     qbeast.write_table(other, table, mode="overwrite", schema_mode="overwrite")
     assert kinds(table) == {"email": "hash", "b": "quantiles", "a": "quantiles"}
@@ -81,7 +81,7 @@ def test_a_column_of_another_type_takes_a_kind_that_fits(table: Path) -> None:
     assert kinds(table)["email"] == "linear"
 
 
-def test_a_jvm_dialect_lists_kinds_and_cube_size(tmp_path: Path) -> None:
+def test_jvm_dialect_lists_kinds_and_cube_size(tmp_path: Path) -> None:
     options: Any = {"columns": ["email", "a"], "cube_size": 500, "dialect": "qbeast-spark"}
     qbeast.write_table(ROWS, tmp_path / "t", **options)
     qbeast.write_table(NEW, tmp_path / "t", mode="overwrite")
@@ -89,7 +89,7 @@ def test_a_jvm_dialect_lists_kinds_and_cube_size(tmp_path: Path) -> None:
     assert (configuration["columnsToIndex"], configuration["cubeSize"]) == ("email:hashing,a:linear", "500")
 
 
-def test_messages_spell_the_kinds_of_columns(table: Path) -> None:
+def test_messages_show_column_kinds(table: Path) -> None:
     opened = qbeast.open_table(table)
     with pytest.raises(qbeast.UnsupportedTableError) as caught:
         opened.widen_columns({"b": pl.Int8})

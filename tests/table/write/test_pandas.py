@@ -45,7 +45,7 @@ def test_integers_of_pandas_fit(path: Path, name: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("value", [1.5, float("nan"), 2.0**31, float("inf"), -1e300])
-def test_other_numbers_do_not(path: Path, value: float, way: str) -> None:
+def test_other_pandas_numbers_do_not_fit(path: Path, value: float, way: str) -> None:
     rows = pl.DataFrame({"id": [1, 2], "n": [1.0, value]})
     with pytest.raises(
         qbeast.SchemaMismatchError, match="'n' is Float64 and the table has Int32, which does not hold"

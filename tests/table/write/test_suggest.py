@@ -87,7 +87,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], li
 @pytest.mark.parametrize(
     "rows", [ORDERS, SOME, ORDERS.head(3_000)], ids=["all rows", "some rows", "first rows"]
 )
-def test_a_proposal_opens_what_the_best_pair_does(
+def test_suggestion_reads_like_the_best_pair(
     query: str, rows: pl.DataFrame, opened: dict[tuple[str, ...], list[int]], tmp_path: Path
 ) -> None:
     columns = suggest_columns(rows, [query]).columns
@@ -99,7 +99,7 @@ def test_a_proposal_opens_what_the_best_pair_does(
 
 @pytest.mark.parametrize("query", FILTERS)
 @pytest.mark.parametrize("rows", [ORDERS, SOME], ids=["all rows", "some rows"])
-def test_what_a_proposal_claims_holds_when_written(query: str, rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_claimed_savings_hold_when_written(query: str, rows: pl.DataFrame, tmp_path: Path) -> None:
     found = suggest_columns(rows, [query], table_rows=ORDERS.height)
     measured = share(tmp_path / "t", list(found.columns), query, ORDERS)
     assert found.opened == pytest.approx(measured, rel=0.15)
@@ -107,7 +107,7 @@ def test_what_a_proposal_claims_holds_when_written(query: str, rows: pl.DataFram
     assert found.frame["alone"][0] == pytest.approx(alone, rel=0.15)
 
 
-def test_a_sample_does_not_know_the_ends_of_a_column() -> None:
+def test_sample_does_not_know_column_ends() -> None:
     """Rows beyond those of a sample may match: a filter on them is served by its column all the same."""
     some = ORDERS.filter(pl.col("price") < 4_000)
     found = suggest_columns(some, ["price > 4500", SHIPPED], table_rows=ORDERS.height)
@@ -115,7 +115,7 @@ def test_a_sample_does_not_know_the_ends_of_a_column() -> None:
     assert suggest_columns(ORDERS, ["price > 1000000"]).opened == 0
 
 
-def test_a_tie_goes_to_the_column_that_is_asked() -> None:
+def test_tie_prefers_the_filtered_column() -> None:
     """The first rows of a file show nothing of a later month, and two columns that follow each other tie."""
     first = ORDERS.sort("ship").head(3_000)
     assert suggest_columns(first, [SHIPPED]).columns == ("ship",)
@@ -128,7 +128,7 @@ def mean_share(path: Path, columns: list[str], queries: list[pl.Expr | str]) -> 
     return sum(table.explain(query).share for query in queries) / len(queries)
 
 
-def test_queries_open_less_of_a_table_indexed_as_proposed(tmp_path: Path) -> None:
+def test_queries_read_less_with_suggested_index(tmp_path: Path) -> None:
     asked = suggest_columns(ROWS, QUERIES)
     assert set(asked.columns) == {"price", "text"}
     assert mean_share(tmp_path / "a", list(asked.columns), QUERIES) < 0.5 * mean_share(
@@ -136,7 +136,7 @@ def test_queries_open_less_of_a_table_indexed_as_proposed(tmp_path: Path) -> Non
     )
 
 
-def test_of_columns_that_follow_each_other_one_is_proposed() -> None:
+def test_only_one_of_correlated_columns_is_suggested() -> None:
     found = suggest_columns(ROWS)
     assert len({"id", "day", "noon"} & {name.partition(":")[0] for name in found.columns}) == 1
     follows = dict(found.frame.drop_nulls("follows").select("column", "follows").iter_rows())
@@ -144,13 +144,13 @@ def test_of_columns_that_follow_each_other_one_is_proposed() -> None:
     assert set(follows.values()) < {"id", "day", "noon"}
 
 
-def test_rows_are_told_apart_by_hash_where_keys_repeat() -> None:
+def test_repeated_keys_suggest_a_hash() -> None:
     found = suggest_columns(ROWS.select("day", "store", "id"), most=2)
     assert "id:hash" in found.columns
     assert found.design_effect < 2
 
 
-def test_what_tells_rows_apart_is_named_with_its_cost() -> None:
+def test_separating_column_is_named_with_cost() -> None:
     """A query pays for a column that it does not name: the proposal leaves it out and says what it costs."""
     found = suggest_columns(ROWS, ["day = 3 AND store = 4"], most=2)
     assert set(found.columns) == {"day", "store"}
@@ -163,7 +163,7 @@ def test_what_tells_rows_apart_is_named_with_its_cost() -> None:
     assert int(told[1]) > int(told[2]) == round(100 * found.opened)
 
 
-def test_times_tell_rows_apart_without_a_hash(tmp_path: Path) -> None:
+def test_times_separate_rows_without_hash(tmp_path: Path) -> None:
     """Dates and timestamps have no hash: what is proposed has to be what a write takes."""
     n = pl.int_range(4_000)
     rows = pl.select(store=n % 5, shelf=n * 7 % 8, at=pl.datetime(2020, 1, 1) + pl.duration(minutes=n))
@@ -173,7 +173,7 @@ def test_times_tell_rows_apart_without_a_hash(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "t", columns=found.columns)
 
 
-def test_a_query_that_names_no_column_decides_nothing() -> None:
+def test_query_without_columns_is_ignored() -> None:
     assert (
         suggest_columns(ROWS, [*QUERIES, "1 = 1", "1 = 2"]).columns == suggest_columns(ROWS, QUERIES).columns
     )
@@ -198,7 +198,7 @@ def test_every_column_has_a_reason() -> None:
         ROWS.head(1),
     ],
 )
-def test_odd_rows_get_a_proposal_that_can_be_written(rows: pl.DataFrame, tmp_path: Path) -> None:
+def test_odd_rows_get_a_writable_suggestion(rows: pl.DataFrame, tmp_path: Path) -> None:
     found = suggest_columns(rows)
     with (
         pytest.warns(qbeast.DesignEffectWarning)
@@ -208,7 +208,7 @@ def test_odd_rows_get_a_proposal_that_can_be_written(rows: pl.DataFrame, tmp_pat
         qbeast.write_table(rows, tmp_path / "t", columns=list(found.columns))
 
 
-def test_what_cannot_be_answered_is_refused() -> None:
+def test_invalid_requests_raise() -> None:
     with pytest.raises(qbeast.InvalidInputError, match="no rows"):
         suggest_columns(ROWS.clear())
     with pytest.raises(qbeast.InvalidInputError, match="nowhere"):

@@ -8,7 +8,7 @@ from qbeast_core.errors import TableNotFoundError
 from qbeast_core.table.write import target
 
 
-def test_an_empty_place_in_azure_is_looked_at_with_the_options_that_were_given(
+def test_empty_azure_path_uses_storage_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nothing(uri: str, **_: object) -> None:

@@ -64,11 +64,11 @@ SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sample
 
 @examples(30, slow=200)
 @given(case=cases(most_rows=200) if is_slow() else cases(), **SHAPES)
-def test_no_row_is_lost_and_the_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
+def test_rows_are_complete_and_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
     check_written(case, file_rows, page_rows)
 
 
-def test_a_table_of_many_rows_holds_every_row_in_its_place(tmp_path: Path) -> None:
+def test_large_table_has_every_row_in_place(tmp_path: Path) -> None:
     rng, count = np.random.default_rng(5), 300_000
     rows = pl.DataFrame(
         {

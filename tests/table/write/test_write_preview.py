@@ -32,7 +32,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 @settings(max_examples=15)
 @given(case=cases())
-def test_a_write_does_what_its_preview_said(case: Case) -> None:
+def test_write_matches_its_preview(case: Case) -> None:
     with folder() as path, small_files():
         for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
             options = {
@@ -51,13 +51,13 @@ def test_a_write_does_what_its_preview_said(case: Case) -> None:
             assert (planned.version, planned.dry_run, planned.committed) == (done.version - 1, True, False)
 
 
-def test_what_would_be_passed_over_is_told(tmp_path: Path) -> None:
+def test_preview_reports_skipped_writes(tmp_path: Path) -> None:
     done = qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
     planned = preview(ROWS, tmp_path / "t", columns=["id"], mode="ignore")
     assert (planned.skipped, planned.rows, planned.version) == (True, 0, done.version)
 
 
-def test_what_would_be_refused_is_refused(tmp_path: Path) -> None:
+def test_preview_raises_like_the_write(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
     with pytest.raises(qbeast.TableExistsError):
         preview(ROWS, tmp_path / "t", columns=["id"])

@@ -137,7 +137,7 @@ def check_merge(
 @pytest.mark.timeout(3000)
 @examples(5, slow=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(merges), sample=samples())
-def test_rows_are_merged_as_one_by_one(case: tuple[Any, ...], sample: Any) -> None:
+def test_merge_equals_row_by_row_merge(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)
 
 
@@ -187,7 +187,7 @@ def mirror(merger: Any) -> Any:
         ),
     ],
 )
-def test_clauses_mean_what_they_mean_to_deltalake(
+def test_clauses_mean_what_deltalake_means(
     tmp_path: Path, on: list[str], theirs: Any, ours: dict[str, Any]
 ) -> None:
     rows = written(tmp_path / "t")
@@ -211,7 +211,7 @@ def test_clauses_mean_what_they_mean_to_deltalake(
     check_invariants(tmp_path / "t")
 
 
-def test_a_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
+def test_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
     rows = pl.DataFrame({"key": [float("nan")], "value": [1]})
     qbeast.write_table(rows, tmp_path, columns=["value"])
     done = qbeast.open_table(tmp_path).merge(rows.with_columns(value=2), "key")

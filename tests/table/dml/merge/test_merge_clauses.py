@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow", "pandas"])
-def test_a_source_is_whatever_a_write_takes(tmp_path: Path, kind: str) -> None:
+def test_merge_takes_the_sources_of_write(tmp_path: Path, kind: str) -> None:
     rows = pl.DataFrame({ROW: range(100), "s": [f"text {i}" for i in range(100)]})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     source = pl.DataFrame({ROW: [5, 200], "s": ["five", "new"]})
@@ -36,7 +36,7 @@ def test_a_source_is_whatever_a_write_takes(tmp_path: Path, kind: str) -> None:
     assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).committed
 
 
-def test_files_that_cannot_hold_matches_are_not_read(tmp_path: Path) -> None:
+def test_files_without_possible_matches_are_not_read(tmp_path: Path) -> None:
     rows = spread(3000)
     with small_files(file_rows=100):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=100)
@@ -51,7 +51,7 @@ def test_files_that_cannot_hold_matches_are_not_read(tmp_path: Path) -> None:
     assert {str(tmp_path / "t" / path) for path in asked.plan["path"]} <= wanted
 
 
-def test_large_frames_take_constant_conditions_too(tmp_path: Path) -> None:
+def test_large_frames_take_constant_conditions(tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100_000)}).with_columns(a=pl.col(ROW) % 7)
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")
@@ -60,7 +60,7 @@ def test_large_frames_take_constant_conditions_too(tmp_path: Path) -> None:
     assert table.scan().select(pl.col("a").sum()).collect().item() == rows.height
 
 
-def test_several_matches_that_would_change_a_row_are_refused(tmp_path: Path) -> None:
+def test_multiple_matches_of_a_row_raise(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     twice = pl.concat([rows.head(3), rows.head(1)])
@@ -73,7 +73,7 @@ def test_several_matches_that_would_change_a_row_are_refused(tmp_path: Path) -> 
     assert not table.merge(new, ROW, when_matched="ignore").committed
 
 
-def test_null_keys_match_nothing_and_are_inserted(tmp_path: Path) -> None:
+def test_null_keys_never_match_and_are_inserted(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": [1, None, 3], "x": [1, 2, 3]})
     qbeast.write_table(rows, tmp_path / "t", columns=["k"])
     source = pl.DataFrame({"k": [None, 3], "x": [20, 30]})
@@ -83,7 +83,7 @@ def test_null_keys_match_nothing_and_are_inserted(tmp_path: Path) -> None:
     assert_same_rows(table.scan().collect(), source, key="x")
 
 
-def test_values_beyond_the_space_begin_a_new_revision(tmp_path: Path) -> None:
+def test_values_beyond_space_begin_new_revision(tmp_path: Path) -> None:
     rows = spread(200)
     with small_files():
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=20)
@@ -94,7 +94,7 @@ def test_values_beyond_the_space_begin_a_new_revision(tmp_path: Path) -> None:
     check_invariants(tmp_path / "t")
 
 
-def test_rows_that_need_no_new_revision_stay_where_they_are(tmp_path: Path) -> None:
+def test_rows_within_space_keep_their_revision(tmp_path: Path) -> None:
     rows = spread(2_000)
     with small_files(file_rows=100):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=50)
@@ -112,7 +112,7 @@ def test_rows_that_need_no_new_revision_stay_where_they_are(tmp_path: Path) -> N
     assert table.check().faults.is_empty()
 
 
-def test_a_table_of_appends_only_takes_new_rows_and_no_others(tmp_path: Path) -> None:
+def test_append_only_table_takes_only_new_rows(tmp_path: Path) -> None:
     rows = spread(100)
     write_deltalake(tmp_path / "t", rows, configuration={"delta.appendOnly": "true"})
     qbeast.convert_table(tmp_path / "t", columns=[ROW])
@@ -125,7 +125,7 @@ def test_a_table_of_appends_only_takes_new_rows_and_no_others(tmp_path: Path) ->
     assert_same_rows(table.scan().collect(), spread(110))
 
 
-def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
+def test_history_matches_delta(tmp_path: Path) -> None:
     rows = written(tmp_path / "t")
     table = qbeast.open_table(tmp_path / "t")
     result = table.merge(changes(rows), [ROW], delete_if="source.a > 300", matched_if="a > 3")
@@ -170,7 +170,7 @@ def test_the_history_tells_of_it_as_delta_does(tmp_path: Path) -> None:
         ("a", {"source_name": "s"}, qbeast.InvalidInputError, "source_name"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_invalid_merges_raise(
     tmp_path: Path, on: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     rows = spread(100).with_columns(n=pl.struct("a"))
@@ -180,7 +180,7 @@ def test_what_cannot_be_meant_is_refused(
     assert read_log(tmp_path / "t").version == 0
 
 
-def test_conditions_on_new_rows_see_the_source_alone(tmp_path: Path) -> None:
+def test_insert_conditions_see_only_the_source(tmp_path: Path) -> None:
     rows = spread(100)
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     table = qbeast.open_table(tmp_path / "t")

@@ -14,7 +14,7 @@ from tests.helpers.change_races import rows as more_rows
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-def test_a_key_that_comes_meanwhile_is_updated_and_not_inserted_again(tmp_path: Path) -> None:
+def test_concurrently_added_key_is_updated(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, more = grown(path), more_rows(5000)
     source = more.head(50).with_columns(a=pl.lit(0.5))
@@ -27,7 +27,7 @@ def test_a_key_that_comes_meanwhile_is_updated_and_not_inserted_again(tmp_path: 
     check(path, pl.concat([everything, more.slice(50), source]))
 
 
-def test_two_merges_of_the_same_new_keys_insert_them_once(tmp_path: Path) -> None:
+def test_concurrent_merges_insert_new_keys_once(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, new = grown(path), more_rows(5000)
 
@@ -39,7 +39,7 @@ def test_two_merges_of_the_same_new_keys_insert_them_once(tmp_path: Path) -> Non
     check(path, pl.concat([everything, new]))
 
 
-def test_new_rows_follow_an_append_of_others(tmp_path: Path) -> None:
+def test_new_rows_follow_a_concurrent_append(tmp_path: Path) -> None:
     path = tmp_path / "t"
     everything, new, more = grown(path), more_rows(5000), more_rows(7000)
 

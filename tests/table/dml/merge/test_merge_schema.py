@@ -52,9 +52,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("engine", ["memory", "spill"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_rows_are_those_of_a_merge_in_memory(
-    table: qbeast.Table, tmp_path: Path, name: str, engine: Any
-) -> None:
+def test_rows_equal_a_merge_in_memory(table: qbeast.Table, tmp_path: Path, name: str, engine: Any) -> None:
     given = SOURCES[name]
     known = given.drop([one for one in given.columns if given.schema[one] == pl.Null])
     expected = merged(ROWS, known)
@@ -73,7 +71,7 @@ def test_rows_are_those_of_a_merge_in_memory(
     assert_same_rows(table.scan().collect(), expected, "id")
 
 
-def test_it_does_what_deltalake_does(table: qbeast.Table, tmp_path: Path) -> None:
+def test_schema_merge_equals_deltalake(table: qbeast.Table, tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "plain")
     given = SOURCES["a new column"]
     theirs = DeltaTable(tmp_path / "plain").merge(
@@ -88,7 +86,7 @@ def test_it_does_what_deltalake_does(table: qbeast.Table, tmp_path: Path) -> Non
     assert_same_rows(table.scan().collect(), pl.read_delta(str(tmp_path / "plain")), "id")
 
 
-def test_columns_come_that_values_are_given_for(table: qbeast.Table) -> None:
+def test_only_assigned_columns_are_added(table: qbeast.Table) -> None:
     given = source(890, 910, note=pl.lit("n"), rest=pl.lit(1))
     table.merge(
         given,
@@ -102,7 +100,7 @@ def test_columns_come_that_values_are_given_for(table: qbeast.Table) -> None:
     assert table.count("note IS NULL AND s IS NOT NULL") == 890
 
 
-def test_what_does_not_fit_is_refused(table: qbeast.Table) -> None:
+def test_mismatched_columns_raise(table: qbeast.Table) -> None:
     with pytest.raises(qbeast.SchemaMismatchError, match='schema_mode="merge"'):
         table.merge(source(0, 3, note=pl.lit("n")), on="id")
     with pytest.raises(qbeast.SchemaMismatchError, match="case alone"):
@@ -116,7 +114,7 @@ def test_what_does_not_fit_is_refused(table: qbeast.Table) -> None:
 
 
 @pytest.mark.parametrize("theirs", ["rows", "columns"])
-def test_other_writers_are_met(
+def test_concurrent_schema_changes_are_merged(
     table: qbeast.Table, tmp_path: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer is faster: its rows and columns are there as well afterwards."""

@@ -86,7 +86,7 @@ def given_as(rows: pl.DataFrame, kind: str) -> Any:
     kind=st.sampled_from(["frame", "query", "iterator", "dataset"]),
     memory_bytes=st.sampled_from([1 << 10, 1 << 14, 1 << 24]),
 )
-def test_a_merge_matched_in_temporary_files_is_the_one_in_memory(seed, on, name, kind, memory_bytes) -> None:
+def test_spilled_merge_equals_merge_in_memory(seed, on, name, kind, memory_bytes) -> None:
     rng = np.random.default_rng(seed)
     table, source = drawn(rng, 120), drawn(rng, 60, 1000).unique(on, maintain_order=True)
     with folder() as here, folder() as there, small_files():
@@ -127,7 +127,7 @@ def left(table: qbeast.Table) -> list[Path]:
     return list(spilling(table)["spill_dir"].iterdir())
 
 
-def test_a_source_that_is_outrun_is_matched_again(table: qbeast.Table) -> None:
+def test_outrun_source_is_matched_again(table: qbeast.Table) -> None:
     source = pl.DataFrame({"id": [5, 399, 1000], "value": [1, 2, 3]})
     others = pl.DataFrame({"id": [5, 1000], "value": [8, 9]})
     outrun = [qbeast.write_table]
@@ -143,7 +143,7 @@ def test_a_source_that_is_outrun_is_matched_again(table: qbeast.Table) -> None:
     assert not left(table)
 
 
-def test_a_source_that_changes_between_its_readings_is_refused(table: qbeast.Table) -> None:
+def test_source_that_changes_between_reads_raises(table: qbeast.Table) -> None:
     readings: list[int] = []
 
     def moving(rows: pl.DataFrame) -> pl.DataFrame:
@@ -181,14 +181,14 @@ def broken() -> Iterator[pl.DataFrame]:
         ),
     ],
 )
-def test_a_bad_source_changes_and_leaves_nothing(table: qbeast.Table, source, error, message) -> None:
+def test_bad_source_changes_and_leaves_nothing(table: qbeast.Table, source, error, message) -> None:
     with pytest.raises(error, match=message):
         table.merge(source(), "id", **spilling(table))
     assert table.refresh().version == 0
     assert not left(table)
 
 
-def test_a_source_stays_in_memory_while_it_fits(table: qbeast.Table) -> None:
+def test_small_source_stays_in_memory(table: qbeast.Table) -> None:
     source = pl.LazyFrame({"id": range(300), "value": [1] * 300})
     assert table.merge(source, "id", dry_run=True).engine == "memory"
     assert table.merge(source, "id", dry_run=True, memory_bytes=4 << 20).engine == "memory"

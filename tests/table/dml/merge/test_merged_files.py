@@ -21,7 +21,7 @@ from tests.helpers.tables import assert_same_rows
 ROWS = pl.DataFrame({"row": range(90)}).with_columns(a=pl.col("row") * 2)
 
 
-def test_rows_of_the_source_are_loaded_once_for_a_file(tmp_path: Path) -> None:
+def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=["row"])
     source = pl.DataFrame({"row": [3, 40, 89], "a": [-3, -40, -89]})
     store = open_store(str(tmp_path), {})
