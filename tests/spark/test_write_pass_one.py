@@ -91,7 +91,7 @@ def test_rows_read_after_a_shuffle_and_a_cache(spark: SparkSession) -> None:
 def test_samples_shrink_with_rows_and_partitions_and_stay_uniform(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
+    monkeypatch.setattr(pass_one, "_MIN_SAMPLE_ROWS", 1_000)
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
     wide = found(df, ["a"], cube_size=4_096)
