@@ -51,7 +51,7 @@ ITEMS: Final = "key int, number int, item binary"
 def gathered(
     batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None, *, size_bytes: int = BUFFER_BYTES
 ) -> Iterator[pa.Table]:
-    """Combine small batches into non-empty tables of about `size_bytes`, with at max_rows a million rows.
+    """Combine small batches into non-empty tables of about `size_bytes`, with at most a million rows.
 
     Timestamps are labelled as in `in_utc`.
     """
@@ -136,7 +136,7 @@ def pack_rows(
 ) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
     """Yield batches of packs: the number of each pack's file, and its bytes.
 
-    A pack has at max_rows about 16 MB of rows of one file, ordered by their keys.
+    A pack has at most about 16 MB of rows of one file, ordered by their keys.
     """
     if not frame.height:
         return

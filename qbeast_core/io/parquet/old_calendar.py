@@ -21,7 +21,7 @@ _YEAR_0: Final = -719_470
 
 _CENTURY_DAYS: Final = 36_525
 _DAY_US: Final = 86_400_000_000
-# Before this, Java's old classes use field fixed offset from UTC per zone: the standard offset of 2020.
+# Before this, Java's old classes use one fixed offset from UTC per zone: the standard offset of 2020.
 _RULES_SINCE: Final = datetime(1900, 1, 1, tzinfo=UTC)
 
 

@@ -20,7 +20,7 @@ _FIXED_BYTES: Final = 8
 
 
 def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
-    """Return the first values of a column that take at max_bytes `max_bytes` together.
+    """Return the first values of a column that take at most `max_bytes` together.
 
     Single values of more than `max_bytes` are left out.
 
