@@ -49,25 +49,25 @@ def run() -> list[Figure]:
     for kind, what in enumerate(("CPU", "time")):
         ours, theirs = (median(cost[kind] for cost in costs[name]) for name in ("qbeast", "plain"))
         note = f"{ours * 1000:.0f} ms over {theirs * 1000:.0f} ms"
-        told = f"append of {ROWS:,} rows to 6 M over write_deltalake, {what}"
-        figures.append(Figure(told, ours / theirs, "x", 2.0, note))
+        label = f"append of {ROWS:,} rows to 6 M over write_deltalake, {what}"
+        figures.append(Figure(label, ours / theirs, "x", 2.0, note))
     return figures
 
 
 def _appended(name: str, path: Path) -> tuple[float, float]:
-    """Medians of the CPU seconds and the seconds of an append."""
+    """Return the median CPU seconds and seconds of an append."""
     warnings.simplefilter("ignore")
     rows = pl.read_parquet(data.lineitem_path(), n_rows=ROWS * (APPENDS + WARM_UP))
     append: Callable[[pl.DataFrame], object] = (
-        (lambda some: qbeast.write_table(some, path, mode="append"))
+        (lambda part: qbeast.write_table(part, path, mode="append"))
         if name == "qbeast"
-        else (lambda some: write_deltalake(path, some, mode="append"))
+        else (lambda part: write_deltalake(path, part, mode="append"))
     )
     cpu: list[float] = []
     seconds: list[float] = []
-    for some in rows.iter_slices(ROWS):
+    for part in rows.iter_slices(ROWS):
         start, cpu_start = time.perf_counter(), time.process_time()
-        append(some)
+        append(part)
         seconds.append(time.perf_counter() - start)
         cpu.append(time.process_time() - cpu_start)
     return median(cpu[WARM_UP:]), median(seconds[WARM_UP:])

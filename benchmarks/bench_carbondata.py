@@ -85,7 +85,7 @@ def _parquet(path: Path, rows: pl.DataFrame, groups: int) -> Path:
 
 
 def _copies(folder: Path) -> Path:
-    """Make a folder of copies of the data file."""
+    """Create a folder with copies of the data file."""
     source = next(table_path(SOURCE).rglob("*.carbondata"))
     folder.mkdir()
     for copy in range(COPIES):
@@ -94,7 +94,7 @@ def _copies(folder: Path) -> Path:
 
 
 def _long_file(folder: Path) -> Path:
-    """Make a folder of one data file that holds the blocklets of the other several times."""
+    """Create a folder with one data file that repeats the blocklets of another one."""
     source = next(table_path(SOURCE).rglob("*.carbondata"))
     data = source.read_bytes()
     start = int.from_bytes(data[-8:], "big")
@@ -115,7 +115,7 @@ def _long_file(folder: Path) -> Path:
 
 
 def _moved(info: dict[int, Any], by: int) -> ThriftStruct:
-    """Return what tells of a blocklet, so many bytes further behind."""
+    """Return the metadata of a blocklet, moved back by a number of bytes."""
     moved = {2: [offset + by for offset in info[2]], 4: info[4] + by, 5: info[5] + by}
     return ThriftStruct({**info, **moved}, 0, 0)
 
@@ -152,7 +152,7 @@ def _import(carbon: Path, rows: pl.DataFrame, root: Path) -> Figure:
 
 
 def _interleaved(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the least time of the process that each call took, in turns."""
+    """Return the minimum CPU time of each call, measured in turns."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():

@@ -53,14 +53,14 @@ def run() -> list[Figure]:
 
 
 def estimated(taken: Mapping[tuple[str, int], float], name: str, cores: int) -> float:
-    """Return the seconds on so many cores, told by those on one and on two."""
+    """Estimate the seconds on a number of cores from the seconds on one and two."""
     shared = max(2 * (taken[name, 1] - taken[name, 2]), 0.0)
     return taken[name, 1] - shared + shared / cores
 
 
 @contextmanager
 def on_cores(cores: int) -> Generator[None]:
-    """Let processes that are started inside have so many cores, and threads of Polars."""
+    """Limit the cores and Polars threads of processes started inside the block."""
     ours = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(ours)[:cores])
     try:

@@ -46,7 +46,7 @@ class Run:
     seconds: float
     peak_bytes: int
     written: float
-    """Bytes of the files it wrote, over those of the table before."""
+    """Bytes of the new files, over the bytes of the table before."""
     files: str
     rows: int
     """Rows of the table afterwards."""
@@ -79,11 +79,11 @@ def compare(
     for turn in range(ROUNDS):
         for name in sorted(folders, reverse=turn % 2 == 1):
             runs[name].append(once(folders[name], changes[name], prepare))
-    rows = {one.rows for each in runs.values() for one in each}
+    rows = {run.rows for each in runs.values() for run in each}
     assert len(rows) == 1, "both change the same rows"
-    seconds = {name: median(one.seconds for one in each) for name, each in runs.items()}
+    seconds = {name: median(run.seconds for run in each) for name, each in runs.items()}
     ours, theirs = runs["qbeast"][0], runs["delta-rs"][0]
-    peaks = {name: median(one.peak_bytes for one in each) / 1e9 for name, each in runs.items()}
+    peaks = {name: median(run.peak_bytes for run in each) / 1e9 for name, each in runs.items()}
     return [
         Figure(
             f"{what}, time over delta-rs",
@@ -123,14 +123,14 @@ def as_path(folder: Path) -> tuple[Path, None]:
 
 
 def newest_orders(folder: Path) -> tuple[Path, pl.DataFrame]:
-    """The last orders with other quantities, and a tenth as many behind them."""
-    found = pl.scan_parquet(data.lineitem_path()).filter(pl.col("l_orderkey") > LAST_ORDER * 0.99).collect()
-    new = found.filter(pl.col("l_orderkey") % 10 == 0).with_columns(pl.col("l_orderkey") + LAST_ORDER)
-    return folder, changed(pl.concat([found, new]))
+    """Return the last orders with other quantities, and a tenth as many new orders."""
+    last = pl.scan_parquet(data.lineitem_path()).filter(pl.col("l_orderkey") > LAST_ORDER * 0.99).collect()
+    new = last.filter(pl.col("l_orderkey") % 10 == 0).with_columns(pl.col("l_orderkey") + LAST_ORDER)
+    return folder, changed(pl.concat([last, new]))
 
 
 def scattered_orders(folder: Path) -> tuple[Path, pl.DataFrame]:
-    """One order of a thousand, with other quantities."""
+    """Return one of a thousand orders, with other quantities."""
     chosen = pl.col("l_orderkey").hash(7) % 1000 == 0
     return folder, changed(pl.read_parquet(data.lineitem_path()).filter(chosen))
 
@@ -143,21 +143,21 @@ def changed(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _delete(given: tuple[Path, None]) -> None:
-    qbeast.open_table(str(given[0])).delete(BOX)
+def _delete(inputs: tuple[Path, None]) -> None:
+    qbeast.open_table(str(inputs[0])).delete(BOX)
 
 
-def _delete_rival(given: tuple[Path, None]) -> None:
-    DeltaTable(given[0]).delete(BOX, writer_properties=ZSTD)
+def _delete_rival(inputs: tuple[Path, None]) -> None:
+    DeltaTable(inputs[0]).delete(BOX, writer_properties=ZSTD)
 
 
-def _merge(given: tuple[Path, pl.DataFrame]) -> None:
-    folder, source = given
+def _merge(inputs: tuple[Path, pl.DataFrame]) -> None:
+    folder, source = inputs
     qbeast.open_table(str(folder)).merge(source, KEYS)
 
 
-def _merge_rival(given: tuple[Path, pl.DataFrame]) -> None:
-    folder, source = given
+def _merge_rival(inputs: tuple[Path, pl.DataFrame]) -> None:
+    folder, source = inputs
     predicate = " AND ".join(f"target.{key} = source.{key}" for key in KEYS)
     merger = DeltaTable(folder).merge(
         source, predicate, source_alias="source", target_alias="target", writer_properties=ZSTD

@@ -53,7 +53,7 @@ FLIGHTS_COLUMNS = ("dep_time", "distance", "carrier", "tailnum")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One call of `estimate`, and the share of bytes that it may take, in %."""
+    """A call of `estimate`, and the maximum share of bytes that it may read, in %."""
 
     what: str
     options: dict[str, Any]
@@ -81,12 +81,12 @@ def run() -> list[Figure]:
 
 def _asked(folder: Path, question: Question) -> list[Figure]:
     lineitem = qbeast.open_table(str(folder))
-    found = lineitem.estimate(**question.options)
-    exact_options = {name: one for name, one in question.options.items() if name != "error"}
+    estimate = lineitem.estimate(**question.options)
+    exact_options = {name: value for name, value in question.options.items() if name != "error"}
     exact = lineitem.estimate(**exact_options, sample=1.0)
-    off = max((found.frame[name] / exact.frame[name] - 1).abs().max() for name in found.names)
-    assert found.met
-    assert exact.frame.height == found.frame.height
+    off = max((estimate.frame[name] / exact.frame[name] - 1).abs().max() for name in estimate.names)
+    assert estimate.met
+    assert exact.frame.height == estimate.frame.height
     seconds = measure.interleaved(
         {
             "estimate": lambda: lineitem.estimate(**question.options),
@@ -94,14 +94,14 @@ def _asked(folder: Path, question: Question) -> list[Figure]:
         },
         rounds=3,
     )
-    allowed = found.share / exact.share * seconds["all"] + 0.05
+    allowed = estimate.share / exact.share * seconds["all"] + 0.05
     return [
         Figure(
             question.what,
-            100 * found.share,
+            100 * estimate.share,
             "%",
             question.most,
-            f"of the keys {found.fraction:.1%}, off {off:.2%}",
+            f"of the keys {estimate.fraction:.1%}, off {off:.2%}",
         ),
         Figure(f"{question.what}: everything read by `estimate`", 100 * exact.share, "%"),
         Figure(
@@ -117,26 +117,26 @@ def _asked(folder: Path, question: Question) -> list[Figure]:
 def _in_polars(lineitem: qbeast.Table, question: Question) -> pl.DataFrame:
     rows = lineitem.scan()
     kept = rows.filter(question.options["where"]) if "where" in question.options else rows
-    by, asked = question.options.get("by"), question.options["aggregates"]
-    return (kept.group_by(by).agg(**asked) if by else kept.select(**asked)).collect()
+    by, aggregates = question.options.get("by"), question.options["aggregates"]
+    return (kept.group_by(by).agg(**aggregates) if by else kept.select(**aggregates)).collect()
 
 
 def _appended() -> list[Figure]:
-    """The same after ten appends in the order of time: each is a sample of its own days."""
+    """Return the figures after ten appends in time order, each of different days."""
     folder = tables.indexed(
         "lineitem-appended", lambda: data.lineitem().sort("l_shipdate"), data.W1_COLUMNS, appends=10
     )
     lineitem = qbeast.open_table(str(folder))
-    found = [(one, lineitem.estimate(**one.options)) for one in QUESTIONS]
-    assert all(answer.met for _, answer in found)
+    answers = [(question, lineitem.estimate(**question.options)) for question in QUESTIONS]
+    assert all(answer.met for _, answer in answers)
     return [
-        Figure(f"{one.what}, after ten appends in time order", 100 * answer.share, "%", one.most)
-        for one, answer in found
+        Figure(f"{question.what}, after ten appends in time order", 100 * answer.share, "%", question.most)
+        for question, answer in answers
     ]
 
 
 def _coverage() -> list[Figure]:
-    """Of 1,000 samples of flights, by other keys each time: what is promised, and what intervals hold, of the worst."""
+    """Return the promises kept and intervals covered in 1,000 samples of flights, for the worst group."""
     figures = []
     for by, where in ((), None), (("origin",), pl.col("month") <= 6):
         flown = Population(data.flights(), FLOWN, by=by, where=where)
@@ -144,8 +144,8 @@ def _coverage() -> list[Figure]:
         for confidence in (0.95, 0.99):
             covered = flown.covered(0.02, confidence)
             kept = flown.promised(0.1, confidence)
-            name, share = min(covered.shares.items(), key=lambda one: one[1])
-            note = f"{name}; all: {' '.join(f'{one:.3f}' for one in covered.shares.values())}"
+            name, share = min(covered.shares.items(), key=lambda item: item[1])
+            note = f"{name}; all: {' '.join(f'{share:.3f}' for share in covered.shares.values())}"
             figures += [
                 Figure(
                     f"{what}: reliable {confidence:.0%} intervals of 2 % that hold",
@@ -167,16 +167,16 @@ def _coverage() -> list[Figure]:
 
 def _flights() -> list[Figure]:
     flown = qbeast.open_table(str(tables.indexed("flights", data.flights, FLIGHTS_COLUMNS)))
-    found = flown.estimate(
+    estimate = flown.estimate(
         {"delay": pl.col("dep_delay").mean()}, by="carrier", absolute={"delay": 2.0}, min_group_rows=10_000
     )
-    assert found.met
+    assert estimate.met
     what = "mean delay of the larger carriers within 2 minutes"
-    return [Figure(what, 100 * found.share, "%", 20, f"of the keys {found.fraction:.1%}")]
+    return [Figure(what, 100 * estimate.share, "%", 20, f"of the keys {estimate.fraction:.1%}")]
 
 
 def _promises(folder: Path) -> list[Figure]:
-    """Of real values, how often answers are inside; keys are random, of the sizes that the index gives."""
+    """Return how often answers are inside their intervals, for real values and random keys of realistic sizes."""
     rows = qbeast.scan_table(str(folder))
     q6 = _floats(rows.filter(Q6).select(PRICE * DISCOUNT))
     small = _floats(
@@ -189,7 +189,7 @@ def _promises(folder: Path) -> list[Figure]:
         .agg(x=pl.col("dep_delay").sum(), n=pl.len())
     )
     delays = data.flights()["dep_delay"].drop_nulls().cast(pl.Float64).to_numpy()
-    asked: dict[str, Callable[[float], Any]] = {
+    runs: dict[str, Callable[[float], Any]] = {
         "Q6 sum at 2 %": lambda c: trials(
             q6, np.ones(len(q6)), error=0.02, confidence=c, pilot=len(q6) // 80
         ),
@@ -209,9 +209,9 @@ def _promises(folder: Path) -> list[Figure]:
             pilot=150,
         ),
     }
-    found = {(what, c): ask(c) for what, ask in asked.items() for c in (0.95, 0.99)}
+    results = {(what, c): run(c) for what, run in runs.items() for c in (0.95, 0.99)}
     return [
-        # A figure must not exceed its target: here it is what goes wrong.
+        # A figure must not exceed its target, so it counts the failures.
         Figure(
             f"answers outside of the promise, {what}, {c:.0%}",
             100 * (1 - kept.share),
@@ -219,7 +219,7 @@ def _promises(folder: Path) -> list[Figure]:
             round(100 * (1 - c), 1),
             f"reads {kept.fraction:.1%} of the keys",
         )
-        for (what, c), kept in found.items()
+        for (what, c), kept in results.items()
     ]
 
 
@@ -228,28 +228,28 @@ def _floats(frame: pl.LazyFrame | pl.DataFrame) -> np.ndarray:
 
 
 def _blocks(folder: Path) -> list[Figure]:
-    """What block sampling needs for the same promise, in bytes over those of our table."""
+    """Return the bytes of block sampling for the same promise, over the bytes of our table."""
     ours = qbeast.open_table(str(folder)).explain().bytes_total
     small = Q1 & (pl.col("l_returnflag") == "N") & (pl.col("l_linestatus") == "F")
     q6 = ("l_extendedprice", "l_discount", "l_quantity", "l_shipdate")
-    asked = (
-        block_sampling.Asked("Q6 sum at 2 %", PRICE * DISCOUNT, Q6, 0.02, q6),
-        block_sampling.Asked(
+    questions = (
+        block_sampling.Question("Q6 sum at 2 %", PRICE * DISCOUNT, Q6, 0.02, q6),
+        block_sampling.Question(
             "Q1 price of the smallest group at 5 %",
             PRICE,
             small,
             0.05,
             ("l_extendedprice", "l_shipdate", *FLAGS),
         ),
-        block_sampling.Asked(
+        block_sampling.Question(
             "price of all rows at 1 %", PRICE, pl.lit(value=True), 0.01, ("l_extendedprice",)
         ),
     )
-    return block_sampling.figures(data.lineitem_path(), asked, ours)
+    return block_sampling.figures(data.lineitem_path(), questions, ours)
 
 
 def _samplers(folder: Path) -> list[Figure]:
-    """What the samplers of others read for 1 %, as the system saw it, over a full scan; none tells an error."""
+    """Return the bytes that other samplers read for 1 %, over a full scan; none of them estimates an error."""
     plain = str(data.lineitem_path())
     mean = f"SELECT avg(l_extendedprice) FROM '{plain}'"  # noqa: S608 - our own file
     scans: dict[str, tuple[Callable[[str], int], str, str]] = {
@@ -269,8 +269,8 @@ def _samplers(folder: Path) -> list[Figure]:
     ]
 
 
-def _bytes_of_polars(asked: str) -> int:
-    file, _, sampled = asked.partition(":")
+def _bytes_of_polars(request: str) -> int:
+    file, _, sampled = request.partition(":")
     before = measure.bytes_read()
     prices = pl.scan_parquet(file).select("l_extendedprice")
     chosen = prices.filter(pl.int_range(pl.len()).shuffle(7) < pl.len() // 100) if sampled else prices
@@ -278,8 +278,8 @@ def _bytes_of_polars(asked: str) -> int:
     return measure.bytes_read() - before
 
 
-def _bytes_of_ours(asked: str) -> int:
-    path, _, sampled = asked.partition(":")
+def _bytes_of_ours(request: str) -> int:
+    path, _, sampled = request.partition(":")
     before = measure.bytes_read()
     qbeast.scan_table(path, sample=0.01 if sampled else None).select(
         pl.col("l_extendedprice").mean()
@@ -287,15 +287,15 @@ def _bytes_of_ours(asked: str) -> int:
     return measure.bytes_read() - before
 
 
-def _bytes_of_spark(asked: str) -> int:
-    """Bytes that the JVM asked the system for while the query ran."""
+def _bytes_of_spark(request: str) -> int:
+    """Return the bytes that the JVM requested from the system during the query."""
     from benchmarks.bench_spark_read import session  # noqa: PLC0415 - a session costs seconds
 
-    file, _, sampled = asked.partition(":")
+    file, _, sampled = request.partition(":")
     spark = session()
     rows = spark.read.parquet(file)
     rows = rows.sample(0.01, seed=7) if sampled else rows
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the one way to ask it
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public access
     numbers = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/io")
     before = int(numbers.read_text().split()[1])
     rows.selectExpr("avg(l_extendedprice)").collect()

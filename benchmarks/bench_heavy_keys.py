@@ -43,20 +43,20 @@ def _bytes(shape: str) -> list[Figure]:
         for at, (part, column) in enumerate(parts):
             with tempfile.TemporaryDirectory() as path:
                 qbeast.write_table(part, path, columns=[column])
-                found = qbeast.open_table(path)
-                for name, asked in QUESTIONS.items():
-                    options: dict[str, Any] = {"where": asked.where, "by": asked.by}
-                    options = {key: one and one.format(0) for key, one in options.items()}
-                    read[name][at] += found.estimate(ASKED, error=ERROR, **options).bytes_opened
+                opened = qbeast.open_table(path)
+                for name, question in QUESTIONS.items():
+                    options: dict[str, Any] = {"where": question.where, "by": question.by}
+                    options = {key: text and text.format(0) for key, text in options.items()}
+                    read[name][at] += opened.estimate(ASKED, error=ERROR, **options).bytes_opened
     return [
         Figure(
             f"{shape}, {name}: bytes read over those allowed",
-            every / (1.3 * rest + heavy),
+            total / (1.3 * rest + heavy),
             "x",
             1,
-            f"{every / SEEDS / 1e3:,.0f} kB; others {rest / SEEDS / 1e3:,.0f}, heavy {heavy / SEEDS / 1e3:,.0f}",
+            f"{total / SEEDS / 1e3:,.0f} kB; others {rest / SEEDS / 1e3:,.0f}, heavy {heavy / SEEDS / 1e3:,.0f}",
         )
-        for name, (every, rest, heavy) in read.items()
+        for name, (total, rest, heavy) in read.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which layout suits which question? Bytes that six questions open of the same rows in seven layouts.
+"""Which layout suits which question? Bytes that six questions read from the same rows in seven layouts.
 
     python -m benchmarks.bench_layouts
 
@@ -29,7 +29,7 @@ MONTH = {DATE: (date(1995, 3, 1), date(1995, 3, 31))}
 YEAR = {DATE: (date(1995, 1, 1), date(1995, 12, 31))}
 PARTS = {PART: (100_000, 120_000)}
 PRICES = {PRICE: (20_000.0, 20_500.0)}
-# What is asked, the box of it, and whether 1 % of its rows are enough.
+# The question, its box, and whether 1 % of the rows is enough.
 QUESTIONS: dict[str, tuple[Box | None, bool]] = {
     "one month of the ship dates": (Box(MONTH), False),
     "a narrow range of prices": (Box(PRICES), False),
@@ -60,7 +60,7 @@ def _share(groups: pl.DataFrame, box: Box | None) -> float:
 
 
 def _head(groups: pl.DataFrame) -> float:
-    """Share of the bytes of the row groups that the first rows of a shuffled copy lie in, a footer with them."""
+    """Return the share of bytes of the first row groups of a shuffled copy, with a footer."""
     rows = groups["rows"].cum_sum()
     first = groups[: int((rows < SAMPLE * groups["rows"].sum()).sum()) + 1]
     size = groups.unique("file")["file_bytes"].sum()
@@ -68,7 +68,7 @@ def _head(groups: pl.DataFrame) -> float:
 
 
 def _layouts() -> dict[str, Path]:
-    """Write the other layouts, once."""
+    """Write the other layouts once."""
     return {
         "as generated": _written("generated", lambda rows: np.arange(rows.height), _even),
         "sorted by date": _written("sorted", _by_date, _even),

@@ -46,20 +46,20 @@ def run() -> list[Figure]:
 
 
 def _shares(path: Path) -> dict[str, float]:
-    """Share of the bytes that ten of the appends, and a sample, open before and after an optimize, which comes last."""
+    """Return the shares of bytes of ten appends and a sample, before and after a final optimize."""
     opened = qbeast.open_table(path)
     first, last = (events(number)["ts"] for number in (60, 69))
     questions = {
         "ten of the appends": (pl.col("ts").is_between(first[0], last[-1]), None),
         "1 % sample": (None, 0.01),
     }
-    found = {}
+    shares = {}
     for when in ("before", "after"):
-        found |= {
+        shares |= {
             f"{name} open {when} an optimize": opened.explain(*ask).share for name, ask in questions.items()
         }
         opened.optimize()
-    return found
+    return shares
 
 
 def events(number: int) -> pl.DataFrame:
@@ -69,7 +69,7 @@ def events(number: int) -> pl.DataFrame:
         {
             "id": np.arange(number * ROWS, (number + 1) * ROWS),
             "ts": start + np.sort(rng.integers(0, HOUR_US, ROWS)).astype("timedelta64[us]"),
-            "user": [f"user-{one:06d}" for one in (rng.zipf(1.5, ROWS) % 100_000).tolist()],
+            "user": [f"user-{number:06d}" for number in (rng.zipf(1.5, ROWS) % 100_000).tolist()],
             "amount": rng.lognormal(3, 1.5, ROWS),
         }
     )

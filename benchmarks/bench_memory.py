@@ -45,7 +45,7 @@ TIGHT = {
 MIB = 1 << 20
 
 
-def run(scale: int = 1, budget_mib: int | None = None, wanted: Sequence[str] = ()) -> list[Figure]:
+def run(scale: int = 1, budget_mib: int | None = None, names: Sequence[str] = ()) -> list[Figure]:
     source, budget = data.lineitem_path(scale), (budget_mib or BUDGETS_MIB[scale]) * MIB
     with tempfile.TemporaryDirectory(dir=data.CACHE) as folder:
         scratch = Path(folder)
@@ -64,21 +64,21 @@ def run(scale: int = 1, budget_mib: int | None = None, wanted: Sequence[str] = (
         }
         children = {}
         for name, (function, arguments) in steps.items():
-            if wanted and not any(name.startswith(one) for one in wanted):
+            if names and not any(name.startswith(prefix) for prefix in names):
                 continue
             limit = None if name in FREE else budget
             with _environment({} if limit is None else TIGHT):
                 children[name] = measure.in_child(_measured, limit, function, *arguments)
             print(name, children[name], file=sys.stderr, flush=True)
         assert not list(spill.glob("qbeast*")), "temporary files are gone"
-        if not wanted:
+        if not names:
             _check(source, table_path)
     return _figures(children, scale, budget)
 
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Generator[None]:
-    """Set variables that processes begin with."""
+    """Set environment variables of new processes."""
     os.environ.update(variables)
     try:
         yield
@@ -107,11 +107,11 @@ def _figures(children: dict[str, measure.Child], scale: int, budget: int) -> lis
 
 
 def _measured(limit: int | None, function: Callable[..., int], *arguments: Any) -> tuple[int, float, int]:
-    """Return bytes held before, CPU seconds, and bytes spilled; a limit is on the bytes that are added."""
+    """Return bytes of memory before, CPU seconds, and bytes spilled; the limit applies to additional memory."""
     pl.LazyFrame({"a": range(1000)}).select(pl.col("a").sum()).collect(engine="streaming")  # starts threads
     if limit is not None:
-        most = measure.private_bytes() + limit
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        max_bytes = measure.private_bytes() + limit
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
     before, start = measure.peak_rss_bytes(), time.process_time()
     spilled = function(*arguments)
     return before, time.process_time() - start, spilled or 0
@@ -137,15 +137,13 @@ def _duckdb(source: Path, folder: Path, budget: int, spill: Path) -> int:
     with duckdb.connect(
         config={"memory_limit": f"{budget // MIB}MiB", "temp_directory": str(spill)}
     ) as session:
-        ends = ", ".join(f"min({one}), max({one})" for one in numbers.values())
-        found = session.execute(f"SELECT {ends} FROM read_parquet('{source}')").fetchone()  # noqa: S608
-        assert found is not None
+        ends = ", ".join(f"min({number}), max({number})" for number in numbers.values())
+        bounds = session.execute(f"SELECT {ends} FROM read_parquet('{source}')").fetchone()  # noqa: S608
+        assert bounds is not None
         bits = []
-        for at, one in enumerate(numbers.values()):
-            low, high = found[2 * at], found[2 * at + 1]
-            cell = (
-                f"least(floor(({one} - {low}) / ({high} - {low}) * {1 << BITS}), {(1 << BITS) - 1})::BIGINT"
-            )
+        for at, number in enumerate(numbers.values()):
+            low, high = bounds[2 * at], bounds[2 * at + 1]
+            cell = f"least(floor(({number} - {low}) / ({high} - {low}) * {1 << BITS}), {(1 << BITS) - 1})::BIGINT"
             bits += [f"(((({cell}) >> {bit}) & 1) << {bit * len(names) + at})" for bit in range(BITS)]
         session.execute(
             f"COPY (SELECT * FROM read_parquet('{source}') ORDER BY {' + '.join(bits)}) "  # noqa: S608
@@ -174,23 +172,23 @@ def _delete(folder: Path, budget: int, spill: Path) -> int:
 
 
 def _merge(source: Path, folder: Path, budget: int, spill: Path) -> int:
-    some = _thousandth(source).with_columns(l_comment=pl.lit("merged"))
+    source_rows = _thousandth(source).with_columns(l_comment=pl.lit("merged"))
     opened = qbeast.open_table(folder)
-    return opened.merge(some, on=KEYS, memory_bytes=budget, spill_dir=spill).spilled_bytes
+    return opened.merge(source_rows, on=KEYS, memory_bytes=budget, spill_dir=spill).spilled_bytes
 
 
 def _check(source: Path, folder: Path) -> None:
-    """All rows that should be there are."""
+    """Assert the number of rows of the table."""
     gone = pl.col("l_shipdate").is_between(date(1995, 1, 1), date(1995, 3, 31))
     first = pl.scan_parquet(source)
     more = first.head(_rows(source) // 100)
     again = _thousandth(source).filter(gone)  # deleted, then inserted by the merge
-    wanted = sum(
+    expected = sum(
         int(rows.select(pl.len()).collect().item())
         for rows in (first.filter(~gone), more.filter(~gone), again)
     )
-    found = int(qbeast.open_table(folder).scan().select(pl.len()).collect().item())
-    assert found == wanted, f"{found:,} rows instead of {wanted:,}"
+    rows = int(qbeast.open_table(folder).scan().select(pl.len()).collect().item())
+    assert rows == expected, f"{rows:,} rows instead of {expected:,}"
 
 
 def _thousandth(source: Path) -> pl.LazyFrame:
@@ -203,5 +201,5 @@ def _rows(source: Path) -> int:
 
 
 if __name__ == "__main__":
-    numbers, names = [int(one) for one in sys.argv[1:3]], ",".join(sys.argv[3:])
-    print(table(run(*numbers, wanted=names.split(",") if names else ())))
+    numbers, names = [int(argument) for argument in sys.argv[1:3]], ",".join(sys.argv[3:])
+    print(table(run(*numbers, names=names.split(",") if names else ())))

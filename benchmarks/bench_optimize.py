@@ -89,28 +89,28 @@ class Step:
 
     rows: int
     written: float
-    """Bytes written so far over those of the appends alone."""
+    """Bytes written so far, over the bytes of the appends."""
     of_appended: float
-    """The same without the rows that the table began with."""
+    """The same without the initial rows."""
     amplification: float
 
 
 def growth(scratch: Path) -> list[Figure]:
     folder, everything = scratch / "growth", [points(GROWTH_START, 0)]
     first = qbeast.write_table(everything[0], folder, columns=COLUMNS)
-    asked = written = first.bytes
+    appended_bytes = written = first.bytes
     steps: list[Step] = []
     total = GROWTH_START
     for number in range(1, GROWTH_STEPS + 1):
         everything.append(points(total // 100, number))
         total += everything[-1].height
         added = qbeast.write_table(everything[-1], folder, mode="append").bytes
-        asked, written = asked + added, written + added
+        appended_bytes, written = appended_bytes + added, written + added
         if number % EVERY == 0:
             opened = qbeast.open_table(folder)
             written += opened.optimize().bytes
-            appended = (written - first.bytes) / (asked - first.bytes)
-            steps.append(Step(total, written / asked, appended, amplification(opened, 0.01)))
+            appended = (written - first.bytes) / (appended_bytes - first.bytes)
+            steps.append(Step(total, written / appended_bytes, appended, amplification(opened, 0.01)))
     rows = pl.concat(everything)
     qbeast.write_table(rows, scratch / "at-once", columns=COLUMNS)
     opened, fresh = qbeast.open_table(folder), qbeast.open_table(scratch / "at-once")

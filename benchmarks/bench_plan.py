@@ -31,7 +31,7 @@ COLUMNS = ("x", "y", "z")
 BLOCKS = 5
 ROUNDS = 5
 WARM_FILTERS = 20
-# Files -> most seconds cold and warm.
+# Files -> maximum seconds, cold and warm.
 MOST = {10_000: (0.15, 0.05), 100_000: (0.8, 0.4)}
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -68,7 +68,7 @@ def _filter(at: float) -> pl.Expr:
 
 
 def _write_log(folder: Path, files: int, *, ours: bool) -> None:
-    """Take protocol and metadata from a real table of eight rows, and its files from our imagination."""
+    """Return a log with the protocol and metadata of a real table, and invented files."""
     shutil.rmtree(folder, ignore_errors=True)
     corners = np.array(np.meshgrid(*[[0.0, 1.0]] * 3)).reshape(3, -1)
     frame = pl.DataFrame(dict(zip(COLUMNS, corners, strict=True)))

@@ -27,9 +27,9 @@ def run() -> list[Figure]:
         path = Path(scratch) / "lineitem"
         qbeast.write_table(frame, path, columns=columns)
         opened = qbeast.open_table(path)
-        for name, some in boxes.draw_boxes(frame, columns).items():
-            found = np.array([_fetched(opened, box) for box in some])
-            for what, mean in zip(("files", "pages", "ranges"), found.mean(axis=0), strict=True):
+        for name, group in boxes.draw_boxes(frame, columns).items():
+            counts = np.array([_fetched(opened, box) for box in group])
+            for what, mean in zip(("files", "pages", "ranges"), counts.mean(axis=0), strict=True):
                 figures.append(Figure(f"{name}: {what}", float(mean), ""))
     return figures
 

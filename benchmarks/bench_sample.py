@@ -45,7 +45,7 @@ def amplification_of(folder: Path, fraction: float) -> float:
 
 
 def _bytes_of_the_process(folder: Path) -> Figure:
-    """The plan's bytes against what the system saw the process read, less what opening the table reads."""
+    """Compare the plan's bytes with the bytes that the process read, without opening the table."""
     planned = qbeast.open_table(str(folder)).explain(sample=0.01).bytes_opened
     read = measure.in_child(_bytes_read, folder, 0.01).result
     return Figure(
@@ -54,7 +54,7 @@ def _bytes_of_the_process(folder: Path) -> Figure:
 
 
 def _bytes_read(folder: Path, fraction: float) -> int:
-    _read(folder, fraction)  # what is imported at the first read is not counted
+    _read(folder, fraction)  # imports of the first read are not counted
     start = measure.bytes_read()
     qbeast.open_table(str(folder))
     opened = measure.bytes_read()
@@ -85,7 +85,7 @@ def _read(folder: Path, fraction: float | None) -> int:
 
 
 def _check_rows(folder: Path) -> None:
-    """Samples are nested, repeatable, and about as large as asked for."""
+    """Assert that samples are nested, repeatable, and of about the requested size."""
     key = ["l_orderkey", "l_linenumber"]
     rows = {f: qbeast.scan_table(str(folder), sample=f).select(key).collect() for f in FRACTIONS}
     total = qbeast.scan_table(str(folder)).select(pl.len()).collect().item()

@@ -42,7 +42,7 @@ SETTINGS = {
     "spark.jars.ivy": str(data.CACHE.parent / "ivy"),
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # For two cores, and for a table of some dozen files: both would take longer with the defaults for a cluster.
+    # For two cores and a few dozen files: the defaults for a cluster would be slower for both.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.shuffle.partitions": "4",
 }
@@ -54,10 +54,10 @@ class Run:
 
     seconds: float
     written: float
-    """Bytes of the files it wrote, over those of the table before."""
+    """Bytes of the new files, over the bytes of the table before."""
     files: str
     rows: tuple[int, float]
-    """Rows of the table afterwards, and a sum of theirs."""
+    """Rows of the table afterwards, and a checksum."""
 
 
 def run(rounds: int = ROUNDS) -> list[Figure]:
@@ -91,9 +91,9 @@ def compare(
     for turn in range(rounds + 1):  # the first turn warms up
         for name in sorted(changes, reverse=turn % 2 == 1):
             runs[name].append(once(original, changes[name]))
-    assert len({one.rows for each in runs.values() for one in each}) == 1, "both change the same rows"
+    assert len({run.rows for each in runs.values() for run in each}) == 1, "both change the same rows"
     ours, theirs = (each[1:] for each in (runs["qbeast"], runs["Delta"]))
-    seconds = [median(one.seconds for one in each) for each in (ours, theirs)]
+    seconds = [median(run.seconds for run in each) for each in (ours, theirs)]
     return [
         Figure(
             f"Spark, {what}, time over Spark's Delta",
@@ -155,9 +155,9 @@ def _source(spark: SparkSession, name: str) -> DataFrame:
     if not folder.exists():
         rows = rows_by_column()
         if name == "newest":
-            found = rows.filter(pl.col("l_orderkey") > bench_dml.LAST_ORDER * 0.99)
-            new = found.filter(pl.col("l_orderkey") % 10 == 0)
-            rows = pl.concat([found, new.with_columns(pl.col("l_orderkey") + bench_dml.LAST_ORDER)])
+            last = rows.filter(pl.col("l_orderkey") > bench_dml.LAST_ORDER * 0.99)
+            new = last.filter(pl.col("l_orderkey") % 10 == 0)
+            rows = pl.concat([last, new.with_columns(pl.col("l_orderkey") + bench_dml.LAST_ORDER)])
         else:
             rows = rows.filter(pl.col("l_orderkey").hash(7) % 1000 == 0)
         changed = rows.with_columns((pl.col("l_quantity") + 1).cast(rows.schema["l_quantity"]))

@@ -57,7 +57,7 @@ def run(scale: int = 1) -> list[Figure]:
 
 
 def session(settings: dict[str, str] | None = None) -> SparkSession:
-    """Two cores, no console, nothing of Spark's own tuned but memory and what is given."""
+    """Return a session with two cores, no console, and default settings except memory and `settings`."""
     options = {
         "spark.driver.memory": "4g",
         "spark.ui.enabled": "false",
@@ -77,7 +77,7 @@ def drain(rows: DataFrame) -> None:
 
 
 def bytes_of(action: Callable[[], object]) -> int:
-    """Bytes the JVM asks the system to read meanwhile."""
+    """Count the bytes that the JVM reads inside the block."""
     before = _read_by_jvm()
     action()
     return _read_by_jvm() - before
@@ -97,14 +97,14 @@ def _read_by_jvm() -> int:
 
 
 def _rest(spark: SparkSession, folder: Path) -> int:
-    """What a query reads that is not data: classes, sockets."""
+    """Return the bytes that a query reads besides data: classes, sockets."""
     drain(read_table(spark, folder, sample=0.0))
     return bytes_of(lambda: drain(read_table(spark, folder, sample=0.0)))
 
 
 def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
     total = measure.folder_bytes(rivals.data_files(folder))
-    drain(read_table(spark, folder, sample=0.01))  # classes are loaded by the first query of a kind
+    drain(read_table(spark, folder, sample=0.01))  # the first query of a kind loads classes
     rest = _rest(spark, folder)
     figures = []
     for fraction, most in SAMPLES.items():
@@ -124,18 +124,18 @@ def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
     return figures
 
 
-def _filters_as_advised(given: tuple[Path, int]) -> list[Figure]:
-    """With the setting of docs/spark.md that reads less ahead."""
+def _filters_as_advised(arguments: tuple[Path, int]) -> list[Figure]:
+    """Measure filters with the setting of docs/spark.md for less read-ahead."""
     spark = session({"spark.buffer.size": "4096"})
     try:
-        figures = _filters(spark, *given, target=1.1)
+        figures = _filters(spark, *arguments, target=1.1)
         return [replace(figure, what=f"{figure.what}, buffer of 4 kB") for figure in figures]
     finally:
         spark.stop()
 
 
 def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
-    """Pages that minima and maxima alone keep, all that Spark knows of them, in the files that the plan opens."""
+    """Count the pages that remain by minimum and maximum only, as in Spark, in the files of the plan."""
     drawn = boxes.draw_boxes(data.lineitem(scale).select(data.W1_COLUMNS), data.W1_COLUMNS, number=BOXES)
     opened = qbeast.open_table(folder)
     pages = pl.concat(
@@ -156,7 +156,7 @@ def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
 
 
 def _pages_of(file: Path, page_rows: int) -> pl.DataFrame:
-    """Bounds of the indexed columns, a row a page."""
+    """Return the bounds of the indexed columns, one row per page."""
     rows = pl.read_parquet(file, columns=data.W1_COLUMNS).with_row_index("page")
     bounds = [
         bound
@@ -218,7 +218,7 @@ def _ratio(what: str, took: dict[str, float], ours: str, theirs: str, most: floa
 
 
 def _many(spark: SparkSession) -> list[Figure]:
-    """Count the rows of many tiny files, from opening the table on; beside Spark's own way to look them up."""
+    """Time a count of many tiny files, from opening the table on, and Spark's own listing."""
     return [_count_of(spark, count) for count in MANY]
 
 
@@ -238,7 +238,7 @@ def _expect(rows: DataFrame, count: int) -> None:
 
 
 def many_files(count: int) -> Path:
-    """Make a table of `count` files of 100 rows: one file under many names."""
+    """Create a table of `count` files of 100 rows: copies of one file."""
     folder = data.CACHE / f"many-{count}"
     shutil.rmtree(folder, ignore_errors=True)
     qbeast.write_table(pl.DataFrame({"id": range(100)}), folder, columns=["id"])

@@ -85,7 +85,7 @@ def session(cores: int) -> SparkSession:
 
 
 def source(rows: int) -> Path:
-    """Write the rows as Parquet once, 10 files for each 5 million."""
+    """Write the rows as Parquet once, 10 files per 5 million rows."""
     folder = data.CACHE / f"spark-{rows}"
     if not folder.exists():
         columns = list(data.WRITE_COLUMNS)
@@ -94,8 +94,8 @@ def source(rows: int) -> Path:
         files = max(FILES * rows // ROWS, 2)
         for number in range(files):
             start = number * (rows // files)
-            some = pl.concat([frame.slice(start % frame.height, rows // files)])
-            some.write_parquet(folder / f"{number}.parquet", compression="snappy")
+            part = pl.concat([frame.slice(start % frame.height, rows // files)])
+            part.write_parquet(folder / f"{number}.parquet", compression="snappy")
     return folder
 
 
@@ -125,7 +125,7 @@ def _beside_spark(cores: int) -> dict[str, float]:
 
 
 def _alone(cores: int, rows: int) -> dict[str, float]:
-    """Write once with so many tasks at a time, on as many cores: else the JVM and Python share a free one."""
+    """Write once with a number of tasks and as many cores, so that the JVM and Python have no spare core."""
     os.sched_setaffinity(0, range(cores))
     spark = session(cores)
     try:

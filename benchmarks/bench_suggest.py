@@ -87,7 +87,7 @@ WORKLOADS = {
 
 
 class BruteForce:
-    """Tables of one workload, each written once; what every filter opens of them."""
+    """Tables of a workload, each written once, and the bytes that every filter reads."""
 
     def __init__(self, workload: Workload, folder: str) -> None:
         self.frame, self.filters, self._folder = workload.make(), workload.filters, Path(folder)

@@ -60,7 +60,7 @@ def frame_file() -> Path:
 
 
 def _load(frame: Path) -> pl.DataFrame:
-    # From bytes, not mapped: mapped pages would count as memory only once they are touched.
+    # Read, not mapped: mapped pages count as memory only after access.
     return pl.read_ipc(frame.read_bytes())
 
 
@@ -70,13 +70,13 @@ def prepare(frame: Path, to: Path) -> tuple[pl.DataFrame, Path]:
 
 
 def write_qbeast(prepared: tuple[pl.DataFrame, Path]) -> None:
-    """Write them indexed."""
+    """Write the rows with an index."""
     frame, to = prepared
     qbeast.write_table(frame, str(to), columns=list(data.W1_COLUMNS))
 
 
 def write_plain(prepared: tuple[pl.DataFrame, Path]) -> None:
-    """Write them by `write_deltalake`."""
+    """Write the rows by `write_deltalake`."""
     frame, to = prepared
     rivals.write_plain(frame, to)
 

@@ -1,8 +1,8 @@
-"""What block sampling of a plain Parquet file reads for a kept promise: row groups or pages, drawn independently.
+"""Bytes that block sampling of a plain Parquet file reads for the same error: row groups or pages, drawn independently.
 
-It gets the variance between blocks, which it would have to find with its own pilot, and the blocks that hold a row that
-counts, which statistics show only for days. It reads only the columns that it needs. Totals are scaled by 1 / f or
-calibrated to the rows of blocks, whichever is more accurate.
+It knows the variance between blocks, for which a real sampler needs a pilot, and the blocks with matching rows, which
+statistics show only for days. It reads only the needed columns. Totals are scaled by 1 / f or calibrated to the rows of
+blocks, whichever is more accurate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from benchmarks.report import Figure
 
 PAGE_ROWS, GROUP_ROWS = 2_048, 32_768
 APPENDS = 10
-Z = 1.96 * 1.1  # what our own intervals reach to, so that the same promise is kept
+Z = 1.96 * 1.1  # as in our own intervals
 DAY = "l_shipdate"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A sum of a value over the rows of a condition, to an error, from some columns."""
+class Question:
+    """A sum of a value over the rows of a condition, with a maximum error, and the columns it needs."""
 
     what: str
     value: pl.Expr
@@ -34,17 +34,17 @@ class Asked:
     columns: tuple[str, ...]
 
 
-def figures(file: Path, questions: Iterable[Asked], ours: int) -> list[Figure]:
-    """Return shares of bytes over those of our table, for each question, order of rows and kind of block."""
+def figures(file: Path, questions: Iterable[Question], ours: int) -> list[Figure]:
+    """Return the bytes read over the bytes of our table, for each question, order of rows and kind of block."""
     sizes = _column_bytes(file)
-    asked = list(questions)
-    names = list(dict.fromkeys([DAY, *(name for one in asked for name in one.columns)]))
+    all_questions = list(questions)
+    names = list(dict.fromkeys([DAY, *(name for question in all_questions for name in question.columns)]))
     rows = pl.read_parquet(file, columns=names)
     return [
         figure
         for order, frame in _orders(rows)
-        for one in asked
-        for figure in _figures_of(one, order, frame, sizes, ours)
+        for question in all_questions
+        for figure in _figures_of(question, order, frame, sizes, ours)
     ]
 
 
@@ -62,10 +62,10 @@ def _orders(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _figures_of(
-    asked: Asked, order: str, frame: pl.DataFrame, sizes: dict[str, int], ours: int
+    question: Question, order: str, frame: pl.DataFrame, sizes: dict[str, int], ours: int
 ) -> Iterator[Figure]:
     x = (
-        frame.select(pl.when(asked.condition).then(asked.value).otherwise(0).cast(pl.Float64))
+        frame.select(pl.when(question.condition).then(question.value).otherwise(0).cast(pl.Float64))
         .to_series()
         .to_numpy()
     )
@@ -73,10 +73,10 @@ def _figures_of(
         starts = np.arange(0, len(x), block_rows)
         sums, matter = np.add.reduceat(x, starts), np.logical_or.reduceat(x != 0, starts)
         counts = np.diff(np.append(starts, len(x)))
-        fraction = _fraction(sums[matter], counts[matter], asked.error)
-        share = fraction * matter.mean() * sum(sizes[name] for name in asked.columns) / ours
+        fraction = _fraction(sums[matter], counts[matter], question.error)
+        share = fraction * matter.mean() * sum(sizes[name] for name in question.columns) / ours
         note = f"{fraction:.1%} of {int(matter.sum()):,} blocks that may match"
-        yield Figure(f"{asked.what}, rival: {blocks}, {order}", 100 * share, "%", None, note)
+        yield Figure(f"{question.what}, rival: {blocks}, {order}", 100 * share, "%", None, note)
 
 
 def _fraction(sums: np.ndarray, rows: np.ndarray, error: float) -> float:
@@ -88,9 +88,9 @@ def _fraction(sums: np.ndarray, rows: np.ndarray, error: float) -> float:
 
 def _column_bytes(file: Path) -> dict[str, int]:
     metadata = pq.ParquetFile(file).metadata
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            found[chunk.path_in_schema] = found.get(chunk.path_in_schema, 0) + chunk.total_compressed_size
-    return found
+            sizes[chunk.path_in_schema] = sizes.get(chunk.path_in_schema, 0) + chunk.total_compressed_size
+    return sizes

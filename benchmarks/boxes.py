@@ -1,4 +1,4 @@
-"""Random boxes over a table's columns, and the share of its bytes that min/max statistics leave to read."""
+"""Random boxes over a table's columns, and the share of bytes to read by min/max statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-# Class name -> (how many of the columns a box bounds, share of the rows each bound lets through).
+# Class name -> (number of bounded columns, share of rows that each bound keeps).
 CLASSES = {
     "1d@1%": (1, 0.01),
     "1d@10%": (1, 0.10),
@@ -27,19 +27,19 @@ BOXES_PER_CLASS = 60
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Closed ranges per column, all to be met: `ranges[column] == (lower, upper)`."""
+    """Closed ranges of columns, joined by AND: `ranges[column] == (lower, upper)`."""
 
     ranges: dict[str, tuple[Any, Any]]
 
     def predicate(self) -> pl.Expr:
-        """The box as a Polars filter."""
+        """Return the box as a Polars filter."""
         return pl.all_horizontal(
             pl.col(name).is_between(pl.lit(lower), pl.lit(upper))
             for name, (lower, upper) in self.ranges.items()
         )
 
     def may_hold(self) -> pl.Expr:
-        """The box against a frame of row groups with `<column>_min` and `<column>_max`."""
+        """Return the box as a filter of row groups with `<column>_min` and `<column>_max`."""
         return pl.all_horizontal(
             (pl.col(f"{name}_max") >= pl.lit(lower)) & (pl.col(f"{name}_min") <= pl.lit(upper))
             for name, (lower, upper) in self.ranges.items()
@@ -49,7 +49,7 @@ class Box:
 def draw_boxes(
     frame: pl.DataFrame, columns: Sequence[str], *, seed: int = 7, number: int = BOXES_PER_CLASS
 ) -> dict[str, list[Box]]:
-    """Draw `number` boxes per class: every choice of columns equally often, at random places."""
+    """Draw `number` boxes per class: all sets of columns equally often, at random places."""
     random = np.random.default_rng(seed)
     values = {name: frame[name].drop_nulls().sort() for name in columns}
     boxes = {}

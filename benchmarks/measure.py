@@ -1,4 +1,4 @@
-"""Seconds measured in turns, bytes as merged ranges, memory as the peak of a separate process."""
+"""Measure seconds in turns, bytes as merged ranges, and memory as the peak of a separate process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What a function did in a process of its own."""
+    """The result and cost of a function in a separate process."""
 
     result: Any
     seconds: float
-    peak_rss_bytes: int  # the most the whole process held since the function began
+    peak_rss_bytes: int  # peak of the whole process since the start of the function
 
 
 def interleaved(candidates: Mapping[str, Callable[[], object]], *, rounds: int = 7) -> dict[str, float]:
-    """Median seconds per candidate after one warm-up each, taken in turns so that noise hits all alike."""
+    """Return the median seconds per candidate, after one warm-up each; in turns, so that noise affects all equally."""
     for candidate in candidates.values():
         candidate()
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
@@ -39,7 +39,7 @@ def interleaved(candidates: Mapping[str, Callable[[], object]], *, rounds: int =
 
 
 def timed(function: Callable[[], object]) -> float:
-    """Seconds of one call; its result is dropped outside of them."""
+    """Return the seconds of a call, without dropping its result."""
     gc.collect()
     start = time.perf_counter()
     result = function()
@@ -83,7 +83,7 @@ def forget_cached(files: Iterable[Path]) -> None:
 
 
 def merged_length(ranges: Iterable[tuple[int, int]]) -> int:
-    """Bytes that ranges (start, length) of one file cover, overlaps counted once."""
+    """Return the bytes that ranges (start, length) of a file cover; overlaps count once."""
     total = end = 0
     for start, length in sorted(ranges):
         total += max(0, start + length - max(end, start))
@@ -92,12 +92,12 @@ def merged_length(ranges: Iterable[tuple[int, int]]) -> int:
 
 
 def folder_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the files on disk."""
+    """Return the bytes of files on disk."""
     return sum(file.stat().st_size for file in files)
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process held, since `reset_peak` where the system can tell."""
+    """Return the peak memory of this process, since `reset_peak` if the system supports it."""
     # ru_maxrss survives exec, so a child starts with its parent's; VmHWM belongs to this program alone.
     if STATUS.exists():
         line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
@@ -106,18 +106,18 @@ def peak_rss_bytes() -> int:
 
 
 def private_bytes() -> int:
-    """Private writable memory of this process, used or not: what `RLIMIT_DATA` limits (Linux)."""
+    """Return the private writable memory of this process, used or not, as limited by `RLIMIT_DATA` (Linux)."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmData"))
     return int(line.split()[1]) * 1024
 
 
 def bytes_read() -> int:
-    """Bytes this process has asked the system to read, cached or not (Linux)."""
+    """Return the bytes that this process has read, cached or not (Linux)."""
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def reset_peak() -> None:
-    """Begin a new peak (Linux only; elsewhere the old one stays)."""
+    """Reset the peak (Linux; elsewhere it stays)."""
     if STATUS.exists():
         STATUS.with_name("clear_refs").write_text("5")
 

@@ -43,15 +43,15 @@ def main() -> None:
 
 
 def save_estimate(flights: pl.DataFrame) -> None:
-    """An answer that gets better while more is read, and answers of groups with their bars."""
+    """Draw an estimate that improves with the sample, and estimates of groups with error bars."""
     drawn, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         qbeast.write_table(flights, f"{folder}/t", columns=["dep_time", "distance", "tailnum"])
         table = qbeast.open_table(f"{folder}/t")
-        asked = {"delay": pl.col("dep_delay").mean()}
-        steps = [table.estimate(asked, sample=f) for f in np.geomspace(0.002, 0.5, 14)]
-        by_carrier = table.estimate(asked, by="carrier", sample=0.08)
+        aggregates = {"delay": pl.col("dep_delay").mean()}
+        steps = [table.estimate(aggregates, sample=f) for f in np.geomspace(0.002, 0.5, 14)]
+        by_carrier = table.estimate(aggregates, by="carrier", sample=0.08)
     read = [100 * step.fraction for step in steps]
     value, low, high = (
         np.array([step.frame[n].item() for step in steps]) for n in ("delay", "delay_low", "delay_high")
@@ -69,25 +69,29 @@ def save_estimate(flights: pl.DataFrame) -> None:
 
 
 def save_coverage(flights: pl.DataFrame) -> None:
-    """How often 95 % intervals hold the truth: of a formula for independent rows, and of sums by key."""
-    found = {name: coverage(flights, columns) for name, columns in INDEXES.items()}
+    """Draw how often 95 % intervals contain the truth: by a formula for independent rows, and by sums of keys."""
+    results = {name: coverage(flights, columns) for name, columns in INDEXES.items()}
     drawn, axes = plt.subplots(figsize=(8.4, 4.2), layout="constrained")
-    effects = [one[0] for one in found.values()]
+    effects = [result[0] for result in results.values()]
     axes.axhline(95, color=INK, lw=0.8, ls="--")
     axes.plot(
-        effects, [one[1] for one in found.values()], "o", color=ORANGE, label="formula for independent rows"
+        effects,
+        [result[1] for result in results.values()],
+        "o",
+        color=ORANGE,
+        label="formula for independent rows",
     )
-    axes.plot(effects, [one[2] for one in found.values()], "o", color=BLUE, label="sums by key")
-    few = [one for one in found.values() if one[3] < 100]
+    axes.plot(effects, [result[2] for result in results.values()], "o", color=BLUE, label="sums by key")
+    few = [result for result in results.values() if result[3] < 100]
     axes.plot(
-        [one[0] for one in few],
-        [one[2] for one in few],
+        [result[0] for result in few],
+        [result[2] for result in few],
         *("o",),
         color="white",
         mec=BLUE,
         label="the same, of fewer than 100 keys: `estimate` calls it not reliable",
     )
-    for name, (effect, _, ours, _) in found.items():
+    for name, (effect, _, ours, _) in results.items():
         axes.annotate(
             name,
             (effect, ours),
@@ -98,20 +102,20 @@ def save_coverage(flights: pl.DataFrame) -> None:
             color=INK,
         )
     axes.set(xscale="log", xlim=(0.4, 1e5), ylim=(0, 108), xlabel="design effect of the index columns")
-    axes.set_ylabel("intervals that hold the truth, %\n(asked for: 95)")
+    axes.set_ylabel("intervals that hold the truth, %\n(aggregates for: 95)")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.legend(frameon=False, loc="lower left", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     drawn.savefig(IMAGES / "design-effect.png", dpi=110)
     plt.close(drawn)
-    for name, (effect, of_rows, of_keys, keys) in found.items():
+    for name, (effect, of_rows, of_keys, keys) in results.items():
         print(
             f"{name}: design effect {effect:,.1f}, rows {of_rows:.1f} %, keys {of_keys:.1f} %, {keys:,.0f} keys sampled"
         )
 
 
 def coverage(flights: pl.DataFrame, columns: list[str]) -> tuple[float, float, float, float]:
-    """The design effect, the shares of intervals that hold the mean delay, and the keys in a sample."""
+    """Return the design effect, the shares of intervals that contain the mean delay, and the number of sampled keys."""
     keys = flights.select(pl.col(columns), "dep_delay").with_columns(
         w=pl.Series(frame_weights(flights, columns))
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number; `most` is the target it must not exceed, None where it is only reported."""
+    """A measured number; `most` is the maximum allowed, or None without a target."""
 
     what: str
     value: float
@@ -19,14 +19,14 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the target is met; empty without one."""
+        """``"met"`` or ``"missed"``; empty without a target."""
         if self.most is None:
             return ""
         return "met" if self.value <= self.most else "missed"
 
 
 def table(figures: Iterable[Figure]) -> str:
-    """Lay figures out as a Markdown table."""
+    """Return figures as a Markdown table."""
     rows = [("what", "figure", "target", "", "note"), ("---", "---:", "---:", "---", "---")]
     for figure in figures:
         target = "" if figure.most is None else f"<= {figure.most:.4g} {figure.unit}"
@@ -47,7 +47,7 @@ by 10 to 20 % from run to run; bytes do not.
 
 
 def results_page(records: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> str:
-    """Return the page: the missed targets, then a section for each benchmark that has figures."""
+    """Return the page: the missed targets, then a section for each benchmark with figures."""
     sections = [INTRODUCTION]
     tables = {
         name: [Figure(**figure) for figure in records[name]["figures"]] for name in order if name in records

@@ -27,7 +27,7 @@ def write_hilbert(
     files: int = 15,
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> Path:
-    """Write Parquet files in Hilbert order of the columns' ranks: the strongest clustering others offer."""
+    """Write Parquet files in Hilbert order of the columns' ranks, the best clustering of other formats."""
     bits = min(RANK_BITS, 64 // len(columns))
     order = np.argsort(hilbert_index(ranks(frame, columns, bits=bits), bits=bits), kind="stable")
     cuts = range(0, frame.height, math.ceil(frame.height / files))
@@ -43,7 +43,7 @@ def write_in_order(
     *,
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> Path:
-    """Write Parquet files of the rows in an order; one begins at each of `cuts`, the first of which is 0."""
+    """Write the rows in an order to Parquet files that start at `cuts`; the first cut is 0."""
     dictionary = low_cardinality(frame)
     fresh(folder)
     for number, (start, end) in enumerate(pairwise([*cuts, frame.height])):
@@ -73,20 +73,20 @@ def write_z_order(frame: pl.DataFrame, folder: Path, columns: Sequence[str], *, 
 
 
 def write_plain(frame: pl.DataFrame, folder: Path) -> Path:
-    """Write what `write_deltalake` writes when nobody asks for anything: the cost without an index."""
+    """Write by `write_deltalake` with default options: the cost without an index."""
     fresh(folder)
     write_deltalake(folder, frame)
     return folder
 
 
 def fresh(folder: Path) -> None:
-    """Make the folder anew, empty."""
+    """Create an empty folder, and remove an existing one."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The live data files of a Delta table, or all Parquet files of a folder without a log."""
+    """Return the live data files of a Delta table, or all Parquet files of a folder without a log."""
     if (folder / "_delta_log").exists():
         return sorted(
             folder / name for name in pa.table(DeltaTable(folder).get_add_actions())["path"].to_pylist()
@@ -95,14 +95,14 @@ def data_files(folder: Path) -> list[Path]:
 
 
 def ranks(frame: pl.DataFrame, columns: Sequence[str], *, bits: int) -> np.ndarray:
-    """Ranks of shape (rows, columns), uint64 below 2**bits; equal values get equal ranks, nulls 0."""
+    """Return ranks of shape (rows, columns), uint64 below 2**bits; equal values have equal ranks, nulls 0."""
     scale = (1 << bits) / max(frame.height, 1)
     series = [frame[name].rank("min").fill_null(1).to_numpy() for name in columns]
     return np.column_stack([((rank - 1.0) * scale).astype(np.uint64) for rank in series])
 
 
 def hilbert_index(points: np.ndarray, *, bits: int) -> np.ndarray:
-    """Position along the Hilbert curve of each point (rows, d) of the grid [0, 2**bits)**d; d * bits <= 64.
+    """Return the position along the Hilbert curve of each point (rows, d) of the grid [0, 2**bits)**d; d * bits <= 64.
 
     The curve is found a level at a time: in every level the point's octant is read, then the axes of the
     remaining bits are exchanged and mirrored so that the octant's own curve starts where the last one ended.
@@ -114,9 +114,9 @@ def hilbert_index(points: np.ndarray, *, bits: int) -> np.ndarray:
 
 
 def low_cardinality(frame: pl.DataFrame, *, sample_rows: int = 20_000) -> list[str]:
-    """Columns worth a dictionary: few distinct values among rows from everywhere."""
-    some = frame.gather_every(max(1, frame.height // sample_rows))
-    return [name for name in some.columns if some[name].n_unique() * 4 <= some.height]
+    """Return the columns to dictionary encode: few distinct values in a sample of rows."""
+    sample = frame.gather_every(max(1, frame.height // sample_rows))
+    return [name for name in sample.columns if sample[name].n_unique() * 4 <= sample.height]
 
 
 def _turn(axes: list[np.ndarray], level: np.uint64) -> None:

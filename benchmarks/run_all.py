@@ -67,7 +67,7 @@ def main(names: list[str]) -> None:
 
 
 def record(name: str, figures: list[Figure]) -> None:
-    """Replace the figures of one benchmark, and write the page again."""
+    """Replace the figures of a benchmark, and rewrite the page."""
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else {}
     records[name] = {
         "question": _question(name),

@@ -1,7 +1,7 @@
-"""A slow object store: a folder behind S3's read requests, each of which takes a fixed time.
+"""A slow object store: serves a folder by S3's read requests, each with a fixed latency.
 
-It supports the part of S3 that reading needs (GET with ranges, HEAD, listings), records every request, and answers any
-number of requests at once.
+It supports the requests of readers (GET with ranges, HEAD, listings), records every request, and answers any
+number of requests concurrently.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a read asked of the store.
+    """The requests of a read.
 
     Attributes
     ----------
     requests : int
-        In all.
+        Number of requests.
     round_trips : int
-        The longest chain of requests of which each began after the one before it was answered.
+        Length of the longest chain of requests, each started after the answer to the previous one.
     most_at_once : int
-        Requests that waited for an answer at the same time.
+        Maximum number of concurrent requests.
     bytes : int
-        Sent as answers' bodies.
+        Bytes of all bodies of answers.
     """
 
     requests: int
@@ -55,7 +55,7 @@ class Asked:
 
 
 class SlowStore:
-    """A store that runs; `uri(name)` is a folder in it, `asked()` tells what was asked since the last time."""
+    """A running store; `uri(name)` is a folder in it, `asked()` returns the requests since the last call."""
 
     def __init__(self, port: int) -> None:
         self._endpoint = f"http://127.0.0.1:{port}"
@@ -65,21 +65,21 @@ class SlowStore:
         return f"s3://{BUCKET}/{name}"
 
     def asked(self) -> Asked:
-        with urllib.request.urlopen(f"{self._endpoint}{ASKED}") as answer:  # noqa: S310 -- of this machine
-            found = json.load(answer)
-        spans = sorted(((start, end) for start, end, _ in found), key=lambda span: span[1])
+        with urllib.request.urlopen(f"{self._endpoint}{ASKED}") as answer:  # noqa: S310 -- a local server
+            requests = json.load(answer)
+        spans = sorted(((start, end) for start, end, _ in requests), key=lambda span: span[1])
         trips, last = 0, -1.0
         for start, end in spans:
             if start >= last:
                 trips, last = trips + 1, end
-        steps = sorted([(start, 1) for start, _, _ in found] + [(end, -1) for _, end, _ in found])
-        most = max(accumulate(step for _, step in steps), default=0)
-        return Asked(len(found), trips, most, sum(size for _, _, size in found))
+        steps = sorted([(start, 1) for start, _, _ in requests] + [(end, -1) for _, end, _ in requests])
+        max_concurrent = max(accumulate(step for _, step in steps), default=0)
+        return Asked(len(requests), trips, max_concurrent, sum(size for _, _, size in requests))
 
 
 @contextmanager
 def serving(folder: Path, *, latency_s: float = 0.03) -> Iterator[SlowStore]:
-    """Serve a folder from a process of its own."""
+    """Serve a folder in a separate process."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_serve, args=(str(folder), latency_s, send), daemon=True)
@@ -111,7 +111,7 @@ class _Server:
                 first, *lines = head.decode().split("\r\n")
                 method, target, _ = first.split(" ")
                 headers = {
-                    name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)
+                    name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
                 }
                 if target == ASKED:
                     body, self._asked = json.dumps(self._asked).encode(), []
@@ -129,7 +129,7 @@ class _Server:
             writer.close()
 
     def _answered(self, method: str, target: str, headers: dict[str, str]) -> tuple[bytes, int]:
-        """Return an answer, and how many bytes its body has."""
+        """Return an answer, and the number of bytes of its body."""
         url = urlsplit(target)
         key = unquote(url.path).removeprefix(f"/{BUCKET}").removeprefix("/")
         if not key:
@@ -139,27 +139,27 @@ class _Server:
         if not path.is_file():
             return _answer("404 Not Found", b"<Error><Code>NoSuchKey</Code></Error>", {}), 0
         about = path.stat()
-        told = {"ETag": f'"{about.st_mtime_ns}"', "Last-Modified": formatdate(about.st_mtime, usegmt=True)}
+        fields = {"ETag": f'"{about.st_mtime_ns}"', "Last-Modified": formatdate(about.st_mtime, usegmt=True)}
         if method == "HEAD":
-            return _answer("200 OK", b"", {**told, "Content-Length": str(about.st_size)}), 0
-        wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("range", ""))
-        if wanted is None:
+            return _answer("200 OK", b"", {**fields, "Content-Length": str(about.st_size)}), 0
+        match = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("range", ""))
+        if match is None:
             body = path.read_bytes()
-            return _answer("200 OK", body, told), len(body)
-        start, last = wanted[1], wanted[2]
+            return _answer("200 OK", body, fields), len(body)
+        start, last = match[1], match[2]
         begin = int(start) if start else max(about.st_size - int(last), 0)
         end = min(int(last) + 1, about.st_size) if start and last else about.st_size
         with path.open("rb") as file:
             file.seek(begin)
             body = file.read(end - begin)
-        told["Content-Range"] = f"bytes {begin}-{end - 1}/{about.st_size}"
-        return _answer("206 Partial Content", body, told), len(body)
+        fields["Content-Range"] = f"bytes {begin}-{end - 1}/{about.st_size}"
+        return _answer("206 Partial Content", body, fields), len(body)
 
     def _listing(self, query: dict[str, list[str]]) -> bytes:
         prefix, after = query.get("prefix", [""])[0], query.get("start-after", [""])[0]
         below = self._folder / prefix.rpartition("/")[0]
-        found = sorted(str(path.relative_to(self._folder)) for path in below.rglob("*") if path.is_file())
-        names = [name for name in found if name.startswith(prefix) and name > after]
+        paths = sorted(str(path.relative_to(self._folder)) for path in below.rglob("*") if path.is_file())
+        names = [name for name in paths if name.startswith(prefix) and name > after]
         shared: list[str] = []
         if "delimiter" in query:
             inner = {name for name in names if "/" in name[len(prefix) :]}
@@ -184,6 +184,6 @@ class _Server:
 
 
 def _answer(status: str, body: bytes, headers: dict[str, str]) -> bytes:
-    told = {"Content-Length": str(len(body)), **headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    fields = {"Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body

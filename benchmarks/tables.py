@@ -1,4 +1,4 @@
-"""Tables that are written once per state of the library and shared by the benchmarks."""
+"""Tables shared by the benchmarks, rewritten only if the library changes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RIVALS = data.CACHE / "rivals"
 
 
 def lineitem_table() -> Path:
-    """The table of lineitem, scale 1, on the three W1 columns, with the library's defaults."""
+    """Return the table of lineitem, scale 1, indexed by the three W1 columns, with default options."""
     return indexed("lineitem", data.lineitem, data.W1_COLUMNS)
 
 
 def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, appends: int = 1) -> Path:
-    """The table `name`, written now, in so many commits, if the library's source changed since it was last written."""
+    """Return the table `name`; write it in a number of commits if the library's source changed since the last write."""
     folder = TABLES / _source_digest() / name
     if not folder.exists():
         for old in TABLES.glob("*") if TABLES.exists() else ():
@@ -33,7 +33,7 @@ def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str],
         unfinished = folder.with_name(f"{name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         with warnings.catch_warnings():
-            # Some workloads repeat keys on purpose.
+            # Some workloads repeat keys intentionally.
             warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
             rows = make()
             for part in rows.iter_slices(-(-rows.height // appends)):
@@ -43,17 +43,17 @@ def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str],
 
 
 def hilbert(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
-    """The same rows in rank-Hilbert order, written once."""
+    """Return the same rows in rank-Hilbert order, written once."""
     return once(RIVALS / f"hilbert-{name}", lambda to: rivals.write_hilbert(make(), to, columns, files=files))
 
 
 def z_order(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, files: int = 15) -> Path:
-    """The same rows z-ordered by delta-rs, written once."""
+    """Return the same rows z-ordered by delta-rs, written once."""
     return once(RIVALS / f"z-order-{name}", lambda to: rivals.write_z_order(make(), to, columns, files=files))
 
 
 def once(folder: Path, write: Callable[[Path], object]) -> Path:
-    """Write what does not depend on the library, the first time it is asked for."""
+    """Write files that do not depend on the library, at the first request."""
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         write(unfinished)

@@ -1,4 +1,4 @@
-"""Whether promises are kept: the rules of `estimate`, applied to one sum or a frame with other keys each time."""
+"""Check that promises are kept: apply the rules of `estimate` to a sum or a frame, with new keys in each trial."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from qbeast_core.sampling.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
-    one.name: one for one in recognise(ASKED, lambda _: pl.Float64()).answers if isinstance(one, Smooth)
+    answer.name: answer
+    for answer in recognise(ASKED, lambda _: pl.Float64()).answers
+    if isinstance(answer, Smooth)
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What became of trials: the share that was near enough, and the mean fraction read."""
+    """The results of trials: the share within the error, and the mean fraction read."""
 
     share: float
     fraction: float
@@ -41,7 +43,7 @@ def trials(
     pilot: int = 1_500,
     count: int = 1_000,
 ) -> Kept:
-    """Ask for the sum (or the mean over rows) of keys with these sums and rows; `known`: how many rows there are."""
+    """Estimate the sum (or the mean over rows) of keys with these sums and rows; `known`: their total is known."""
     keys, total = len(sums), rows.sum()
     truth = sums.sum() / (total if answer == "mean" else 1)
     factor, target, every = WIDENED * factor_of(confidence), Target(error), np.ones(1, np.bool_)
@@ -51,23 +53,23 @@ def trials(
         order, read, before = random.permutation(keys), 0, 0.0
         fraction = min(pilot / keys, 1.0)
         while fraction < 1.0:
-            # Of the keys that are not read yet, each lies between the two fractions with this probability.
+            # The probability that a key that was not read yet is between the two fractions.
             read += int(random.binomial(keys - read, (fraction - before) / (1 - before)))
             before = fraction
             drawn = order[:read]
             sample = sample_of(sums[drawn], rows[drawn], fraction, total if known else None)
-            found = smooth_interval(sample, ANSWERS[answer], factor)
-            if is_met(found, target).all():
-                near += abs(found.value[0] - truth) <= error * abs(truth)
+            interval = smooth_interval(sample, ANSWERS[answer], factor)
+            if is_met(interval, target).all():
+                near += abs(interval.value[0] - truth) <= error * abs(truth)
                 break
-            fraction = next_fraction(fraction, found, target, every)
+            fraction = next_fraction(fraction, interval, target, every)
         near += fraction == 1.0
         fractions.append(fraction)
     return Kept(near / count, float(np.mean(fractions)))
 
 
 def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float | None) -> KeySample:
-    """A sample of keys, in one group."""
+    """Return a sample of keys in one group."""
     values = np.column_stack([rows, sums])
     return KeySample(
         probability=fraction,
@@ -94,14 +96,14 @@ def _calibration(rows: np.ndarray, known: float) -> Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What became of trials of several answers: by their names, the share that was right in the worst group."""
+    """The results of trials of several answers: the share of correct ones in the worst group, by name."""
 
     shares: dict[str, float]
     fraction: float
 
 
 class Population:
-    """The rows of a frame, of which samples are drawn with other keys each time; a row is a key by itself.
+    """A frame to draw samples from, with different keys each time; each row has its own key.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ class Population:
     by : sequence of str
         Columns of groups.
     where : polars.Expr, optional
-        Rows that count.
+        Filter of the rows.
     known : bool
         Whether totals are calibrated to the number of all rows.
     """
@@ -127,22 +129,24 @@ class Population:
         known: bool = True,
     ) -> None:
         self.rows, self.by, self.filtered, self.known = frame.height, tuple(by), where is not None, known
-        self.aggregates = recognise(asked, lambda one: frame.select(one).dtypes[0])
-        centres = {name: frame.select(one).item() for name, one in self.aggregates.centres.items()}
-        quantiles = tuple(one.values for one in self.aggregates.quantiles)
+        self.aggregates = recognise(asked, lambda expr: frame.select(expr).dtypes[0])
+        centres = {name: frame.select(expr).item() for name, expr in self.aggregates.centres.items()}
+        quantiles = tuple(quantile.values for quantile in self.aggregates.quantiles)
         numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(WEIGHT))
         sums = RowSums(
             self.aggregates.totals, quantiles, {name: pl.col(name) for name in self.by}, where, None, centres
         )
         self.every = sums.of(numbered, sizes=known)
         self.nothing = sums.of(numbered.clear(), sizes=False)
-        self.truth = [one.value for one in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)]
+        self.truth = [
+            interval.value for interval in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)
+        ]
 
     def sample(self, drawn: np.ndarray, fraction: float) -> KeySample:
-        """Return the rows whose number in [0, 1) lies below a fraction, as a sample."""
+        """Return the rows whose number in [0, 1) is below a fraction, as a sample."""
         inside = drawn < fraction
         every = self.every
-        # As uniform as hashes are: so a part of the keys can be looked at by weights, as `estimate` does.
+        # Uniform like hashes, so that parts of the keys can be selected by weight, as in `estimate`.
         weights = pl.Series(WEIGHT, np.floor(drawn * 2**32) - 2**31).cast(pl.Int32)
         entries = every.entries.collect()
         entries = entries.filter(pl.Series(inside).gather(entries[WEIGHT]))
@@ -169,51 +173,52 @@ class Population:
 
     def intervals(self, sample: KeySample, factor: float) -> list[Interval]:
         """Return the interval of each answer."""
-        number, found = 0, list[Interval]()
+        number, intervals = 0, list[Interval]()
         for answer in self.aggregates.answers:
             if isinstance(answer, Smooth):
-                found.append(smooth_interval(sample, answer, factor))
+                intervals.append(smooth_interval(sample, answer, factor))
             else:
-                found.append(quantile_interval(sample, number, answer, factor))
+                intervals.append(quantile_interval(sample, number, answer, factor))
                 number += 1
-        return found
+        return intervals
 
     def promised(
         self, error: float, confidence: float, *, pilot: int = 4_000, count: int = 1_000
     ) -> Coverage:
-        """Read on until the rules say so, as `estimate` does: how many answers are as near as was asked for?"""
+        """Read until the rules of `estimate` stop; return the share of answers within the requested error."""
         factor, target = WIDENED * factor_of(confidence), Target(error)
         right = np.zeros((len(self.truth), len(self.truth[0])))
         fractions = []
         for seed in range(count):
             drawn, fraction = np.random.default_rng(seed).random(self.rows), pilot / self.rows
-            found = self.intervals(self.sample(drawn, fraction), factor)
-            while fraction < 1.0 and not all(is_met(one, target).all() for one in found):
-                every = np.ones(len(found[0].value), np.bool_)
-                fraction = max(next_fraction(fraction, one, target, every) for one in found)
-                found = self.intervals(self.sample(drawn, fraction), factor)
-            for at, (one, truth) in enumerate(zip(found, self.truth, strict=True)):
-                right[at] += np.abs(one.value - truth) <= error * np.abs(truth) * (1 + 1e-9)
+            intervals = self.intervals(self.sample(drawn, fraction), factor)
+            while fraction < 1.0 and not all(is_met(interval, target).all() for interval in intervals):
+                every = np.ones(len(intervals[0].value), np.bool_)
+                fraction = max(next_fraction(fraction, interval, target, every) for interval in intervals)
+                intervals = self.intervals(self.sample(drawn, fraction), factor)
+            for at, (interval, truth) in enumerate(zip(intervals, self.truth, strict=True)):
+                right[at] += np.abs(interval.value - truth) <= error * np.abs(truth) * (1 + 1e-9)
             fractions.append(fraction)
         return self._coverage(right / count, float(np.mean(fractions)))
 
     def covered(self, fraction: float, confidence: float, *, count: int = 1_000) -> Coverage:
-        """Read one fraction: how many intervals hold the truth?
+        """Read one fraction; return the share of intervals that contain the truth.
 
-        Of groups whose interval is called reliable in most samples those count that are called so, else all: the few
-        samples that happen to be called reliable are no usual ones.
+        Groups that are reliable in most samples count only their reliable intervals, other groups count all: the few
+        reliable samples of a group that is usually unreliable are not typical.
         """
-        right, told, held = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(3))
+        right, reliable, covered = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(3))
         for seed in range(count):
             drawn = np.random.default_rng(seed).random(self.rows)
-            found = self.intervals(self.sample(drawn, fraction), factor_of(confidence))
-            for at, (one, truth) in enumerate(zip(found, self.truth, strict=True)):
-                reliable, holds = is_reliable(one), (one.low <= truth) & (truth <= one.high)
-                told[at] += reliable
-                held[at] += holds
-                right[at] += reliable & holds
-        return self._coverage(np.where(told > count / 2, right / np.maximum(told, 1), held / count), fraction)
+            intervals = self.intervals(self.sample(drawn, fraction), factor_of(confidence))
+            for at, (interval, truth) in enumerate(zip(intervals, self.truth, strict=True)):
+                can_trust, holds = is_reliable(interval), (interval.low <= truth) & (truth <= interval.high)
+                reliable[at] += can_trust
+                covered[at] += holds
+                right[at] += can_trust & holds
+        shares = np.where(reliable > count / 2, right / np.maximum(reliable, 1), covered / count)
+        return self._coverage(shares, fraction)
 
     def _coverage(self, right: np.ndarray, fraction: float) -> Coverage:
-        names = [one.name for one in self.aggregates.answers]
+        names = [answer.name for answer in self.aggregates.answers]
         return Coverage(dict(zip(names, right.min(axis=1).tolist(), strict=True)), fraction)

@@ -17,7 +17,7 @@ from qbeast_core.support.runtime import Progress, ProgressCallback, ProgressStag
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A callback; True: a bar in terminals and notebooks; None or False: nothing.
+# A callback, True for a bar in terminals and notebooks, None or False for no progress.
 ProgressLike: TypeAlias = ProgressCallback | bool | None
 
 _Params = ParamSpec("_Params")
@@ -35,20 +35,19 @@ _STAGES: Final[Mapping[ProgressStage, str]] = {
 def shows_progress(doing: str) -> Callable[[Callable[_Params, _Result]], Callable[_Params, _Result]]:
     """Accept ``progress=True``: draw a bar while the call runs, and remove it when the call ends.
 
-    It is drawn by rich where the standard error is a terminal, as the command line draws its own, and as HTML in
-    notebooks, without widgets. Elsewhere nothing is drawn.
+    rich draws it if the standard error is a terminal; notebooks show HTML without widgets. Elsewhere nothing is drawn.
     """
 
     def decorate(call: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
         @wraps(call)
-        def drawn(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        def with_bar(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
             if not isinstance(kwargs.get("progress"), bool):
                 return call(*args, **kwargs)
-            shown, rest = cast("Callable[..., _Result]", call), {**kwargs}
+            untyped, rest = cast("Callable[..., _Result]", call), {**kwargs}
             with _bar(doing) if rest.pop("progress") else nullcontext() as report:
-                return shown(*args, **rest, progress=report)
+                return untyped(*args, **rest, progress=report)
 
-        return drawn
+        return with_bar
 
     return decorate
 
@@ -77,7 +76,7 @@ def terminal_bar(doing: str) -> Generator[ProgressCallback]:
     """Draw a bar on the standard error, and remove it at the end."""
     require("rich", "a progress bar")
     from rich import progress as bars  # noqa: PLC0415 - slow to load, only for terminals
-    from rich.console import Console  # noqa: PLC0415 - the same
+    from rich.console import Console  # noqa: PLC0415 - slow to load too
 
     columns = (
         bars.SpinnerColumn(),
@@ -101,7 +100,7 @@ def terminal_bar(doing: str) -> Generator[ProgressCallback]:
         yield report
 
 
-class _Shown:
+class _NotebookStep:
     """A step, shown in a notebook."""
 
     def __init__(self, doing: str, step: Progress | None = None) -> None:
@@ -116,21 +115,21 @@ class _Shown:
 
 
 def _notebook_bar(display: Callable[..., object], doing: str) -> ProgressCallback:
-    handle = display(_Shown(doing), display_id=True)
+    handle = display(_NotebookStep(doing), display_id=True)
 
     def report(step: Progress) -> None:
         update = getattr(handle, "update", None)
         if callable(update):
-            update(_Shown(doing, step))
+            update(_NotebookStep(doing, step))
 
     return report
 
 
 def _notebook_display() -> Callable[..., object] | None:
-    """Return the function that shows values in a cell; None outside of notebooks, also in IPython in a terminal."""
+    """Return the function that shows values in a cell; None outside notebooks, also in IPython in a terminal."""
     shell = sys.modules.get("IPython")
-    found = None if shell is None else shell.get_ipython()
-    if found is None or not hasattr(found, "kernel"):
+    session = None if shell is None else shell.get_ipython()
+    if session is None or not hasattr(session, "kernel"):
         return None
     display: Callable[..., object] = import_module("IPython.display").display
     return display

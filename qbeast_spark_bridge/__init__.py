@@ -1,4 +1,4 @@
-"""The bridge to Apache Spark, the only package that knows PySpark: read, write, keep and stream qbeast tables."""
+"""Read, write, change and maintain qbeast tables with Apache Spark; the only package that imports PySpark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
     "write_table",
 ]
 
-_HOMES = {
+_MODULES = {
     "check": "verify",
     "convert": "maintenance",
     "delete": "change",
@@ -53,11 +53,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is used: workers import parts of this package that need no PySpark session."""
-    if name not in _HOMES:
+    """Import modules on first use: workers import parts of this package without a PySpark session."""
+    if name not in _MODULES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg, name=name, obj=sys.modules[__name__])
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

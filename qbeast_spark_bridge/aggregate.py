@@ -1,4 +1,4 @@
-"""Estimate aggregates with Spark: the log and the statistics here, sums by key of what is read by its workers."""
+"""Estimate aggregates with Spark: the driver plans and computes statistics, executors add up rows by key."""
 
 from __future__ import annotations
 
@@ -42,49 +42,49 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up by key what they read.
+    """Estimate aggregates like `qbeast.estimate`: each round is a job, whose tasks sum up their rows by key.
 
-    Answers are those of `qbeast.estimate`, to the last digits of floating point. Sums of sampled keys come to the
-    driver: some ten bytes for each key and total.
+    Results equal those of `qbeast.estimate`, except for the last digits of floating point. Sums by sampled key are
+    sent to the driver: about ten bytes per key and aggregate.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     aggregates, by : str or polars.Expr, or a sequence or mapping of these
-        What is answered, and what rows are grouped by: SQL, ``"avg(delay)"``, or Polars expressions, perhaps by name;
-        see `Table.estimate`.
+        Aggregates to estimate, and keys to group by: SQL such as ``"avg(delay)"``, or Polars expressions; a mapping
+        names them. See `Table.estimate`.
     where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows, \
     memory_bytes
         See `Table.estimate`; the memory is the driver's.
     version, storage_options, allow_absolute_paths
-        See `qbeast.open_table`; storage options are sent along with the tasks.
+        See `qbeast.open_table`; storage options are sent to the tasks.
 
     Returns
     -------
     Estimate
-        That of `Table.estimate`.
+        See `Table.estimate`.
 
     Raises
     ------
     QbeastError
-        As `qbeast.estimate`; what executors raised is raised here.
+        As `qbeast.estimate`; errors of executors are raised here.
 
     Examples
     --------
     >>> import polars as pl
     >>> import qbeast
     >>> import qbeast_spark_bridge as bridge
-    >>> rows = pl.DataFrame({"user": range(1000), "price": [one * 37 % 101 for one in range(1000)]})
+    >>> rows = pl.DataFrame({"user": range(1000), "price": [user * 37 % 101 for user in range(1000)]})
     >>> written = qbeast.write_table(rows, "sales", columns=["user"])
-    >>> found = bridge.estimate(spark, "sales", {"total": "sum(price)"}, where="price < 50", error=0.05)
-    >>> found.met, found.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
+    >>> result = bridge.estimate(spark, "sales", {"total": "sum(price)"}, where="price < 50", error=0.05)
+    >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    asked = EstimateRequest(
+    request = EstimateRequest(
         aggregates=aggregates,
         by=by,
         where=where,
@@ -99,5 +99,5 @@ def estimate(
         min_group_rows=min_group_rows,
         memory_bytes=memory_bytes,
     )
-    question = question_of(asked, reader.snapshot.schema)
+    question = question_of(request, reader.snapshot.schema)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

@@ -1,4 +1,4 @@
-"""Tables of Apache CarbonData on Spark: executors read their data files, no CarbonData is installed anywhere."""
+"""Read and import Apache CarbonData tables with Spark: executors read the files without CarbonData's library."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def read_carbondata(
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     where : str, Column or polars.Expr, optional
-        Rows to keep, as for `read_table`; it also chooses files, blocklets and pages as far as it is understood.
+        Rows to keep, as for `read_table`; conditions that are supported also skip files, blocklets and pages.
     columns : sequence of str, optional
         Columns to return, in order; all by default.
     segments, on_unreadable, storage_options, external_paths, allow_absolute_paths, writer_settings
@@ -64,14 +64,14 @@ def read_carbondata(
     Returns
     -------
     DataFrame
-        All columns nullable, in no particular order of rows.
+        All columns are nullable; rows are in no particular order.
 
     Raises
     ------
     QbeastError
-        As `qbeast.open_carbondata`; what executors raise is raised when the rows are asked for.
+        As `qbeast.open_carbondata`; errors of executors are raised when the rows are read.
     InvalidInputError
-        If a column is not in the table, or the condition is not one on its columns.
+        If a column is not in the table, or the condition is invalid.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def read_carbondata(
     if unknown:
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
         raise InvalidInputError(msg, argument="columns")
-    wanted = list(table.schema) if columns is None else list(columns)
-    left: Any = where if is_column(where) else None  # Spark applies it, and it may name any column
+    names = list(table.schema) if columns is None else list(columns)
+    condition: Any = where if is_column(where) else None  # Spark applies it, and it may use any column
     predicate = None if is_column(where) else polars_filter(where, table.schema)
-    needed = list(dict.fromkeys(wanted)) if left is None and wanted else list(table.schema)
-    rows = _frame(spark, table.reader, needed, predicate)
-    if left is not None:
-        rows = rows.where(left)
-    return rows if columns is None else rows.select([quoted(name) for name in wanted])
+    to_read = list(dict.fromkeys(names)) if condition is None and names else list(table.schema)
+    rows = _frame(spark, table.reader, to_read, predicate)
+    if condition is not None:
+        rows = rows.where(condition)
+    return rows if columns is None else rows.select([quoted(name) for name in names])
 
 
 @shows_progress("importing")
@@ -132,7 +132,7 @@ def import_carbondata(
     spark : SparkSession
         Classic or Connect.
     path, target : str or path-like
-        The CarbonData table, and the table to make; executors and this process have to reach both under these names.
+        The CarbonData table, and the table to create; the same for executors and this process.
     columns, segments, mode, cube_size, on_unreadable, storage_options, external_paths, allow_absolute_paths, \
     writer_settings, commit_metadata, dialect, dry_run, progress
         See `qbeast.import_carbondata`.
@@ -140,12 +140,12 @@ def import_carbondata(
     Returns
     -------
     ImportResult
-        As of `qbeast.import_carbondata`.
+        See `qbeast.import_carbondata`.
 
     Raises
     ------
     QbeastError
-        As `qbeast.import_carbondata`; what executors raised is raised here.
+        As `qbeast.import_carbondata`; errors of executors are raised here.
 
     Examples
     --------
@@ -187,9 +187,9 @@ def import_carbondata(
 def _frame(
     spark: SparkSession, reader: TableReader, columns: Sequence[str], predicate: pl.Expr | None
 ) -> DataFrame:
-    """Return some columns of the rows that a filter keeps, read by executors."""
-    named = pl.Schema({name: reader.schema[name] for name in columns})
-    schema = nullable_schema(spark_schema(schema_to_delta(named)))
+    """Return columns of the rows that a filter keeps, read by executors."""
+    selected = pl.Schema({name: reader.schema[name] for name in columns})
+    schema = nullable_schema(spark_schema(schema_to_delta(selected)))
     types = arrow_schema(schema)
     tasks = carbon_tasks(reader, columns, predicate, task_bytes=TASK_BYTES)
     return rows_of_tasks(spark, [ReadTask(task, types) for task in tasks], schema)

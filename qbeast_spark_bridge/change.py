@@ -1,4 +1,4 @@
-"""Delete, update and merge rows with Spark: planned and committed here, read and written again by its workers."""
+"""Delete, update and merge rows with Spark: the driver plans and commits, executors read and rewrite rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.write.options import metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.match import SparkMergeSource
-from qbeast_spark_bridge.predicates.given import Given
+from qbeast_spark_bridge.predicates.given import ColumnTranslator
 from qbeast_spark_bridge.schema import collated_columns, spark_schema
 
 if TYPE_CHECKING:
@@ -44,36 +44,36 @@ def delete(
 ) -> ChangeResult:
     """Delete rows like `Table.delete`: executors count, read and rewrite rows.
 
-    The driver reads the log, chooses files by the index and commits. Tasks look into the files that can hold such a
-    row; those that hold no other rows are dropped without being read whole, and the rows that stay of the others
-    are written again, as `Table.delete` does it.
+    The driver reads the log, selects files by the index and commits. Tasks read the files that may have matching
+    rows. Files with only matching rows are removed; the other rows of the remaining files are rewritten, as
+    `Table.delete` does it.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     where : str, Column, polars.Expr or True
-        Rows to delete: those for which it is true. Text and Polars expressions are what `Table.delete` takes. A Column
-        needs an equal in Polars: tests of a column by literals or other columns of its type, joined by ``&``, ``|``
-        and ``~``. True: all rows.
+        Rows for which it is true are deleted; True deletes all rows. For text and Polars expressions see
+        `Table.delete`. A Column must have an equivalent in Polars: comparisons of a column with literals or columns
+        of the same type, joined by ``&``, ``|`` and ``~``.
     dry_run, txn, commit_metadata, progress
         See `Table.delete`.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them; sent along with the tasks.
+        Options of the object store, as in `deltalake`; sent to the tasks.
 
     Returns
     -------
     ChangeResult
-        As of `Table.delete`.
+        See `Table.delete`.
 
     Raises
     ------
     InvalidInputError
-        The condition names a column that is not there, or a Column is one of a DataFrame or has no equal in Polars.
+        The condition uses an unknown column, or a Column belongs to a DataFrame or has no equivalent in Polars.
     QbeastError
-        Else as `qbeast.open_table` and `Table.delete`; what executors raised is raised here.
+        Otherwise as `qbeast.open_table` and `Table.delete`; errors of executors are raised here.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def update(
     spark: SparkSession,
     path: str | os.PathLike[str],
     where: str | Column | pl.Expr | Literal[True],
-    set: Mapping[str, Any],  # noqa: A002 -- what SQL calls it
+    set: Mapping[str, Any],  # noqa: A002 -- the name in SQL
     *,
     dry_run: bool = False,
     txn: tuple[str, int] | None = None,
@@ -112,24 +112,24 @@ def update(
     spark, path, where
         As for `delete`.
     set : mapping of str to polars.Expr, str, Column or a plain value
-        New values by column, of the row as it was: SQL text or a Polars expression as `Table.update` takes them; a
-        Column has to be a literal or a column.
+        New values by column, computed from the old row: SQL text or a Polars expression, see `Table.update`. A Column
+        must be a literal or a column.
     dry_run, txn, commit_metadata, progress, storage_options
         As for `delete`.
 
     Returns
     -------
     ChangeResult
-        As of `Table.update`.
+        See `Table.update`.
 
     Raises
     ------
     InvalidInputError
-        As for `delete`, of the condition and of values.
+        As for `delete`, for the condition and the values.
     SchemaMismatchError
-        A value of another type than the column's, or a null where there may be none.
+        The type of a value differs from the column's, or a value is null in a column without nulls.
     QbeastError
-        Else as `qbeast.open_table` and `Table.update`; what executors raised is raised here.
+        Otherwise as `qbeast.open_table` and `Table.update`; errors of executors are raised here.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def update(
     10
     """
     reader = open_reader(path, None, storage_options)
-    values: Any = _given(reader).values(set, "set")
+    values: Any = _translator(reader).values(set, "set")
     change = Update(_rows(reader, where), values)
     options = ChangeOptions(
         dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
@@ -176,43 +176,42 @@ def merge(
 ) -> ChangeResult:
     """Merge rows like `Table.merge`: executors match rows of the source with rows of the table.
 
-    The driver chooses files by the keys of the source and holds lists of files. Of the files that can hold a match,
-    tasks read the keys; source and keys are joined by the hash of the keys, neither is sent to every executor. Files
-    that hold no row to change stay as they are; the others are written again, and rows of the source without a
-    match are written with them.
+    The driver selects files by the keys of the source. Tasks read the keys of the files that may match; source and
+    keys are joined by the hash of the keys, and neither is sent to every executor. Files without rows to change stay
+    unchanged. The others are rewritten, together with the rows of the source that have no match.
 
     Parameters
     ----------
     source : DataFrame
-        Rows to merge, of a classic session or of Spark Connect. They are read twice, and have to be the same.
+        Rows to merge, of a classic session or of Spark Connect. They are read twice, and must be the same each time.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     on, when_matched, when_not_matched, when_not_matched_by_source, source_name, schema_mode
-        See `Table.merge`. Strings with a collation cannot be matched by.
+        See `Table.merge`. Strings with a collation cannot be keys.
     matched_if, delete_if, not_matched_if, not_matched_by_source_if : str, Column or polars.Expr, optional
-        Conditions, see `Table.merge`; of the forms that `delete` takes. ``source.price`` and ``col("source.price")``
-        are the source's.
+        Conditions as in `Table.merge`, in the forms of `delete`. ``source.price`` and ``col("source.price")`` are
+        columns of the source.
     update, insert : mapping of str to polars.Expr, str, Column or a plain value, optional
-        See `Table.merge`; of the forms that `update` takes.
+        See `Table.merge`; in the forms of `update`.
     persist : bool, default False
-        Hold the rows (``DataFrame.persist``) until they are read for the last time: for rows that are random, unordered
-        with a limit, or dear to compute.
+        Persist the rows (``DataFrame.persist``) until the last read: for rows that are random, unordered with a limit,
+        or expensive to compute.
     dry_run, txn, commit_metadata, progress, storage_options
-        As for `delete`. In ``foreachBatch`` the number of the batch makes a `txn`: each is merged exactly once.
+        As for `delete`. In ``foreachBatch``, use the batch number as `txn`: each batch is then merged exactly once.
 
     Returns
     -------
     ChangeResult
-        As of `Table.merge`.
+        See `Table.merge`.
 
     Raises
     ------
     InvalidInputError
-        Several rows of the source would change the same row, or what `Table.merge` and `delete` refuse.
+        Several rows of the source would change the same row, or an argument is invalid for `Table.merge` or `delete`.
     InputChangedError
-        The rows were not the same when they were read again.
+        The rows of the source changed between two reads.
     QbeastError
-        Else as `qbeast.open_table` and `Table.merge`; what executors raised is raised here.
+        Otherwise as `qbeast.open_table` and `Table.merge`; errors of executors are raised here.
 
     Examples
     --------
@@ -233,12 +232,12 @@ def merge(
     options = ChangeOptions(
         dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
     )
-    with persisted(source, wanted=persist) as df:
+    with persisted(source, enabled=persist) as df:
         rows = SparkMergeSource(df)
-        alone = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
-        new = Given.of(alone, source_name=source_name)
-        table = _given(reader)
-        both = Given({**table.columns, **new.columns})
+        schema = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
+        new = ColumnTranslator.of(schema, source_name=source_name)
+        table = _translator(reader)
+        both = ColumnTranslator({**table.columns, **new.columns})
         clauses = Clauses(
             on=on,
             when_matched=when_matched,
@@ -263,21 +262,21 @@ def merge(
 
 
 def _rows(reader: Reader, where: Any) -> Any:
-    """Return the rows to change in Polars; what is neither, `Delete` and `Update` refuse."""
+    """Return the condition in Polars; `Delete` and `Update` raise for invalid values."""
     return (
         where
         if where is None or isinstance(where, bool | Mapping)
-        else _given(reader).condition(where, "where")
+        else _translator(reader).condition(where, "where")
     )
 
 
-def _given(reader: Reader) -> Given:
-    """Return what understands conditions on rows of the table."""
-    return Given.of(_plain(spark_schema(reader.snapshot.schema_json), reader.snapshot.schema))
+def _translator(reader: Reader) -> ColumnTranslator:
+    """Return the translator of conditions on the table's rows."""
+    return ColumnTranslator.of(_plain(spark_schema(reader.snapshot.schema_json), reader.snapshot.schema))
 
 
 def _plain(schema: StructType, columns: pl.Schema) -> pl.Schema:
-    """Leave out strings with a collation, which are Spark's to compare."""
+    """Leave out strings with a collation: only Spark compares them correctly."""
     collated = collated_columns(schema)
     return pl.Schema({name: dtype for name, dtype in columns.items() if name not in collated})
 

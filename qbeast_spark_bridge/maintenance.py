@@ -1,4 +1,4 @@
-"""Operations on a whole table with Spark: planned and committed here, files read and written by its workers."""
+"""Optimize, convert and upgrade tables with Spark: the driver plans and commits, executors read and write files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from qbeast_core.query.plan.fractions import Share
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult
-from qbeast_core.table.maintenance.convert import convert as converted
+from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
-from qbeast_core.table.maintenance.upgrade import upgrade as upgraded
+from qbeast_core.table.maintenance.upgrade import upgrade as upgrade_table
 from qbeast_core.table.rewrite.optimize import Into, OptimizeOptions, OptimizeResult
-from qbeast_core.table.rewrite.optimize import optimize as rewritten
+from qbeast_core.table.rewrite.optimize import optimize as optimize_table
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
@@ -41,34 +41,34 @@ def optimize(
     progress: ProgressLike = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> OptimizeResult:
-    """Optimize a table like `Table.optimize`: the driver chooses files and commits, executors rewrite them.
+    """Optimize a table like `Table.optimize`: the driver selects files and commits, executors rewrite them.
 
-    The same files are chosen, for the same reasons, and the rows get the same places: the tree is drawn from a
-    sample of their indexed columns, a million rows at most, and of fewer rows it is that of `Table.optimize`.
-    Failed, repeated and speculative tasks leave at worst files that no version names, which a vacuum removes.
+    The selected files and the layout of rows are those of `Table.optimize`; for more than a million rows, the tree
+    is built from a sample of the indexed columns. Failed, repeated and speculative tasks leave at worst files that
+    are in no version, which a vacuum removes.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     files, revision, fraction, full, into, dry_run, commit_metadata
         See `Table.optimize`.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them; sent along with the tasks.
+        Options of the object store, as in `deltalake`; sent to the tasks.
 
     Returns
     -------
     OptimizeResult
-        As of `Table.optimize`.
+        See `Table.optimize`.
 
     Raises
     ------
     QbeastError
-        As `qbeast.open_table` and `Table.optimize`; what executors raised is raised here.
+        As `qbeast.open_table` and `Table.optimize`; errors of executors are raised here.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def optimize(
         progress=callback_of(progress),
     )
     reader = open_reader(path, None, storage_options)
-    result, _ = rewritten(reader, options, engine=SparkEngine(spark))
+    result, _ = optimize_table(reader, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
 
 
@@ -108,31 +108,30 @@ def convert(
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> ConvertResult:
-    """Convert a Delta table, or a folder of Parquet files, like `qbeast.convert_table`: no data is moved.
+    """Convert a Delta table, or a folder of Parquet files, like `qbeast.convert_table`, without moving data.
 
-    For a Delta table that is the commit and no more. Of a folder of Parquet files, executors read the columns
-    that the log has statistics of, each some of the files. The next `qbeast_spark_bridge.optimize` indexes the rows: it
-    learns the ranges and quantiles of the indexed columns.
+    A Delta table only needs a commit. For a folder of Parquet files, executors read the columns that get statistics
+    in the log. The next `qbeast_spark_bridge.optimize` computes the ranges and quantiles of the indexed columns, and
+    indexes the rows.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table, or of the Parquet files; executors and this process have to reach it under
-        that name.
+        Folder or address of the table, or of the Parquet files, the same for executors and this process.
     columns, cube_size, dialect, storage_options, commit_metadata, dry_run
         See `qbeast.convert_table`.
 
     Returns
     -------
     ConvertResult
-        As of `qbeast.convert_table`.
+        See `qbeast.convert_table`.
 
     Raises
     ------
     QbeastError
-        As `qbeast.convert_table`; what executors raised is raised here.
+        As `qbeast.convert_table`; errors of executors are raised here.
 
     Examples
     --------
@@ -150,7 +149,7 @@ def convert(
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,
     )
-    return converted(resolve_location(path), options, engine=SparkEngine(spark))
+    return convert_table(resolve_location(path), options, engine=SparkEngine(spark))
 
 
 def upgrade(
@@ -161,19 +160,19 @@ def upgrade(
     storage_options: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> UpgradeResult:
-    """Update a table that qbeast-spark wrote before its version 0.6.0: `qbeast.upgrade_table`, without executors.
+    """Upgrade a table of qbeast-spark before version 0.6.0, like `qbeast.upgrade_table`.
 
     Parameters
     ----------
     spark : SparkSession
-        Not used: one commit of the log needs no executors. It is here because all operations of the bridge take it.
+        Not used, as the upgrade is a single commit; all functions of the bridge have this parameter.
     path, replicated, storage_options, dry_run
         See `qbeast.upgrade_table`.
 
     Returns
     -------
     UpgradeResult
-        As of `qbeast.upgrade_table`.
+        See `qbeast.upgrade_table`.
 
     Raises
     ------
@@ -190,6 +189,6 @@ def upgrade(
     False
     """
     del spark
-    return upgraded(
+    return upgrade_table(
         resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
     )

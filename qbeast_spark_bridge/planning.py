@@ -1,4 +1,4 @@
-"""What a read with Spark would open, and which parts of its condition keep nothing closed."""
+"""Explain a read with Spark: the files and pages to open, and the conditions that skip nothing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from qbeast_core.opened import open_reader
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.predicates import parse_where
 from qbeast_spark_bridge.schema import collated_columns, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _BY_SPARK: Final = (
-    "Spark applies it after the read, and the plan does not understand it; give SQL text or a Polars expression that "
+    "Spark applies it after the read, and it skips no files; give SQL text or a Polars expression that "
     "compares columns with constants"
 )
 
@@ -36,10 +36,9 @@ def explain(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Plan:
-    """Plan what `read_table` would open, without a session: files and pages by the index, and unused conditions.
+    """Plan a `read_table` without a session: the files and pages to open, and unused conditions.
 
-    Spark reads whole pages of the files chosen and finds them by their statistics, so it may read some more bytes than
-    the plan names.
+    Spark finds the pages to read by their statistics, so it may read a few more bytes than planned.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ def explain(
     Returns
     -------
     Plan
-        As of `qbeast.Table.explain`. A Column, of which nothing is understood, is among its `unused_conditions`.
+        See `qbeast.Table.explain`. A Column is always one of the `unused_conditions`.
 
     Raises
     ------
@@ -67,6 +66,6 @@ def explain(
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     collated = collated_columns(spark_schema(reader.snapshot.schema_json))
-    predicate = understand(where, reader.snapshot.schema, collated).predicate
+    predicate = parse_where(where, reader.snapshot.schema, collated).predicate
     plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
     return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})

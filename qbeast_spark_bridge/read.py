@@ -1,4 +1,4 @@
-"""Read a table with Spark's own Parquet reader: planned here, moved by Spark."""
+"""Read a table with Spark's own Parquet reader: the driver plans, Spark reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.opened import open_reader
@@ -29,15 +29,15 @@ from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
-from qbeast_spark_bridge.predicates.predicates import keep_where, understand
+from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
-from qbeast_spark_bridge.settings import chosen
+from qbeast_spark_bridge.settings import session_settings
 
 _OPTIONS: Final = {
-    "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session says
+    "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session's setting
     "int96RebaseMode": "CORRECTED",
     "mergeSchema": "false",
-    "recursiveFileLookup": "true",  # folders named a=1 are no columns
+    "recursiveFileLookup": "true",  # folders named a=1 are not columns
 }
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -48,7 +48,7 @@ _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 _DEFAULT_THRESHOLD: Final = 32
 
-_MANY: Final = 1 << 30
+_NO_LIMIT: Final = 1 << 30
 
 
 if TYPE_CHECKING:
@@ -70,49 +70,49 @@ def read_table(
 ) -> DataFrame:
     """Read a table as a Spark DataFrame.
 
-    The driver reads the table's log and chooses files; Spark reads them with its own Parquet reader, which skips
-    pages by their statistics, and filters exactly. The version is fixed now, not when the rows are asked for.
+    The driver reads the table's log and selects files. Spark reads them with its own Parquet reader, which skips
+    pages by their statistics, and filters exactly. The version is fixed by this call, not when the rows are read.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; driver and executors must find it under the same name.
+        Folder or address of the table, the same for driver and executors.
     where : str, Column or polars.Expr, optional
-        Rows to keep: SQL text or a Polars expression, which keep the rows that `qbeast.scan_table` keeps and choose
-        files, or a Column, which Spark alone applies.
+        Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
+        is applied by Spark only.
     columns, sample, version
         See `qbeast.scan_table`: a sample has the same rows.
     rows : int, optional
-        Instead of a fraction, an approximate number of random rows; with `where` at least this number of matching
-        rows, or all of them. Spark then reads their weights at once.
+        Approximate number of random rows, instead of a fraction. With `where`, at least this number of matching rows,
+        or all of them; Spark then reads their weights in this call.
     expand : bool, default False
-        Add a column ``sampling_weight``: how many rows of the table each row of the sample stands for.
+        Add a column ``sampling_weight``: the number of table rows that a row of the sample represents.
     storage_options : mapping of str to str, optional
-        For the driver's look at the log in object stores, as `deltalake` takes them. Spark's own access to the
-        store is set in Spark.
+        Options of the object store, as in `deltalake`, for the driver to read the log. Configure Spark's own access
+        in Spark.
     allow_absolute_paths : bool, default False
         See `qbeast.open_table`.
 
     Returns
     -------
     DataFrame
-        All columns nullable, in no particular order of rows.
+        All columns are nullable; rows are in no particular order.
 
     Raises
     ------
     InvalidInputError
-        If the sample is no fraction or pair of fractions, rows are given besides or are no whole number, a column is
-        not in the table, a part of the condition has no equal in Spark, or the table has a column ``sampling_weight``
-        that would be added.
+        If the sample is not a fraction or a pair of fractions, `rows` is not a whole number or used with `sample`, a
+        column is not in the table, a part of the condition has no equivalent in Spark, or the table already has a
+        column ``sampling_weight`` to add.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `qbeast.open_table`.
 
     Warns
     -----
     EmptySampleWarning
-        If the sample holds no row where many were to be expected.
+        If the sample has no rows although many were expected.
 
     Examples
     --------
@@ -122,36 +122,38 @@ def read_table(
     >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
     >>> bridge.read_table(spark, "sales", where="user < 10").count()
     10
-    >>> some = bridge.read_table(spark, "sales", sample=0.1)  # the rows of qbeast.read_table("sales", sample=0.1)
-    >>> 50 < some.count() < 150
+    >>> sample = bridge.read_table(spark, "sales", sample=0.1)  # the rows of qbeast.read_table("sales", sample=0.1)
+    >>> 50 < sample.count() < 150
     True
-    >>> few = bridge.read_table(spark, "sales", rows=200, expand=True)  # each row with how many it stands for
+    >>> few = bridge.read_table(spark, "sales", rows=200, expand=True)  # with the number of rows that each represents
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
     reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
-    chosen = None if columns is None else reader.names_of(columns)
-    collated = collated_columns(schema)  # compared in Spark's way, of which the index knows nothing
-    condition = understand(where, reader.snapshot.schema, collated)
+    names = None if columns is None else reader.names_of(columns)
+    collated = collated_columns(schema)  # only Spark compares these
+    condition = parse_where(where, reader.snapshot.schema, collated)
 
-    def matching(some: Sample | None) -> DataFrame:
-        found = _rows(spark, reader, reader.plan(condition.predicate, some), schema)
+    def matching(part: Sample | None) -> DataFrame:
+        df = _rows(spark, reader, reader.plan(condition.predicate, part), schema)
         if isinstance(condition.condition, str):
-            return keep_where(found, condition.condition)
-        return found if condition.condition is None else found.where(condition.condition)
+            return keep_where(df, condition.condition)
+        return df if condition.condition is None else df.where(condition.condition)
 
     if rows is not None:
         refuse_rows(rows, sample)
-        most = None if where is None else most_rows(reader, condition.predicate)
+        max_rows = None if where is None else most_rows(reader, condition.predicate)
         lowest = partial(_lowest_weights, matching, reader.indexed, rows)
-        sample = sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, most, lowest)
+        sample = (
+            sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, max_rows, lowest)
+        )
     weight = sampling_weight(reader, sample) if expand else None
     warn_if_empty(reader, sample)
-    found = matching(sample)
-    if chosen is not None:
-        found = found.select([quoted(name) for name in chosen])
-    return found if weight is None else found.withColumn(SAMPLING_WEIGHT, F.lit(weight))
+    df = matching(sample)
+    if names is not None:
+        df = df.select([quoted(name) for name in names])
+    return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
 
 
 def _lowest_weights(
@@ -159,12 +161,12 @@ def _lowest_weights(
 ) -> pl.DataFrame:
     """Return the lowest weights of matching rows below a fraction, see `fraction_of_matches`."""
     weights = matching(fraction).selectExpr(f"{_hash(indexed)} AS weight").groupBy("weight")
-    found = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
-    return pl.DataFrame(found, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
+    counts = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
+    return pl.DataFrame(counts, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
 
 
 def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
-    """Return the rows of the sample, in full."""
+    """Return the rows of the sample, with all columns."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
     plain = [
@@ -174,7 +176,7 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
     ]
     parts: list[DataFrame] = []
     if plain:
-        # What another writer put into a column of the hidden one's name says nothing of weights.
+        # A column of this name by another writer is not the weight.
         hidden = taken_name(reader.snapshot.schema_json) is None and not job.weights.is_full
         files = _files(spark, [locations[number] for number in plain], schema, hidden=hidden)
         parts.append(_sampled(files, job.weights, reader.indexed, hidden=hidden))
@@ -195,12 +197,12 @@ def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hid
     with _list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:
-            files.schema  # noqa: B018 -- a Connect server lists the files now, and remembers it
+            files.schema  # noqa: B018 -- makes a Connect server list the files now, and cache the list
     return files
 
 
 def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, hidden: bool) -> DataFrame:
-    """Keep the rows whose hash is in range; the hidden column lets Spark skip pages before."""
+    """Keep the rows whose hash is in the range; Spark skips pages by the hidden column."""
     if weights.is_full:
         return files
     high, weight = quoted(WEIGHT_COLUMN), _hash(indexed)
@@ -223,15 +225,15 @@ def _hash(indexed: tuple[str, ...]) -> str:
 
 
 def _read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
-    """Return exactly the rows of a job, read as in Polars: without deleted rows and copies."""
+    """Return the rows of a job, read by tasks with Polars: without deleted rows and copies."""
     return rows_of_tasks(spark, tasks_of(reader, job, schema=schema), schema)
 
 
 def _spark_path(location: str) -> str:
     r"""Return a path that Spark reads as exactly this file.
 
-    Spark takes paths for patterns; ``%`` and blanks mean themselves. Local paths name their file system, since
-    Spark's default may be another. Addresses stay as they are but for the escapes.
+    Spark reads paths as glob patterns, so special characters are escaped; ``%`` and spaces need no escape. Local
+    paths get the scheme ``file://``, since Spark's default file system may be another.
 
     >>> _spark_path("/tables/a b/[1].parquet")
     'file:///tables/a b/\\[1\\].parquet'
@@ -241,29 +243,29 @@ def _spark_path(location: str) -> str:
 
 
 def _can_read(location: str) -> bool:
-    """Tell whether Spark's reader reads a file: some names it passes over in silence, on others it stumbles.
+    """Return whether Spark's reader can read a file: it ignores some names silently, and fails on others.
 
     >>> _can_read("/tables/_orders/1.parquet"), _can_read("/tables/orders/_1.parquet")
     (True, False)
     """
     name = location.rsplit("/", 1)[-1]
-    passed_over = (
+    is_ignored = (
         (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
     )
-    stumbles = ":" in name or (":" in _ADDRESS.sub("", location) and _GLOB.search(location) is not None)
-    return not passed_over and not stumbles
+    fails = ":" in name or (":" in _ADDRESS.sub("", location) and _GLOB.search(location) is not None)
+    return not is_ignored and not fails
 
 
 @contextmanager
 def _list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
-    """Let Spark look up many local files one after the other, not by a job with a task for each.
+    """Make Spark list many local files on the driver, instead of by a job with a task for each.
 
-    The session's setting is as before afterwards. Files in object stores are left to Spark's jobs.
+    The session's setting is restored afterwards. Files in object stores are still listed by jobs.
     """
     if len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations)):
         yield
         return
-    with chosen(spark, {_THRESHOLD: _MANY}):
+    with session_settings(spark, {_THRESHOLD: _NO_LIMIT}):
         yield
 
 

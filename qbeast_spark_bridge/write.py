@@ -1,4 +1,4 @@
-"""Write a Spark DataFrame to a table: two passes over its rows on the executors, one commit by the driver."""
+"""Write a Spark DataFrame to a table: executors read the rows twice, the driver commits once."""
 
 from __future__ import annotations
 
@@ -42,44 +42,41 @@ def write_table(
 ) -> WriteResult:
     """Write the rows of a Spark DataFrame to a table, on the executors, in one atomic commit.
 
-    The rows are read twice: first their indexed columns, to draw the tree from a sample; then all columns,
-    each row to its file. Executors write the files, the process that calls this commits them. Readers see
-    all rows or none. Failed, repeated and speculative tasks leave at worst files that no version names,
-    which a vacuum removes. The table is the one that `qbeast.write_table` makes of the same rows: the same
-    layout, the same rows in a sample.
+    The rows are read twice: first the indexed columns, to build the tree from a sample; then all columns, to
+    write each row to its file. Executors write the files, and the calling process commits them. Readers see
+    all rows or none. Failed, repeated and speculative tasks leave at worst files that are in no version,
+    which a vacuum removes. The layout and the samples are those of `qbeast.write_table` for the same rows.
 
     Parameters
     ----------
     df : DataFrame
-        The rows, of a classic session or of Spark Connect. They have to be the same when they are read a
-        second time.
+        The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
-        Folder or address of the table, as `qbeast.write_table` takes it; executors and this process have to
-        reach it under that name.
+        Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
     persist : bool, default False
-        Hold the rows (``DataFrame.persist``) from the first pass to the end of the second: for rows that are
-        random, unordered with a limit, or dear to compute. A frame that is persisted already stays as it is.
+        Persist the rows (``DataFrame.persist``) during both passes: for rows that are random, unordered with a
+        limit, or expensive to compute. A frame that is already persisted is not changed.
 
     Returns
     -------
     WriteResult
-        As of `qbeast.write_table`.
+        See `qbeast.write_table`.
 
     Raises
     ------
     InputChangedError
-        If the rows were not the same in the second pass.
+        If the second pass returned other rows.
     QbeastError
-        Else as `qbeast.write_table`; what executors raised is raised here.
+        Otherwise as `qbeast.write_table`; errors of executors are raised here.
 
     Warns
     -----
     DesignEffectWarning
-        If equal index keys repeat so much that samples are clustered.
+        If index keys repeat often, so that samples are clustered.
 
     Examples
     --------
@@ -108,15 +105,17 @@ def write_table(
 def write_frame(
     df: DataFrame, path: str | os.PathLike[str], options: WriteOptions, *, persist: bool = False
 ) -> WriteResult:
-    """Write as `write_table` does, with options that were made already; `qbeast.write_table` enters here."""
+    """Write a DataFrame with prepared options; `qbeast.write_table` calls this too."""
     if not is_spark_frame(df):
-        what = "must be a Spark DataFrame; qbeast.write_table takes frames of all kinds; it is called as (df, path)"
+        what = (
+            "must be a Spark DataFrame; qbeast.write_table accepts frames of all kinds; call it as (df, path)"
+        )
         invalid_argument("df", what, "nothing was written", value=df)
     if df.isStreaming:
         msg = (
             'df is a stream; nothing was written. Use writeStream.format("qbeast"), or write in foreachBatch.'
         )
         raise InvalidInputError(msg, argument="df")
-    with persisted(df, wanted=persist) as rows:
+    with persisted(df, enabled=persist) as rows:
         engine = SparkEngine(df.sparkSession)
         return replace(write_rows(SparkSource(rows), path, options, engine=engine), engine="spark")

@@ -127,7 +127,7 @@ def test_store_errors_hide_passwords_and_causes() -> None:
     with pytest.raises(errors.QbeastError) as caught, delta_errors("s3://bucket/t"):
         raise OSError(ADDRESS)
     hidden_everywhere(caught.value)
-    with pytest.raises(errors.InvalidInputError, match="holds a password") as caught:
+    with pytest.raises(errors.InvalidInputError, match="has a password") as caught:
         RemoteStore(f"s3://me:{SECRET}@bucket/t", {})
     hidden_everywhere(caught.value)
 

@@ -1,1 +1,1 @@
-"""CarbonData tables as `qbeast` offers them: open, scan, read, explain, and make them tables of ours."""
+"""CarbonData tables as `qbeast` offers them: open, scan, read, explain, and import."""

@@ -1,4 +1,4 @@
-"""What `import qbeast` offers for CarbonData tables: signatures, documentation, order of steps."""
+"""The public functions for CarbonData tables."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ def open_carbondata(
     allow_absolute_paths: bool = False,
     writer_settings: Mapping[str, str] | None = None,
 ) -> CarbonTable:
-    """Open an Apache CarbonData table, without a JVM: what it consists of, what of it cannot be read, its rows.
+    """Open an Apache CarbonData table without a JVM, to inspect and read it.
 
     Parameters
     ----------
     path : str or path-like
-        Folder or address of a table (with ``Metadata/schema``), or of ``*.carbondata`` files that an SDK wrote.
+        Folder or address of a table (with ``Metadata/schema``), or of ``*.carbondata`` files of an SDK writer.
     segments : sequence of str, optional
         Ids of the live segments to read; all by default.
     on_unreadable : {"error", "skip-segment"}, default "error"
-        What to do about a segment that cannot be read. ``"skip-segment"`` reads every segment to its end once before,
-        and leaves out those that fail; `CarbonTable.left_out` lists them.
+        What to do if a segment cannot be read. ``"skip-segment"`` first reads every segment once, and leaves out
+        segments that fail; `CarbonTable.left_out` lists them.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options of the object store, as in `deltalake`.
     external_paths : mapping of str to path, optional
-        Where folders outside of the table (added segments) lie now, by what the table calls them.
+        Present locations of folders outside the table (added segments), by their paths in the table's metadata.
     allow_absolute_paths : bool, default False
-        Open such folders where the table says they are. Only for tables whose writers you trust.
+        Open such folders at the paths in the table's metadata. Only for tables whose writers you trust.
     writer_settings : mapping of str to str, optional
-        What ``carbon.properties`` of the cluster that wrote the table said of ``carbon.timegranularity`` and
-        ``carbon.cutOffTimestamp`` (taken for UTC if it names no zone), if they were set: timestamps of CarbonData up
-        to 1.1 count by them, and no file tells them. By default seconds since 1970.
+        Values of ``carbon.timegranularity`` and ``carbon.cutOffTimestamp`` (UTC if it has no zone) in the
+        ``carbon.properties`` of the cluster that wrote the table. Timestamps of CarbonData up to 1.1 depend on them,
+        and no file records them. By default, timestamps are seconds since 1970.
 
     Returns
     -------
     CarbonTable
-        As it is now: later loads are not seen.
+        The table at this moment: later loads are not visible.
 
     Raises
     ------
     TableNotFoundError
         There is neither a CarbonData table nor a data file.
     DamagedFileError, StorageError
-        A file of its metadata is damaged, or missing.
+        A metadata file is damaged or missing.
     UnsupportedTableError
-        It has folders outside that may not be opened, is the secondary index of another table, is encrypted, or nothing
-        tells which version of its table status counts.
+        The table has folders outside that may not be opened, is a secondary index of another table, is encrypted, or
+        the valid version of its table status is unknown.
     InvalidInputError
-        An option cannot be used as given.
+        An option is invalid.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def scan_carbondata(
     allow_absolute_paths: bool = False,
     writer_settings: Mapping[str, str] | None = None,
 ) -> pl.LazyFrame:
-    """Scan a CarbonData table lazily: columns, filters and limits decide which blocklets and pages are decoded.
+    """Scan a CarbonData table lazily: only blocklets and pages that the columns, filters and limits need are decoded.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ def scan_carbondata(
     Returns
     -------
     polars.LazyFrame
-        Rows that are live now, in no particular order.
+        The live rows, in no particular order.
 
     Raises
     ------
-    The same errors as `open_carbondata`; InvalidInputError if `where` is not a condition on the rows; when it is
-    collected, UnsupportedTableError and DamagedFileError for the content of data files, naming file and place.
+    The same errors as `open_carbondata`; InvalidInputError if `where` is not a condition on the rows; on collect,
+    UnsupportedTableError and DamagedFileError for the content of data files, with the file and the position.
 
     Examples
     --------
@@ -203,24 +203,24 @@ def import_carbondata(
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> ImportResult:
-    """Write the rows of a CarbonData table to a table of qbeast's; the CarbonData table stays as it is.
+    """Write the rows of a CarbonData table to a qbeast table; the CarbonData table is not changed.
 
     Parameters
     ----------
     path : str or path-like
         The CarbonData table.
     target : str or path-like
-        The table to make.
+        The table to create.
     columns : sequence of str, optional
-        Columns to index, as for `write_table`; by default those of a table that is overwritten, else the sort columns
-        of the CarbonData table, or its first three dimensions that can be indexed.
+        Columns to index, as for `write_table`. By default the indexed columns of a table that is overwritten, else the
+        sort columns of the CarbonData table, or its first three dimensions that can be indexed.
     segments : {"current", "history"}, default "current"
-        ``"current"``: the rows as they are, in one commit. ``"history"``: a commit for each load, oldest first, with
-        its id and time in the commit's metadata, so that time travel leads to each; loads that were compacted are
-        replayed one by one while their files are there and none of their rows was changed. Rows that are
-        deleted now are in no version. Each commit stands for itself: after an error the earlier ones are there.
+        ``"current"``: the present rows in one commit. ``"history"``: one commit per load, oldest first, with the
+        load's id and time in the commit's metadata, so time travel reaches each load. Compacted loads are replayed
+        one by one if their files exist and none of their rows was changed. Rows that are deleted now are in no
+        version. After an error, the earlier commits stay.
     mode, cube_size, dialect, dry_run, progress, resources, memory_bytes, spill_dir, commit_metadata
-        As for `write_table`. A dry run of a history plans each load as if it were the first.
+        As for `write_table`. A dry run of a history plans each load like the first.
     on_unreadable, external_paths, allow_absolute_paths, writer_settings
         As for `open_carbondata`.
     storage_options : mapping of str to str, optional
@@ -229,7 +229,8 @@ def import_carbondata(
     Returns
     -------
     ImportResult
-        Of the last commit, with all rows, files and bytes; which segments are in the table, and which were left out.
+        The result of the last commit, with the rows, files and bytes of all commits, and the segments imported and left
+        out.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a read of a CarbonData table opens: files by their index entries, blocklets and pages by their bounds."""
+"""The plan of a read of a CarbonData table: the files, blocklets and pages to open."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _FILES: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: cached properties
 class CarbonPlan:
-    """A read of a CarbonData table, planned; footers and page headers are read when `files` is asked for.
+    """The plan of a read of a CarbonData table; `files` reads footers and page headers.
 
     Attributes
     ----------
     reader : TableReader
-        Of the table.
+        The reader of the table.
     predicate : polars.Expr or None
-        The part of the filter that reaches the reader.
+        The part of the filter that the reader applies.
     columns : tuple of str
-        Columns that are decoded.
+        Columns to decode.
     """
 
     reader: TableReader
@@ -50,7 +50,7 @@ class CarbonPlan:
         """One row per live data file.
 
         `segment`, `path`, `opened`, `blocklets_opened`, `blocklets_total`, `pages_opened`, `pages_total`,
-        `rows_opened`, `rows_total`. What a file without index entries holds is told by its footer.
+        `rows_opened`, `rows_total`. For files without index entries, the counts are read from the footer.
         """
         node = self.reader.node(self.predicate)
         rows = [self._row(plan, node) for plan in self.reader.plan(node)]
@@ -58,32 +58,32 @@ class CarbonPlan:
 
     @property
     def blocklets_opened(self) -> int:
-        """Blocklets of which pages are read."""
+        """Number of blocklets with pages to read."""
         return int(self.files["blocklets_opened"].sum())
 
     @property
     def blocklets_total(self) -> int:
-        """Blocklets of all live files."""
+        """Number of blocklets of all live files."""
         return int(self.files["blocklets_total"].sum())
 
     @property
     def pages_opened(self) -> int:
-        """Pages read, of each column."""
+        """Number of pages to read, per column."""
         return int(self.files["pages_opened"].sum())
 
     @property
     def pages_total(self) -> int:
-        """Pages of all live files, of each column."""
+        """Number of pages of all live files, per column."""
         return int(self.files["pages_total"].sum())
 
     @property
     def rows_opened(self) -> int:
-        """Rows of the pages read; more than match."""
+        """Number of rows in the pages to read, matching or not."""
         return int(self.files["rows_opened"].sum())
 
     @property
     def rows_total(self) -> int:
-        """Rows of all live files, deleted ones included."""
+        """Number of rows of all live files, including deleted ones."""
         return int(self.files["rows_total"].sum())
 
     def _row(self, plan: FilePlan, node: Node) -> tuple[Any, ...]:
@@ -96,8 +96,8 @@ class CarbonPlan:
         pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
         total = sum(blocklet.rows for blocklet in file.blocklets)
         chosen = list(self.reader.chosen(file, node)) if plan.opened else []
-        rows = sum(blocklet.page_rows[page] for blocklet, some in chosen for page in some)
-        opened = sum(len(some) for _, some in chosen)
+        rows = sum(blocklet.page_rows[page] for blocklet, numbers in chosen for page in numbers)
+        opened = sum(len(numbers) for _, numbers in chosen)
         counts = (len(chosen), len(file.blocklets), opened, pages, rows, total)
         return (live.segment, live.path, bool(chosen), *counts)
 

@@ -1,4 +1,4 @@
-"""CarbonData tables made tables of ours: their rows now in one commit, or each load in its own."""
+"""Import CarbonData tables: the present rows in one commit, or one commit per load."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 
-# The rows as they are, in one commit; or a commit for each load that the table still knows.
+# The present rows in one commit, or one commit per load in the table's history.
 WhichSegments: TypeAlias = Literal["current", "history"]
 
-# Gives the rows of some segments of a table to an engine.
+# Makes the source of an engine from some segments of a table.
 SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
 
-_LEADING: Final = 3
-_VALUE_BYTES: Final = 16  # of a value in memory, about
+_MAX_DIMENSIONS: Final = 3
+_VALUE_BYTES: Final = 16  # approximate memory of a value
 _INDEXABLE: Final = (
     pl.Int8,
     pl.Int16,
@@ -45,16 +45,16 @@ _PREFIX: Final = "carbondata."
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ImportResult(WriteResult):
-    """Outcome of `qbeast.import_carbondata`: that of its last commit, with the rows, files and bytes of all.
+    """Result of `qbeast.import_carbondata`: that of its last commit, with the rows, files and bytes of all commits.
 
     Attributes
     ----------
     commits : int
-        Commits made.
+        Number of commits.
     segments : tuple of str
-        Ids of the segments whose rows are in the table now, in the order of commits.
+        Ids of the imported segments, in the order of commits.
     left_out : tuple of dict
-        Segments that could not be read and were left out because that was asked for: `segment`, `path`, `reason`.
+        Segments that could not be read, if `on_unreadable` is ``"skip-segment"``: `segment`, `path`, `reason`.
     """
 
     commits: int
@@ -82,8 +82,8 @@ class _CarbonSource:
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """See `Source`."""
         names = list(self.table.schema if columns is None else columns)
-        files = [file for one in self.segments for file in one.files]
-        # A page at least, though it may be more than a batch; pages of few columns together.
+        files = [file for segment in self.segments for file in segment.files]
+        # At least one page, even if it is larger than a batch; more pages if there are few columns.
         pages = size_bytes // (PAGE_ROWS * _VALUE_BYTES * len(names))
         for frame in self.table.reader.file_rows(
             files, names, pages_at_once=min(max(pages, 1), PAGES_AT_ONCE)
@@ -100,7 +100,7 @@ def import_table(
     engine: Engine,
     source_of: SourceOf | None = None,
 ) -> ImportResult:
-    """Write the rows of a CarbonData table; see `qbeast.import_carbondata` for the options and what is raised."""
+    """Write the rows of a CarbonData table; see `qbeast.import_carbondata`."""
     source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
@@ -113,25 +113,31 @@ def import_table(
     )
     done: list[tuple[tuple[Segment, ...], WriteResult]] = []
     for number, group in enumerate(_commits(table, segments)):
-        own = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
-        if number and not options.dry_run:  # the first made the table
-            own = replace(own, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None)
+        commit = replace(options, commit_metadata={**_facts(table, group), **options.commit_metadata})
+        if number and not options.dry_run:  # the first commit created the table
+            commit = replace(
+                commit, mode="append", columns=None, cube_size=None, schema_mode=None, dialect=None
+            )
         source = source_of(table, group)
         with changed_before(lambda: any(result.committed for _, result in done)):
-            result = write_rows(source, path, own, engine=engine)
+            result = write_rows(source, path, commit, engine=engine)
         done.append((group, result))
         if result.skipped:
             break
-    return _together(table, done)
+    return _combined_result(table, done)
 
 
 def _default_columns(table: CarbonTable) -> list[str]:
-    """Return the columns to index where nobody says: the sort columns, or the leading dimensions."""
-    able = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
-    for names, most in ((table.sort_columns, None), (table.dimensions, _LEADING), (tuple(able), _LEADING)):
-        found = [name for name in names if name in able][:most]
-        if found:
-            return found
+    """Return the default columns to index: the sort columns, or the first dimensions."""
+    indexable = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
+    for names, limit in (
+        (table.sort_columns, None),
+        (table.dimensions, _MAX_DIMENSIONS),
+        (tuple(indexable), _MAX_DIMENSIONS),
+    ):
+        columns = [name for name in names if name in indexable][:limit]
+        if columns:
+            return columns
     msg = f"no column of {table.uri!r} can be indexed; nothing was written"
     raise InvalidColumnsError(msg)
 
@@ -141,17 +147,17 @@ def _commits(table: CarbonTable, segments: WhichSegments) -> list[tuple[Segment,
     if segments == "current" or not table.reader.snapshot.is_transactional:
         return [table.reader.segments]
     replayed = replayed_loads(table.reader.snapshot, table.reader.segments)
-    return [(one,) for one in replayed] or [()]
+    return [(segment,) for segment in replayed] or [()]
 
 
 def _facts(table: CarbonTable, group: Sequence[Segment]) -> dict[str, str]:
-    """Return what the commit says of where its rows come from."""
+    """Return the commit metadata that names the source of the rows."""
     facts = {f"{_PREFIX}source": table.uri}
-    named = [one.load for one in group if one.load.name]
-    if named:
-        facts[f"{_PREFIX}segments"] = ",".join(load.name for load in named)
-    if len(named) == 1:
-        times = {"loadStart": named[0].start_ms, "loadEnd": named[0].end_ms}
+    loads = [segment.load for segment in group if segment.load.name]
+    if loads:
+        facts[f"{_PREFIX}segments"] = ",".join(load.name for load in loads)
+    if len(loads) == 1:
+        times = {"loadStart": loads[0].start_ms, "loadEnd": loads[0].end_ms}
         facts |= {f"{_PREFIX}{name}": _iso(ms) for name, ms in times.items() if ms is not None}
     return facts
 
@@ -161,36 +167,36 @@ def _iso(ms: int) -> str:
 
 
 def _properties(table: CarbonTable) -> dict[str, str]:
-    """Return table properties, under names that ask nothing of anybody."""
+    """Return the table properties with our prefix, so that no engine acts on them."""
     return {f"{_PREFIX}{name}": value for name, value in sorted(table.properties.items())}
 
 
 def _field_metadata(table: CarbonTable) -> dict[str, Mapping[str, Any]]:
-    """Return what columns have noted: a comment where Spark looks for it, the rest by our prefix."""
-    found: dict[str, Mapping[str, Any]] = {}
+    """Return the properties of columns: the comment under Spark's key, the others with our prefix."""
+    metadata: dict[str, Mapping[str, Any]] = {}
     for column in table.reader.columns:
-        noted = column.schema.properties
-        own = {f"{_PREFIX}{name}": value for name, value in sorted(noted.items()) if name != "comment"}
+        properties = column.schema.properties
+        facts = {f"{_PREFIX}{name}": value for name, value in sorted(properties.items()) if name != "comment"}
         if column.has_global_dictionary:
-            own[f"{_PREFIX}dictionary"] = "global"
-        if noted.get("comment"):
-            own["comment"] = noted["comment"]
-        if own:
-            found[column.schema.name] = own
-    return found
+            facts[f"{_PREFIX}dictionary"] = "global"
+        if properties.get("comment"):
+            facts["comment"] = properties["comment"]
+        if facts:
+            metadata[column.schema.name] = facts
+    return metadata
 
 
-def _together(table: CarbonTable, done: list[tuple[tuple[Segment, ...], WriteResult]]) -> ImportResult:
-    """Return the outcome of all commits."""
+def _combined_result(table: CarbonTable, done: list[tuple[tuple[Segment, ...], WriteResult]]) -> ImportResult:
+    """Return the result of all commits."""
     results = [result for _, result in done]
-    told = {one.name: getattr(results[-1], one.name) for one in fields(WriteResult)}
+    values = {field.name: getattr(results[-1], field.name) for field in fields(WriteResult)}
     for name in ("rows", "files", "bytes", "attempts", "staged_files"):
-        told[name] = sum(getattr(result, name) for result in results)
-    told["committed"] = any(result.committed for result in results)
-    told["new_revision"] = any(result.new_revision for result in results)
+        values[name] = sum(getattr(result, name) for result in results)
+    values["committed"] = any(result.committed for result in results)
+    values["new_revision"] = any(result.new_revision for result in results)
     return ImportResult(
-        **told,
+        **values,
         commits=sum(result.committed for result in results),
-        segments=tuple(one.load.name for group, _ in done for one in group if one.load.name),
+        segments=tuple(segment.load.name for group, _ in done for segment in group if segment.load.name),
         left_out=tuple(table.left_out.to_dicts()),
     )

@@ -37,7 +37,7 @@ OnUnreadable: TypeAlias = Literal["error", "skip-segment"]
 
 _Schema: TypeAlias = dict[str, pl.DataType | type[pl.DataType]]
 _UNREADABLE: Final = (UnsupportedTableError, DamagedFileError, StorageError)
-_LEFT: Final[_Schema] = {"segment": pl.String, "path": pl.String, "reason": pl.String}
+_LEFT_OUT: Final[_Schema] = {"segment": pl.String, "path": pl.String, "reason": pl.String}
 _SEGMENTS: Final[_Schema] = {
     "segment": pl.String,
     "status": pl.String,
@@ -66,7 +66,7 @@ _FILES: Final[_Schema] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """How a table is opened, as `qbeast.open_carbondata` documents it."""
+    """Options of `qbeast.open_carbondata`."""
 
     segments: Sequence[str] | None = None
     on_unreadable: OnUnreadable = "error"
@@ -76,29 +76,29 @@ class OpenOptions:
     writer_settings: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: cached properties
 class CarbonTable:
-    """A CarbonData table at the moment it was opened; made by `qbeast.open_carbondata`.
+    """A CarbonData table at the time it was opened; returned by `qbeast.open_carbondata`.
 
     Attributes
     ----------
     reader : TableReader
-        Of its segments.
+        The reader of its segments.
     left_out : polars.DataFrame
-        Segments that cannot be read and were left out because that was asked for: `segment`, `path`, `reason`.
+        Segments that cannot be read, if `on_unreadable` is ``"skip-segment"``: `segment`, `path`, `reason`.
     """
 
     reader: TableReader
-    left_out: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LEFT))
+    left_out: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_LEFT_OUT))
 
     @property
     def uri(self) -> str:
-        """Where it lies."""
+        """The path or address of the table."""
         return self.reader.snapshot.uri
 
     @property
     def schema(self) -> pl.Schema:
-        """Its columns, in the order of the user."""
+        """The columns, in the user's order."""
         return self.reader.schema
 
     @property
@@ -108,17 +108,17 @@ class CarbonTable:
 
     @cached_property
     def versions(self) -> tuple[str, ...]:
-        """Versions of the format among its live data files: ``"V1"``, ``"V2"``, ``"V3"``, ``"row"``, ``"parquet"``."""
+        """Versions of the format of the live data files: ``"V1"``, ``"V2"``, ``"V3"``, ``"row"``, ``"parquet"``."""
         return tuple(sorted(set(self.files()["version"].drop_nulls().to_list())))
 
     @property
     def dictionaries(self) -> tuple[str, ...]:
-        """Columns that have a global dictionary."""
-        return tuple(one.schema.name for one in self.reader.columns if one.has_global_dictionary)
+        """Columns with a global dictionary."""
+        return tuple(column.schema.name for column in self.reader.columns if column.has_global_dictionary)
 
     @property
     def indexes(self) -> dict[str, tuple[str, ...]]:
-        """How rows are arranged: `sort`, `bucket` and `partition` columns, by name."""
+        """The `sort`, `bucket` and `partition` columns."""
         return {
             "sort": self.sort_columns,
             "bucket": _names(self.reader.snapshot, "bucketing"),
@@ -127,42 +127,43 @@ class CarbonTable:
 
     @property
     def sort_columns(self) -> tuple[str, ...]:
-        """The columns that each load was sorted by, in their order."""
-        told = self.properties.get("sort_columns")
-        known = {one.schema.name.lower(): one.schema.name for one in self.reader.columns}
-        if told is not None:
-            return tuple(known[name] for name in map(str.strip, told.lower().split(",")) if name in known)
-        marked = [one for one in self._stored_columns if one.schema.properties.get("sort_columns") == "true"]
-        return tuple(known[one.schema.name.lower()] for one in marked if one.schema.name.lower() in known)
+        """The columns by which each load was sorted, in order."""
+        text = self.properties.get("sort_columns")
+        names = {column.schema.name.lower(): column.schema.name for column in self.reader.columns}
+        if text is not None:
+            return tuple(names[name] for name in map(str.strip, text.lower().split(",")) if name in names)
+        marked = [
+            column.schema.name
+            for column in self._stored_columns
+            if column.schema.properties.get("sort_columns") == "true"
+        ]
+        return tuple(names[name.lower()] for name in marked)
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The columns that are dimensions, in the order they are stored."""
-        shown = {one.schema.name for one in self.reader.columns}
-        return tuple(
-            one.schema.name
-            for one in self._stored_columns
-            if one.schema.is_dimension and one.schema.name in shown
-        )
+        """The columns that are dimensions, in stored order."""
+        return tuple(column.schema.name for column in self._stored_columns if column.schema.is_dimension)
 
     @property
     def _stored_columns(self) -> list[Column]:
-        return sorted(self.reader.columns, key=lambda one: one.number)
+        return sorted(self.reader.columns, key=lambda column: column.number)
 
     @cached_property
     def segments(self) -> pl.DataFrame:
         """All segments, oldest first.
 
-        `segment`, `status`, `live` (whether it is read), `format`, `loaded`, `files`, `rows` (left), `deleted_rows`,
-        `merged_into`.
+        `segment`, `status`, `live` (whether it is read), `format`, `loaded`, `files`, `rows` (not deleted),
+        `deleted_rows`, `merged_into`.
         """
-        live = {one.load.name: one for one in self.reader.segments}
-        loads = self.reader.snapshot.loads or [one.load for one in self.reader.segments]
-        rows = [_segment_row(load, live.get(load.name)) for load in sorted(loads, key=lambda one: one.order)]
+        live = {segment.load.name: segment for segment in self.reader.segments}
+        loads = self.reader.snapshot.loads or [segment.load for segment in self.reader.segments]
+        rows = [
+            _segment_row(load, live.get(load.name)) for load in sorted(loads, key=lambda load: load.order)
+        ]
         return pl.DataFrame(rows, schema=_SEGMENTS, orient="row")
 
     def files(self) -> pl.DataFrame:
-        """Look at the live data files: their last bytes are read.
+        """Return the live data files; reads the footer of each.
 
         Returns
         -------
@@ -171,15 +172,15 @@ class CarbonTable:
             and `problem`: why the file cannot be read, or null.
         """
         store = self.reader.snapshot.stores.table
-        found = map_files(store, partial(_file_row, self.reader), self.reader.files)
-        return pl.DataFrame(found, schema=_FILES, orient="row")
+        rows = map_files(store, partial(_file_row, self.reader), self.reader.files)
+        return pl.DataFrame(rows, schema=_FILES, orient="row")
 
     @property
     def unreadable(self) -> pl.DataFrame:
-        """What cannot be read, as far as footers, headers and dictionaries tell: `segment`, `path`, `reason`."""
-        told = self.files().filter(pl.col("problem").is_not_null())
-        listed = told.select("segment", "path", pl.col("problem").alias("reason"))
-        return pl.concat([self.left_out, listed, *self._missing_dictionaries()])
+        """Files and dictionaries that cannot be read: `segment`, `path`, `reason`. Reads footers and headers only."""
+        files = self.files().filter(pl.col("problem").is_not_null())
+        rows = files.select("segment", "path", pl.col("problem").alias("reason"))
+        return pl.concat([self.left_out, rows, *self._missing_dictionaries()])
 
     def scan(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         """Scan lazily; see `qbeast.scan_carbondata`."""
@@ -194,7 +195,7 @@ class CarbonTable:
         return self.scan(where, columns=columns).collect()
 
     def explain(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> CarbonPlan:
-        """Plan a read: index files, footers and page headers are read, no rows.
+        """Plan a read. Reads index files, footers and page headers, but no rows.
 
         Parameters
         ----------
@@ -203,9 +204,8 @@ class CarbonTable:
         columns : sequence of str, optional
             Columns to return.
         """
-        asked = filter_of(where, self.schema)
-        given, wanted = pushed_down(self.schema, asked, columns)
-        return CarbonPlan(self.reader, given, tuple(wanted))
+        predicate, names = pushed_down(self.schema, filter_of(where, self.schema), columns)
+        return CarbonPlan(self.reader, predicate, tuple(names))
 
     def _missing_dictionaries(self) -> Iterator[pl.DataFrame]:
         for column in self.reader.columns:
@@ -213,18 +213,18 @@ class CarbonTable:
                 try:
                     self.reader.dictionaries.members(column)
                 except _UNREADABLE as error:
-                    yield pl.DataFrame([("", error.path, str(error))], schema=_LEFT, orient="row")
+                    yield pl.DataFrame([("", error.path, str(error))], schema=_LEFT_OUT, orient="row")
 
     def __repr__(self) -> str:
         lines = [self._title]
-        for name, told in self._facts().items():
-            lines += [f"  {'' if number else name:<8}  {fact}" for number, fact in enumerate(told)]
+        for name, facts in self._facts().items():
+            lines += [f"  {'' if number else name:<8}  {fact}" for number, fact in enumerate(facts)]
         width = max((len(name) for name in self.schema), default=0)
         lines += ["  columns", *(f"    {name:<{width}}  {dtype}" for name, dtype in self.schema.items())]
         return in_lines(lines)
 
     def _repr_html_(self) -> str:
-        facts = {name: "<br>".join(map(escape, told)) for name, told in self._facts().items() if told}
+        facts = {name: "<br>".join(map(escape, texts)) for name, texts in self._facts().items() if texts}
         columns = {"column": [*self.schema], "type": [str(dtype) for dtype in self.schema.dtypes()]}
         return html_of(self._title, facts, pl.DataFrame(columns))
 
@@ -244,12 +244,12 @@ class CarbonTable:
             "rows": [f"{counted} in {len(self.reader.files):,} file(s)"],
             "segments": [f"{live.height:,} live of {segments.height:,}"],
             "arranged": arranged,
-            "left out": [f"segment {one['segment']}: {one['reason']}" for one in self.left_out.to_dicts()],
+            "left out": [f"segment {row['segment']}: {row['reason']}" for row in self.left_out.to_dicts()],
         }
 
 
 def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> CarbonTable:
-    """Open a table; see `qbeast.open_carbondata` for the options and what is raised."""
+    """Open a table; see `qbeast.open_carbondata`."""
     if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
         what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
         invalid_argument("on_unreadable", what, "nothing was read", value=options.on_unreadable, known=known)
@@ -260,26 +260,28 @@ def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> Car
         allow_absolute_paths=options.allow_absolute_paths,
     )
     snapshot = load_table(stores)
-    loads = _wanted(snapshot, options.segments)
+    loads = _selected_loads(snapshot, options.segments)
     dictionaries = open_dictionaries(stores.table, options.writer_settings)
     reader = TableReader(snapshot, (), dictionaries)
     if options.on_unreadable == "error":
         segments = map_files(stores.table, partial(load_segment, snapshot), loads)
         return CarbonTable(replace(reader, segments=tuple(segments)))
-    found = [_tried(reader, load) for load in loads]
-    kept = tuple(one for one in found if isinstance(one, Segment))
-    left = [one for one in found if not isinstance(one, Segment)]
-    return CarbonTable(replace(reader, segments=kept), pl.DataFrame(left, schema=_LEFT, orient="row"))
+    results = [_read_to_end(reader, load) for load in loads]
+    kept = tuple(result for result in results if isinstance(result, Segment))
+    left = [result for result in results if not isinstance(result, Segment)]
+    return CarbonTable(replace(reader, segments=kept), pl.DataFrame(left, schema=_LEFT_OUT, orient="row"))
 
 
-def _wanted(snapshot: TableSnapshot, segments: Sequence[str] | None) -> list[Load | None]:
+def _selected_loads(snapshot: TableSnapshot, segments: Sequence[str] | None) -> list[Load | None]:
     """Return the loads to read."""
     if not snapshot.is_transactional:
         if segments is not None:
             msg = f"{snapshot.uri!r} is a folder of data files and has no segments; nothing was read"
             raise InvalidInputError(msg, argument="segments")
         return [None]
-    live = {load.name: load for load in sorted(snapshot.loads, key=lambda one: one.order) if load.is_visible}
+    live = {
+        load.name: load for load in sorted(snapshot.loads, key=lambda load: load.order) if load.is_visible
+    }
     if segments is None:
         return list(live.values())
     unknown = [name for name in segments if name not in live]
@@ -289,8 +291,8 @@ def _wanted(snapshot: TableSnapshot, segments: Sequence[str] | None) -> list[Loa
     return [live[name] for name in dict.fromkeys(segments)]
 
 
-def _tried(reader: TableReader, load: Load | None) -> Segment | tuple[str, str, str]:
-    """Return a segment that was read to its end once, or why it cannot be."""
+def _read_to_end(reader: TableReader, load: Load | None) -> Segment | tuple[str, str, str]:
+    """Read a segment once; return it, or its name, path and the reason why it cannot be read."""
     name = "" if load is None else load.name
     try:
         segment = load_segment(reader.snapshot, load)
@@ -306,8 +308,18 @@ def _segment_row(load: Load, live: Segment | None) -> tuple[Any, ...]:
     started = load.start_ms or load.end_ms
     files = None if live is None else len(live.files)
     rows = None if live is None else live.rows
-    gone = None if live is None else sum(one.deleted_rows for one in live.files)
-    return load.name, load.status, live is not None, load.kind, started, files, rows, gone, load.merged_into
+    deleted = None if live is None else sum(file.deleted_rows for file in live.files)
+    return (
+        load.name,
+        load.status,
+        live is not None,
+        load.kind,
+        started,
+        files,
+        rows,
+        deleted,
+        load.merged_into,
+    )
 
 
 def _file_row(reader: TableReader, live: Any) -> tuple[Any, ...]:
@@ -330,7 +342,7 @@ def _file_row(reader: TableReader, live: Any) -> tuple[Any, ...]:
         )
     pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
     rows = sum(blocklet.rows for blocklet in file.blocklets)
-    told = (
+    facts = (
         file.version,
         file.writer or None,
         stored.size_bytes,
@@ -339,12 +351,12 @@ def _file_row(reader: TableReader, live: Any) -> tuple[Any, ...]:
         len(file.blocklets),
         pages,
     )
-    return (live.segment, live.path, live.kind, *told, None)
+    return (live.segment, live.path, live.kind, *facts, None)
 
 
 def _names(snapshot: TableSnapshot, kind: Literal["bucketing", "partitioning"]) -> tuple[str, ...]:
-    found = None if snapshot.schema is None else getattr(snapshot.schema, kind)
-    return () if found is None else tuple(one.name for one in found.columns)
+    arrangement = None if snapshot.schema is None else getattr(snapshot.schema, kind)
+    return () if arrangement is None else tuple(column.name for column in arrangement.columns)
 
 
 def _rows(
@@ -354,5 +366,5 @@ def _rows(
     n_rows: int | None,
     _: int | None,
 ) -> Iterator[pl.DataFrame]:
-    """Read as Polars asks for rows."""
+    """Read rows for a scan of Polars."""
     return reader.rows(list(reader.schema) if with_columns is None else with_columns, predicate, n_rows)

@@ -14,19 +14,19 @@ _OPTIONS: Final = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_PAS
 
 
 def to_json(data: Mapping[str, Any]) -> str:
-    r"""Return one JSON document: NaN and infinities as null, bytes in hexadecimal, decimals as text.
+    r"""Return a JSON document: NaN and infinities as null, bytes in hexadecimal, decimals as text.
 
-    Characters that a terminal would obey are escaped; readers of the document get the same values.
+    Control characters are escaped for terminals; parsers of the document get the same values.
 
     >>> from decimal import Decimal
     >>> to_json({"rows": 3, "price": Decimal("1.50"), "key": b"\x00\xff"}).split()
     ['{', '"rows":', '3,', '"price":', '"1.50",', '"key":', '"00ff"', '}']
     """
-    text = orjson.dumps(data, default=_converted, option=_OPTIONS).decode()
+    text = orjson.dumps(data, default=_convert, option=_OPTIONS).decode()
     return HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _converted(value: object) -> object:
+def _convert(value: object) -> object:
     match value:
         case bytes():
             return value.hex()

@@ -1,4 +1,4 @@
-"""A process forked from one that used the library raises: it would wait for ever for threads that it lacks."""
+"""Raise in a process forked after the library was used: it would wait forever for threads that fork does not copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from qbeast_core.errors import StorageError
 
 FORKED: Final = (
-    "this process was forked from one that had used the library, whose threads did not come along. Start processes "
+    "this process was forked from one that had used the library, whose threads are missing here. Start processes "
     "with the method 'spawn': multiprocessing.get_context('spawn'), or mp_context= of an executor"
 )
 

@@ -1,4 +1,4 @@
-"""HTML for notebooks: facts as a small table, a share as a bar, frames as Polars draws them."""
+"""HTML for notebooks: facts as a small table, a share as a bar, frames as Polars shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-# Of a text in a frame: Polars shows 30, too few for reasons and types.
+# Of a text in a frame. The default of 30 is too short for reasons and types.
 _MAX_CHARACTERS: Final = 120
 
 
@@ -21,9 +21,7 @@ def html_of(title: str, facts: Mapping[str, str], *frames: pl.DataFrame) -> str:
     left = ' style="text-align:left"'
     lines = [f"<tr><th{left}>{escape(name)}</th><td{left}>{fact}</td></tr>" for name, fact in facts.items()]
     table = f"<table>{''.join(lines)}</table>" if lines else ""
-    return (
-        f"<div><b>{escape(title)}</b>{table}{''.join(_drawn(frame) for frame in frames if len(frame))}</div>"
-    )
+    return f"<div><b>{escape(title)}</b>{table}{''.join(_frame_html(frame) for frame in frames if len(frame))}</div>"
 
 
 def bar(share: float) -> str:
@@ -37,8 +35,8 @@ def bar(share: float) -> str:
     return f'<span style="{outer}"><span style="{inner}"></span></span>{share:.2%}'
 
 
-def _drawn(frame: pl.DataFrame) -> str:
-    draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- what notebooks ask for
+def _frame_html(frame: pl.DataFrame) -> str:
+    draw: Callable[[], str] = getattr(frame, "_repr_html_")  # noqa: B009 -- the method that notebooks call
     with pl.Config(
         fmt_str_lengths=_MAX_CHARACTERS, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
     ):

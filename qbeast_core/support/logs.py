@@ -13,14 +13,14 @@ from typing import Final
 
 from qbeast_core.support.plain_text import for_people
 
-# Messages are one line each, without passwords of addresses and terminal codes.
+# Each message is one line, without passwords of addresses and terminal codes.
 LOG: Final = logging.getLogger("qbeast")
 
 
-def _cleaned(record: logging.LogRecord) -> bool:
+def _clean(record: logging.LogRecord) -> bool:
     record.msg, record.args = for_people(record.getMessage()), None
     return True
 
 
 LOG.addHandler(logging.NullHandler())
-LOG.addFilter(_cleaned)
+LOG.addFilter(_clean)

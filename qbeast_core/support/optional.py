@@ -7,7 +7,7 @@ from typing import Final
 
 from qbeast_core.errors import MissingDependencyError
 
-# Which extra of the package brings what, as pyproject.toml has it.
+# The extra of each package, as in pyproject.toml.
 _EXTRAS: Final = {"click": "cli", "matplotlib": "plot", "pyspark": "spark", "rich": "cli"}
 
 

@@ -1,4 +1,4 @@
-r"""Text for people from other programs, tables and addresses: no secrets, no codes for terminals.
+r"""Make text from other programs, tables and addresses safe to show: no secrets, no codes for terminals.
 
 Examples
 --------
@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;:]*m")
-# Controls but tab and line feed (those of Latin-1 too), marks that turn the direction of writing, line
-# separators.
+# Control characters except tab and line feed, marks that change the direction of writing, line separators.
 HIDDEN: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 _BREAKING: Final = re.compile(rf"[\t\n]|{HIDDEN.pattern}")
@@ -29,7 +28,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-class _AsItIs(str):
+class _Unquoted(str):
     """Text whose `repr` has no quotes."""
 
     __slots__ = ()
@@ -39,20 +38,24 @@ class _AsItIs(str):
 
 
 def shortened(value: object) -> object:
-    """Return a value for a `repr`: a long tuple or text shortened, others as they are.
+    """Return a value for a `repr`: long tuples and texts shortened, other values unchanged.
 
     >>> shortened((1, 2)), shortened(tuple(range(1000)))
     ((1, 2), <1,000 values from 0 to 999>)
     """
     if isinstance(value, tuple) and len(value) > _MAX_VALUES:
-        return _AsItIs(f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>")
-    return _AsItIs(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MAX_CHARACTERS else value
+        return _Unquoted(
+            f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>"
+        )
+    return (
+        _Unquoted(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MAX_CHARACTERS else value
+    )
 
 
 def visible(text: str) -> str:
-    r"""Return a text with control characters, except tab and line feed, as escapes of Python.
+    r"""Return a text with control characters, except tab and line feed, escaped as in Python.
 
-    This includes characters that change the direction of writing: they would show another text.
+    Characters that change the direction of writing are escaped too: they would show a different text.
 
     >>> visible("bell\x07 and \x1b[31mred\x1b[0m")
     'bell\\x07 and \\x1b[31mred\\x1b[0m'
@@ -61,7 +64,7 @@ def visible(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    r"""Return a text as `visible` does, with tabs and line feeds as escapes too.
+    r"""Return a text as `visible` does, with tabs and line feeds escaped too.
 
     >>> on_one_line("name = 'x\nINFO all is well'")
     "name = 'x\\nINFO all is well'"
@@ -70,7 +73,7 @@ def on_one_line(text: str) -> str:
 
 
 def in_lines(lines: Iterable[str]) -> str:
-    r"""Join lines; a line feed inside of one is written as an escape.
+    r"""Join lines; line feeds inside a line are escaped.
 
     >>> in_lines(["columns", "a\nb"])
     'columns\na\\nb'
@@ -79,7 +82,7 @@ def in_lines(lines: Iterable[str]) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text whose addresses show neither passwords nor the values of queries, which may be signatures.
+    """Return a text with passwords and query strings of addresses masked; queries may contain signatures.
 
     >>> without_secrets("put of https://key:secret@store/t?X-Amz-Signature=f00 failed")
     'put of https://***@store/t?*** failed'
@@ -90,7 +93,7 @@ def without_secrets(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    r"""Return the first line that is not empty: other libraries print their plans below it.
+    r"""Return the first line that is not empty: other libraries append their plans to messages.
 
     >>> first_line("no such column\n\nResolved plan until failure: ...")
     'no such column'

@@ -1,4 +1,4 @@
-"""The clock and the ids of this machine."""
+"""The clock, random ids, and the reports of progress."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-_OURS: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
+_OUR_PACKAGES: Final = frozenset({"qbeast", "qbeast_core", "qbeast_spark_bridge", "pyspark_qbeast"})
 
 ProgressStage: TypeAlias = Literal["read", "plan", "write", "commit", "done"]
 
 
 def caller_stacklevel() -> int:
-    """Return the `stacklevel` of a warning given by whoever calls this: the nearest caller outside our packages.
+    """Return the `stacklevel` for a warning of the calling function: the nearest caller outside our packages.
 
     >>> caller_stacklevel() >= 1
     True
@@ -39,7 +39,7 @@ def caller_stacklevel() -> int:
 
 
 def _is_ours(module: object) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in _OURS
+    return isinstance(module, str) and module.partition(".")[0] in _OUR_PACKAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Progress:
     Parameters
     ----------
     stage : {"read", "plan", "write", "commit", "done"}
-        What is under way.
+        The current step.
     files_done, files_total : int
-        Data files written so far, and in all once the plan stands.
+        Data files written so far, and in total; the total is 0 until the write is planned.
     rows : int
         Rows of the write.
     engine : {"memory", "spill"}
-        Whether the rows are held, or go through temporary files.
+        Whether the rows are in memory or go through temporary files.
     spilled_bytes : int
         Bytes written to temporary files so far.
     """

@@ -1,4 +1,4 @@
-"""What messages of errors suggest: similar names, and calls that read other tables."""
+"""Suggestions in error messages: similar names, and calls that read other tables."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ SCANS: Final = {
 }
 
 
-def did_you_mean(names: Iterable[str], known: Iterable[str]) -> str:
-    """Return a sentence, with a blank before it, that suggests similar names; empty if there are none.
+def did_you_mean(names: Iterable[str], candidates: Iterable[str]) -> str:
+    """Return a sentence, after a space, that suggests similar names; empty if there are none.
 
     >>> did_you_mean(["prices", "x"], ["id", "price"]), did_you_mean(["x"], ["price"])
     (" Did you mean 'price'?", '')
     """
-    listed = list(known)
-    matches = dict.fromkeys(match for name in names for match in similar(name, listed)[:1])
+    texts = list(candidates)
+    matches = dict.fromkeys(match for name in names for match in similar(name, texts)[:1])
     return f" Did you mean {' and '.join(map(repr, matches))}?" if matches else ""
 
 
-def nearest(value: object, known: Iterable[object]) -> tuple[object, ...]:
-    """Return the known values, those similar to a text first.
+def nearest(value: object, candidates: Iterable[object]) -> tuple[object, ...]:
+    """Return the candidates, similar ones first.
 
     >>> nearest("prices", ["id", "price"])
     ('price', 'id')
     """
-    listed = list(known)
-    first = similar(value, listed) if isinstance(value, str) else []
-    return tuple(dict.fromkeys([*first, *listed]))
+    values = list(candidates)
+    first = similar(value, values) if isinstance(value, str) else []
+    return tuple(dict.fromkeys([*first, *values]))
 
 
-def similar(text: str, known: Iterable[object]) -> list[str]:
-    """Return known texts that are similar to a text in any case, the most similar first."""
+def similar(text: str, candidates: Iterable[object]) -> list[str]:
+    """Return the candidates that are similar to a text, ignoring case, most similar first."""
     by_folded: dict[str, str] = {}
-    for name in known:
+    for name in candidates:
         if isinstance(name, str):
             by_folded.setdefault(name.casefold(), name)
     return [by_folded[match] for match in get_close_matches(text.casefold(), by_folded)]
@@ -59,12 +59,12 @@ def convert_call(path: str) -> str:
 
 
 def write_call(path: str) -> str:
-    """Return the call that makes a new table."""
+    """Return the call that creates a table."""
     return f"qbeast.write_table(rows, {path!r}, columns=[...])"
 
 
 def copy_call(scan: str, *, columns: Sequence[str] = ()) -> str:
-    """Return the call that copies rows, read by an expression, into a new table.
+    """Return the call that copies the rows of a scan into a new table.
 
     >>> copy_call("pl.scan_csv('old')", columns=["day"])
     "qbeast.write_table(pl.scan_csv('old'), new, columns=['day', ...])"
@@ -73,12 +73,12 @@ def copy_call(scan: str, *, columns: Sequence[str] = ()) -> str:
 
 
 def delta_copy_call(path: str, *, columns: Sequence[str] = (), without: str | None = None) -> str:
-    """Return the call that copies a Delta table: deltalake reads more of them right than Polars does.
+    """Return the call that copies a Delta table with deltalake, which reads more tables correctly than Polars.
 
     >>> "SELECT * EXCLUDE" in delta_copy_call("old", without="v")
     True
     """
     quoted = None if without is None else without.replace('"', '""')
-    query = "SELECT * FROM old" if quoted is None else f'SELECT * EXCLUDE ("{quoted}") FROM old'  # noqa: S608 - it is shown
+    query = "SELECT * FROM old" if quoted is None else f'SELECT * EXCLUDE ("{quoted}") FROM old'  # noqa: S608 - only shown
     scan = f'QueryBuilder().register("old", DeltaTable({path!r})).execute({query!r})'
     return f"from deltalake import DeltaTable, QueryBuilder; {copy_call(scan, columns=columns)}"

@@ -1,6 +1,6 @@
-"""The driver's part of an append: check the table before its tasks, commit or delete their files after.
+"""The driver's part of an append: check the table before the tasks, commit or delete their files afterwards.
 
-Contexts and parts are bytes: the writers that pass them on must not import Polars.
+Contexts and parts are bytes, since the writers must not import Polars.
 """
 
 from __future__ import annotations
@@ -34,4 +34,4 @@ def discard(context: bytes, written: Sequence[bytes]) -> None:
 
 
 def _parts(written: Sequence[bytes]) -> list[AppendedPart]:
-    return [part for some in written for part in pickle.loads(some)]  # noqa: S301 -- bytes of our own tasks
+    return [part for data in written for part in pickle.loads(data)]  # noqa: S301 -- bytes of our own tasks

@@ -1,4 +1,4 @@
-"""The options of ``format("qbeast")``, from text to values."""
+"""Parse the options of ``format("qbeast")``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
 _CATALOG: Final = (
     "CREATE TABLE ... USING qbeast and saveAsTable cannot work: Spark does not hand the path of such tables to Python. "
-    "Nothing was written. Make a table by qbeast_spark_bridge.write_table(df, path, columns=[...]), and name it in SQL "
-    "by a temporary view."
+    "Nothing was written. Create a table by qbeast_spark_bridge.write_table(df, path, columns=[...]); in SQL, use it "
+    "through a temporary view."
 )
-_OF_A_CATALOG: Final = frozenset({"location", "owner", "provider"})
-# Options of qbeast-spark's `format("qbeast")` which decide how a table is made.
-_OF_WRITE_TABLE: Final = frozenset({"columnstoindex", "cubesize", "columnstats"})
+_CATALOG_OPTIONS: Final = frozenset({"location", "owner", "provider"})
+# Options of qbeast-spark's `format("qbeast")` for creating a table.
+_WRITE_TABLE_OPTIONS: Final = frozenset({"columnstoindex", "cubesize", "columnstats"})
 
 _STORAGE: Final = "storage."
 _NUMBER: Final = re.compile(r"\d+")
@@ -36,12 +36,12 @@ class ReadOptions:
     path: str
     sample: tuple[float, float] | None
     where: str | None
-    # Columns to return, in order; None: all.
+    # Columns to return, in order; None for all.
     columns: tuple[str, ...] | None
-    # A number, or the text of a time.
+    # A number, or a time as text.
     version: int | str | None
     storage_options: Mapping[str, str] = field(repr=False)
-    # Whether files may be named by absolute paths.
+    # Whether absolute paths of files are allowed.
     allow_absolute_paths: bool = False
 
     @staticmethod
@@ -82,21 +82,21 @@ def _flag(options: Mapping[str, str], name: str) -> bool:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of the object store: ``storage.aws_region`` is ``aws_region`` there."""
+    """Return the options of the object store: ``storage.aws_region`` becomes ``aws_region``."""
     return {key[len(_STORAGE) :]: value for key, value in options.items() if key.lower().startswith(_STORAGE)}
 
 
-def refuse_unknown(options: Mapping[str, str], known: Collection[str]) -> None:
+def refuse_unknown(options: Mapping[str, str], names: Collection[str]) -> None:
     """Raise on unknown options: a misspelt ``sample`` would read the whole table."""
-    names = {name.lower() for name in known} | {"paths"}
+    allowed = {name.lower() for name in names} | {"paths"}
     unknown = sorted(
-        key for key in options if key.lower() not in names and not key.lower().startswith(_STORAGE)
+        key for key in options if key.lower() not in allowed and not key.lower().startswith(_STORAGE)
     )
-    if _OF_A_CATALOG & set(unknown):
+    if _CATALOG_OPTIONS & set(unknown):
         raise InvalidInputError(_CATALOG, argument="path")
     if unknown:
-        msg = f'format("qbeast") has no option {unknown} here; it has {list(known)} and {_STORAGE}<option of the store>'
-        if _OF_WRITE_TABLE & {key.lower() for key in unknown}:
+        msg = f'format("qbeast") has no option {unknown} here; it has {list(names)} and {_STORAGE}<option of the store>'
+        if _WRITE_TABLE_OPTIONS & {key.lower() for key in unknown}:
             msg += (
                 ". Nothing was written. Indexed columns are chosen when a table is created: "
                 "qbeast_spark_bridge.write_table(df, path, columns=[...], cube_size=...)"
@@ -110,10 +110,10 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     if not text.lstrip().startswith("["):
         return tuple(part.strip() for part in text.split(","))
     try:
-        listed: Any = json.loads(text)
+        names: Any = json.loads(text)
     except json.JSONDecodeError:
-        listed = None
-    if isinstance(listed, list) and listed and all(isinstance(name, str) for name in listed):
-        return tuple(listed)
-    msg = f'columns must be names with commas between, "id,price", or a JSON list, not {text!r}'
+        names = None
+    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    msg = f'columns must be names separated by commas, "id,price", or a JSON list, not {text!r}'
     raise InvalidInputError(msg, argument="columns")

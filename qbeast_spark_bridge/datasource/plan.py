@@ -54,7 +54,7 @@ class SourcePlan:
         return StructType([whole[name] for name in self.reader.names_of(self.options.columns)])
 
     def tasks(self, schema: StructType) -> list[ReadTask]:
-        """Cut the read into tasks."""
+        """Split the read into tasks."""
         names = self.reader.names_of([field.name for field in schema.fields])
         self._refuse_types(schema)
         job = self.reader.plan(self._predicate(), self.options.sample)
@@ -75,7 +75,7 @@ class SourcePlan:
         ]
         if other:
             msg = (
-                "a schema given to the reader may leave columns out, but not change them: "
+                "the schema of a read may leave out columns, but not change them: "
                 f"{'; '.join(other)}. Cast afterwards."
             )
             raise InvalidInputError(msg, argument="schema")

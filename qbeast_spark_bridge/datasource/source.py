@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0415 -- Polars must not be imported before its threads are set
 """``format("qbeast")``: tables as a Python data source of Spark.
 
-Every method runs in a Python process of its own, on the driver or an executor; only pickled attributes reach the next
-one. Methods import Polars after they have set the number of its threads.
+Every method runs in a separate Python process, on the driver or an executor; only pickled attributes reach the next
+one. Methods set the number of threads before they import Polars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class QbeastDataSource(DataSource):
-    """A qbeast table, read and appended to."""
+    """A qbeast table as a source of reads and a target of appends."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -36,9 +36,7 @@ class QbeastDataSource(DataSource):
     def __getstate__(self) -> dict[str, Any]:
         """Pin the version: Spark pickles the source when it is loaded, and plans reads of it later."""
         if self._version is None:
-            with contextlib.suppress(
-                QbeastError
-            ):  # no table, or options of a sink: raised by the call that needs them
+            with contextlib.suppress(QbeastError):  # no table, or options of a sink: later calls raise
                 self._version = self._plan().version
         return dict(vars(self))
 
@@ -62,14 +60,14 @@ class QbeastDataSource(DataSource):
         return QbeastReader(ReadOptions.of(self.options), self._version, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
-        """Return the writer of an append to a table that exists."""
+        """Return the writer of an append to an existing table."""
         use_task_cores()
         from qbeast_spark_bridge.datasource.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> NoStreamReader:  # noqa: ARG002, N802 -- Spark's signature
-        """Return a reader that raises: rows that a change or an optimize rewrites would come again."""
+        """Return a reader that raises: a stream would repeat rows that a change or an optimize rewrites."""
         return NoStreamReader()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 -- Spark's signature
@@ -83,8 +81,8 @@ class QbeastDataSource(DataSource):
 class QbeastReader(DataSourceReader):
     """Reads a version in tasks of pages of about equal bytes.
 
-    There is no ``pushFilters``: Spark 4.1 to 4.3 give wrong rows where a loaded DataFrame is used twice with
-    different filters. Options say what to skip.
+    There is no ``pushFilters``: Spark 4.1 to 4.3 return wrong rows if a loaded DataFrame is used twice with
+    different filters. The options `where` and `columns` skip data instead.
     """
 
     def __init__(self, options: ReadOptions, version: int | None, schema: StructType) -> None:
@@ -93,7 +91,7 @@ class QbeastReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Return the pickled tasks; none of them opens the log."""
+        """Return the pickled tasks; tasks do not read the log."""
         plan = _open(self._options, self._version)
         freeze_modules()
         return [InputPartition(pickle.dumps(task)) for task in plan.tasks(self._schema)]
@@ -108,7 +106,7 @@ class QbeastReader(DataSourceReader):
 
 
 class NoStreamReader(DataSourceStreamReader):
-    """Raises when Spark requests the first offset: it hides errors of earlier calls."""
+    """Raises when Spark requests the first offset: Spark hides errors of earlier calls."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Raise for a new query."""

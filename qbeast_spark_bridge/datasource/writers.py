@@ -22,7 +22,7 @@ from qbeast_spark_bridge.datasource.options import (
 )
 from qbeast_spark_bridge.worker.call import freeze_modules, use_task_cores
 
-_QUERY = "metadata"  # the file of a checkpoint that names its query
+_QUERY = "metadata"  # the file of a checkpoint with the id of its query
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AppendMessage(WriterCommitMessage):
-    """The pickled parts that a task wrote."""
+    """The pickled parts of a task."""
 
     parts: bytes = field(repr=False)
 
@@ -40,7 +40,7 @@ class AppendWriter:
     """The common part of both writers: Spark pickles it to its tasks."""
 
     def __init__(self, context: bytes) -> None:
-        # What tasks need to know of the table; without a `repr`, since it holds credentials.
+        # Facts about the table for tasks; without a `repr`, since it has credentials.
         self.context = context
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -68,8 +68,8 @@ class AppendWriter:
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 -- Spark's
         """Delete the files of all tasks, on the driver, unless a commit was tried.
 
-        With the messages of all tasks there was a commit: it deleted its files, or nobody knows whether it landed.
-        Files of tasks that still run have no message here; vacuum removes them.
+        If all tasks sent messages, a commit was tried: it deleted its files, or its outcome is unknown. Tasks that
+        still run have sent no message; vacuum removes their files.
         """
         if None not in messages:
             return
@@ -95,8 +95,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     """Return the writer of ``df.write.format("qbeast").mode("append").save(path)``."""
     if overwrite:
         msg = (
-            'format("qbeast") appends, and does not overwrite: a task alone cannot index a table anew. Nothing was '
-            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"), which keeps how it is indexed.'
+            'format("qbeast") appends, and does not overwrite: a single task cannot index a whole table. Nothing was '
+            'written. Call qbeast_spark_bridge.write_table(df, path, mode="overwrite"); it keeps the indexed columns.'
         )
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)
@@ -105,7 +105,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def _begin(options: Mapping[str, str], schema: StructType) -> bytes:
-    """Check the table before any task does; see `qbeast_core.table.write.append.begin_append`."""
+    """Check the table before the tasks start; see `qbeast_core.table.write.append.begin_append`."""
     from qbeast_spark_bridge.datasource import append
 
     return append.begin(table_path(options), schema, storage_options(options))
@@ -139,8 +139,8 @@ else:
 class StreamWriter(AppendWriter, DataSourceStreamArrowWriter):
     """Appends a micro-batch exactly once.
 
-    The commit of the rows records the application and the number of the batch. A batch that comes again, after a
-    restart or because the answer to its commit was lost, is recognised by its number.
+    The commit records the application and the number of the batch. A repeated batch, after a restart or a lost
+    answer to its commit, is recognised by its number.
     """
 
     def __init__(self, context: bytes, application: str) -> None:
@@ -167,9 +167,9 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 def application_of(options: Mapping[str, str]) -> str:
     """Return the name under which the table records the progress of the stream."""
-    named = options.get("txnappid")
-    if named:
-        return named
+    application = options.get("txnappid")
+    if application:
+        return application
     checkpoint = options.get("checkpointlocation")
     if not checkpoint:
         reason = "the sink has no checkpointLocation (a session's setting does not reach it)"
@@ -187,8 +187,8 @@ def application_of(options: Mapping[str, str]) -> str:
 def _nameless(reason: str) -> InvalidInputError:
     msg = (
         f"{reason}, so a repeated batch could not be distinguished from a new one. Nothing was written. Name the "
-        'stream: .option("txnAppId", "orders-from-kafka"), a name that no other stream into this table has, nor this '
-        'one after its checkpoint is gone; or give .option("checkpointLocation", ...) at a place that the driver\'s '
-        "Python can read."
+        'stream: .option("txnAppId", "orders-from-kafka"), a name that no other stream into this table uses, not even '
+        'this one after its checkpoint was deleted; or set .option("checkpointLocation", ...) to a place that the '
+        "driver's Python can read."
     )
     return InvalidInputError(msg, argument="txnAppId")

@@ -1,1 +1,1 @@
-"""The engine of Spark: samples, tasks, and matches of a merge, on executors."""
+"""The Spark engine: samples, tasks, and matches of a merge, on executors."""

@@ -1,4 +1,4 @@
-"""The engine of Spark: executors read the rows, summarise them, and write each to its file."""
+"""The Spark engine: executors read rows, summarise them, and write each row to its file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
 from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
 from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
-from qbeast_spark_bridge.engine.workers import own_errors, unpickled
+from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
@@ -52,7 +52,7 @@ _MAX_TASKS: Final = 1 << 12
 class SparkSource:
     """The rows of a Spark DataFrame, which must be the same when they are read twice."""
 
-    # Of a classic session or of Spark Connect.
+    # From a classic session or Spark Connect.
     df: DataFrame
 
     @property
@@ -66,25 +66,25 @@ class SparkSource:
         return empty_frame(self.df.schema)
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """Raise: these rows are read by executors alone."""
+        """Raise: only executors read these rows."""
         del columns, size_bytes
-        msg = "rows of a Spark DataFrame are moved by Spark alone; nothing was written"
+        msg = "only Spark can read the rows of a Spark DataFrame; nothing was written"
         raise InvalidInputError(msg, argument="source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEngine:
-    """Moves rows by tasks of Spark; see `qbeast_core.table.engine.protocol.Engine`."""
+    """Process rows by Spark tasks; see `qbeast_core.table.engine.protocol.Engine`."""
 
     spark: SparkSession
 
     @property
     def shares_memory(self) -> bool:
-        """Calls run on the executors; see `Engine`."""
+        """Return False: calls run on the executors; see `Engine`."""
         return False
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
-        """Return rows that executors move: those of a DataFrame, or of files, changed by the tasks that read them."""
+        """Return the rows of a DataFrame or of files; tasks that read files change their rows."""
         if isinstance(source, SparkSource):
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):
@@ -95,11 +95,11 @@ class SparkEngine:
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item on the executors, each of which runs one at a time; see `Engine`."""
+        """Call a function for each item on the executors, one item per task at a time; see `Engine`."""
         del at_once
         if not items:
             return []
-        with own_errors(self.spark):
+        with worker_errors(self.spark):
             answers = unpickled(
                 spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
             )
@@ -107,7 +107,7 @@ class SparkEngine:
         return [by_number[number] for number in range(len(items))]
 
     def has_room(self, size_bytes: int) -> bool:
-        """Workers hold a file at a time, as when they write it; see `Engine`."""
+        """Return True: workers hold one file at a time; see `Engine`."""
         del size_bytes
         return True
 
@@ -121,66 +121,66 @@ class _FrameWorkers:
 
     @property
     def advice(self) -> str:
-        return "The input is read twice: persist it first (`persist=True`), or take out what is random or unordered."
+        return "The input is read twice: persist it first (`persist=True`), or remove random and unordered parts."
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         _refuse_collations(list(task.schema), collated_columns(self.df.schema))
-        with own_errors(self.df.sparkSession):
+        with worker_errors(self.df.sparkSession):
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        """Return each file once, however often Spark ran its task: files of other attempts are orphans."""
+        """Return each file once, even if Spark repeated its task; files of other attempts are orphans."""
         if not task.file_count:
             return []
         spark = self.df.sparkSession
-        with own_errors(spark):
+        with worker_errors(spark):
             decimals = short_decimals(self.df.schema)
             pack = WorkerCall.of(
                 pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
             )
             rows = decimals_as_longs(numbered(self.df), decimals)
-            return with_uncounted_batches(rows, lambda some: _written(some.mapInArrow(pack, PACKS), task))
+            return with_uncounted_batches(rows, lambda df: _write_files(df.mapInArrow(pack, PACKS), task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FileWorkers:
-    """Executors that read live files, and change their rows where they read them."""
+    """Executors that read live files and change their rows."""
 
     spark: SparkSession
     source: FilesSource
 
     @property
     def advice(self) -> str:
-        return "Do all machines reach the same files, and does the change depend on the rows alone?"
+        return "Do all machines read the same files, and does the change depend only on the rows?"
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        """Each task sends one summary, tasks merge them."""
+        """Summarise the rows: each task returns one summary, and further tasks merge them."""
         tasks = _tasks(self.source, list(task.schema))
-        nothing = task.summarise(task.schema.to_frame(), first_row=0)
+        empty = task.summarise(task.schema.to_frame(), first_row=0)
         if not tasks:
-            return nothing
+            return empty
         share = min(DOMAIN_LIMITS.rows / max(_rows_of(self.source), 1), 1.0)
-        with own_errors(self.spark):
+        with worker_errors(self.spark):
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
             merge = WorkerCall.of(merge_partition, None)
-            # Adaptive execution chooses the number of tasks of this shuffle by the size of the summaries.
-            some = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
-            rows = some.repartition(1).mapInArrow(merge, SUMMARIES).collect()
-        return load_summary(bytes(rows[0]["summary"])) if rows else nothing
+            # Adaptive execution sets the number of tasks of this shuffle by the size of the summaries.
+            partial_summaries = summaries.repartition("part").mapInArrow(merge, SUMMARIES)
+            rows = partial_summaries.repartition(1).mapInArrow(merge, SUMMARIES).collect()
+        return load_summary(bytes(rows[0]["summary"])) if rows else empty
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        """Tasks read and pack, one task per new file writes."""
+        """Write the new files: tasks read and pack rows, then one task per file writes it."""
         if not task.file_count:
             return []
         tasks = _tasks(self.source, list(self.source.empty.columns))
-        with own_errors(self.spark):
+        with worker_errors(self.spark):
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
-            return _written(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
+            return _write_files(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
-    """Send each item to a task of its own, always the same one; very many items share tasks."""
+    """Send each item to its own task, always the same one; above `_MAX_TASKS`, items share tasks."""
     keys = task_keys(min(len(items), _MAX_TASKS)).tolist()
     rows = [
         (keys[number % len(keys)], number, bytearray(pickle.dumps(item, protocol=5)))
@@ -189,26 +189,27 @@ def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:
     return spark.createDataFrame(rows, ITEMS).repartition(len(keys), "key")
 
 
-def _written(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
-    """Shuffle the packs to a task for each file, which writes it."""
-    sent = packs.repartition(task.file_count, "key")
-    return unpickled(sent.mapInArrow(WorkerCall.of(write_partition, task), FILES))
+def _write_files(packs: DataFrame, task: PlaceTask) -> list[PlacedFile]:
+    """Shuffle the packs to one task per file, which writes it."""
+    by_file = packs.repartition(task.file_count, "key")
+    return unpickled(by_file.mapInArrow(WorkerCall.of(write_partition, task), FILES))
 
 
 def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedRows]:
-    """Cut the read of some files into tasks of about equal bytes; rows that are added are tasks of their own."""
+    """Split the read of files into tasks of about equal bytes; added rows are separate tasks."""
     reader, whole = source.reader, source.reader.plan(None, None)
     tasks: list[ChangedRows | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
-        if change is not uniform:  # it may load rows for its file, once a task
+        if change is not uniform:  # it may load rows for its file, once per task
             tasks += [ChangedRows(_one_file(reader, whole, file), change) for file in files.tolist()]
             continue
-        wanted = np.zeros_like(whole.selection.opened)
-        wanted[files] = True
-        some = replace(whole, selection=replace(whole.selection, opened=whole.selection.opened & wanted))
+        selected = np.zeros_like(whole.selection.opened)
+        selected[files] = True
+        opened = whole.selection.opened & selected
+        plan = replace(whole, selection=replace(whole.selection, opened=opened))
         read = columns if change is None else None
-        tasks += [ChangedRows(task, change) for task in scan_tasks(reader, some, read, task_bytes=TASK_BYTES)]
+        tasks += [ChangedRows(task, change) for task in scan_tasks(reader, plan, read, task_bytes=TASK_BYTES)]
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
@@ -224,7 +225,7 @@ def _one_file(reader: Reader, plan: ScanPlan, file: int) -> ScanTask:
 
 
 def _rows_of(source: FilesSource) -> int:
-    """Return the number of rows before they change, as far as the log counts them."""
+    """Return the number of rows before the change, from the counts in the log."""
     counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
     return int(counts.sum()) + source.added.height
 
@@ -233,24 +234,24 @@ def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
     refused = [name for name in names if name in collated]
     if refused:
         msg = (
-            f"columns {refused} have a collation: values that it calls equal would lie far apart in the index. "
+            f"columns {refused} have a collation: values that are equal by it would be far apart in the index. "
             "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
         )
         raise InvalidColumnsError(msg, columns=refused)
 
 
 @contextmanager
-def persisted(df: DataFrame, *, wanted: bool) -> Generator[DataFrame]:
+def persisted(df: DataFrame, *, enabled: bool) -> Generator[DataFrame]:
     """Persist a DataFrame within the block, unless it is persisted already."""
-    level = df.storageLevel if wanted else None
+    level = df.storageLevel if enabled else None
     if level is None or level.useMemory or level.useDisk:
         yield df
         return
-    held = df.persist()
+    persisted_df = df.persist()
     try:
-        yield held
-    except BaseException:  # also for an interrupt: executors get their memory back
-        with suppress(Exception):  # a lost session has released the rows, and its error is raised already
-            held.unpersist()
+        yield persisted_df
+    except BaseException:  # also on an interrupt: executors get their memory back
+        with suppress(Exception):  # a lost session has released the rows, and its error is already raised
+            persisted_df.unpersist()
         raise
-    held.unpersist()
+    persisted_df.unpersist()

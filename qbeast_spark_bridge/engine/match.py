@@ -1,4 +1,4 @@
-"""A Spark DataFrame as the source of a merge: executors match its rows with those of the table."""
+"""A Spark DataFrame as the source of a merge: executors match its rows with the rows of the table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qbeast_core.table.engine.tasks.added_rows import StoredRows, stored_by
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 from qbeast_spark_bridge.engine.engine import spread
-from qbeast_spark_bridge.engine.workers import own_errors, unpickled
+from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.match import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BUCKET_BYTES: Final = 64 << 20
-_VALUE_BYTES: Final = 24  # of a value in memory, roughly
+_VALUE_BYTES: Final = 24  # approximate memory of a value
 _MAX_TASKS: Final = 1 << 12
 
 
@@ -54,7 +54,7 @@ _MAX_TASKS: Final = 1 << 12
 class SparkMergeSource:
     """Rows of a Spark DataFrame, which must be the same when they are read twice."""
 
-    # Of a classic session or of Spark Connect.
+    # From a classic session or Spark Connect.
     df: DataFrame
     _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
     _operation: str = field(default_factory=lambda: str(uuid.uuid4()), init=False, repr=False)
@@ -69,18 +69,18 @@ class SparkMergeSource:
     ) -> MergeMatches:
         """Match the rows on the executors, by the hash of their keys; see `MergeSource`.
 
-        One job reads the keys of the source, which choose the files. Another joins source and files, and stores the
-        rows of the source by the file that they match in, until `clear` is called.
+        One job reads the keys of the source, by which files are selected. Another job joins source and files, and
+        stores the rows of the source by the file of their match, until `clear` is called.
         """
-        del engine  # the rows are Spark's
+        del engine  # only Spark reads the rows
         _refuse_collations(rules, self.df, reader)
-        with own_errors(self.df.sparkSession):
+        with worker_errors(self.df.sparkSession):
             digest = self._digest(rules)
             live, plan = live_rows(reader), scan_plan(rules, reader, key_nodes(rules, digest))
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
-            buckets, judged = self._joined(task, reader, plan, files)
-        return self._matches(rules, reader, digest, buckets, judged)
+            buckets, answers = self._join(task, reader, plan, files)
+        return self._matches(rules, reader, digest, buckets, answers)
 
     def clear(self, store: Store, *, failed: bool) -> None:
         """Delete the stored rows, as far as the store allows."""
@@ -89,12 +89,12 @@ class SparkMergeSource:
 
     def _digest(self, rules: MergeRules) -> KeyDigest:
         keys = list(rules.clauses.keys)
-        some = self.df.select([quoted(name) for name in keys])
-        decimals = short_decimals(some.schema)
+        keys_df = self.df.select([quoted(name) for name in keys])
+        decimals = short_decimals(keys_df.schema)
         call = WorkerCall.of(digest_keys, (rules, keys, decimals))
-        digests = unpickled(decimals_as_longs(numbered(some), decimals).mapInArrow(call, DIGESTS))
-        nothing = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
-        return merge_digests([KeyDigest(0, 0, nothing), *digests])
+        digests = unpickled(decimals_as_longs(numbered(keys_df), decimals).mapInArrow(call, DIGESTS))
+        empty = tuple(KeyColumn.of(pl.Series(name, [], rules.schema[name])) for name in keys)
+        return merge_digests([KeyDigest(0, 0, empty), *digests])
 
     def _task(
         self, rules: MergeRules, reader: Reader, plan: ScanPlan, digest: KeyDigest, key_rows: int
@@ -112,7 +112,7 @@ class SparkMergeSource:
             operation=self._operation,
         )
 
-    def _joined(
+    def _join(
         self, task: MatchTask, reader: Reader, plan: ScanPlan, files: I64Array
     ) -> tuple[list[BucketAnswer], list[FileAnswer]]:
         spark, decimals = self.df.sparkSession, short_decimals(self.df.schema)
@@ -133,9 +133,9 @@ class SparkMergeSource:
             matches = spark.createDataFrame(items, PIECES).union(matches)
         by_file = matches.repartition(count, "key").sortWithinPartitions("file", "kind")
         rows = by_file.mapInArrow(WorkerCall.of(judge_files, task), PIECES).select("data").collect()
-        answers = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
-        buckets = [answer for answer in answers if isinstance(answer, BucketAnswer)]
-        return buckets, [answer for answer in answers if isinstance(answer, FileAnswer)]
+        results = [pickle.loads(bytes(row["data"])) for row in rows]  # noqa: S301 -- bytes of our own tasks
+        buckets = [result for result in results if isinstance(result, BucketAnswer)]
+        return buckets, [result for result in results if isinstance(result, FileAnswer)]
 
     def _matches(
         self,
@@ -143,18 +143,18 @@ class SparkMergeSource:
         reader: Reader,
         digest: KeyDigest,
         buckets: list[BucketAnswer],
-        judged: list[FileAnswer],
+        answers: list[FileAnswer],
     ) -> MergeMatches:
         uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
         added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
-        self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in judged])
+        self._stored.extend([part.path for part in added.parts] + [answer.stored for answer in answers])
         rows = sum(bucket.rows for bucket in buckets)
-        advice = "persist it first (`persist=True`), or take out what is random or unordered."
+        advice = "persist it first (`persist=True`), or remove random and unordered parts."
         digest.check(rows, sum(bucket.hash_sum for bucket in buckets), advice=advice)
-        judged = sorted(judged, key=lambda answer: answer.number)
-        files = np.array([answer.number for answer in judged], np.int64)
-        counts = np.array([answer.counts for answer in judged], np.int64).reshape(-1, 3).T
-        stored = {reader.paths[answer.number]: answer.stored for answer in judged}
+        answers = sorted(answers, key=lambda answer: answer.number)
+        files = np.array([answer.number for answer in answers], np.int64)
+        counts = np.array([answer.counts for answer in answers], np.int64).reshape(-1, 3).T
+        stored = {reader.paths[answer.number]: answer.stored for answer in answers}
         return MergeMatches(
             files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
             counts=counts,

@@ -1,4 +1,4 @@
-"""The first pass: Spark counts the rows and draws a sample of their indexed columns, in one job."""
+"""The first pass: one Spark job counts the rows and samples their indexed columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import Observation
-from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import (
     DataType,
     DateType,
@@ -31,24 +31,23 @@ from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SENT: Final = "rows binary"
+_PACKED_COLUMN: Final = "rows binary"
 _CHOICES: Final = 1 << KEY_BITS
 _PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
-_CUBE_SAMPLE: Final = 1 << 10  # rows that estimate the size of a cube to 3 %
-_USUAL_CUBE: Final = 1 << 14
-_WHOLE_ROWS: Final = 1 << 15
+_CUBE_SAMPLE: Final = 1 << 10  # enough rows to estimate the size of a cube to 3 %
+_DEFAULT_CUBE_SIZE: Final = 1 << 14
+_MIN_SAMPLE_ROWS: Final = 1 << 15
 _HALF_BITS: Final = 16
-_SECOND: Final = 1_000_000
+_MICROS_PER_SECOND: Final = 1_000_000
 
 
 def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexSummary:
     """Summarise all rows of a DataFrame on the executors."""
     table = spark_schema(schema_json)
     types = StructType([table[name] for name in task.schema])
-    drawn = _drawn(df, types, task.cube_size)
     counts = Observation()
-    observed = drawn.observe(counts, *_counted(types))
-    sample = _collected(observed.where("drawn < most").drop("most"))
+    observed = _with_random_numbers(df, types, task.cube_size).observe(counts, *_aggregates(types))
+    sample = _collect(observed.where("drawn < max_drawn").drop("max_drawn"))
     return _summary(sample, counts.get, task.schema)
 
 
@@ -59,22 +58,22 @@ def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
             stream.write_table(rows)
-        yield batch_of(_SENT, [sink.getvalue().to_pybytes()])
+        yield batch_of(_PACKED_COLUMN, [sink.getvalue().to_pybytes()])
 
 
-def _collected(sample: DataFrame) -> list[pa.Table]:
-    """Return all rows of the sample as Arrow."""
+def _collect(sample: DataFrame) -> list[pa.Table]:
+    """Collect the sample as Arrow tables."""
     if hasattr(sample, "toArrow"):  # from Spark 4.0 on
         return [in_utc(sample.toArrow())]
-    sent = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _SENT).collect()
-    return [pa.ipc.open_stream(bytes(row["rows"])).read_all() for row in sent]
+    packed = numbered(sample).mapInArrow(WorkerCall.of(send_sample, None), _PACKED_COLUMN).collect()
+    return [pa.ipc.open_stream(bytes(row["rows"])).read_all() for row in packed]
 
 
-def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
-    """Return the indexed columns in the types of the table, with the random number and the limit of each row."""
-    known = set(df.columns)
+def _with_random_numbers(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
+    """Return the indexed columns in the table's types, with a random number and its sampling limit for each row."""
+    names_in_df = set(df.columns)
     values = [
-        (F.col(quoted(field.name)) if field.name in known else F.lit(None))
+        (F.col(quoted(field.name)) if field.name in names_in_df else F.lit(None))
         .cast(field.dataType)
         .alias(f"c{number}")
         for number, field in enumerate(types.fields)
@@ -83,42 +82,42 @@ def _drawn(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame
     names = [f"c{number}" for number in range(len(values))]
     drawn = F.shiftrightunsigned(F.xxhash64("row"), 64 - KEY_BITS)
     limit = (_share(cube_size) * F.lit(float(_CHOICES))).cast("long")
-    return numbered_rows.select(drawn.alias("drawn"), limit.alias("most"), *names)
+    return numbered_rows.select(drawn.alias("drawn"), limit.alias("max_drawn"), *names)
 
 
 def _share(cube_size: int | None) -> Column:
-    """Return the sampled share at the position of a row: enough for a tree, and no more than the driver can hold.
+    """Return the share to sample at the position of a row: enough for a tree, within the memory of the driver.
 
-    The merged sample is as small a share as its smallest part, and the number of partitions is unknown: partition n
-    follows n others, so it takes a share of the whole for n + 1.
+    The merged sample has the share of its smallest part. The number of partitions is unknown, so partition n computes
+    its share as if there were n + 1 partitions.
     """
     row = F.col("row").bitwiseAND((1 << _PARTITION_SHIFT) - 1) + F.lit(1)
     partitions = F.shiftright("row", _PARTITION_SHIFT) + F.lit(1)
-    enough = F.lit(_CUBE_SAMPLE / max(cube_size or _USUAL_CUBE, _CUBE_SAMPLE))
-    wanted = F.greatest(enough, F.lit(float(_WHOLE_ROWS)) / row)
-    bearable = F.lit(float(DOMAIN_LIMITS.rows)) / (partitions * row)
-    return F.least(F.lit(1.0), wanted, bearable)
+    enough = F.lit(_CUBE_SAMPLE / max(cube_size or _DEFAULT_CUBE_SIZE, _CUBE_SAMPLE))
+    share = F.greatest(enough, F.lit(float(_MIN_SAMPLE_ROWS)) / row)
+    max_share = F.lit(float(DOMAIN_LIMITS.rows)) / (partitions * row)
+    return F.least(F.lit(1.0), share, max_share)
 
 
-def _counted(types: StructType) -> list[Column]:
-    """Return the aggregates of all rows, under the names that `_summary` reads."""
+def _aggregates(types: StructType) -> list[Column]:
+    """Return the aggregates of all rows, with the names that `_summary` uses."""
     names = [f"c{number}" for number in range(len(types))]
     weight = F.hash(*names)
-    found = [
+    aggregates = [
         F.count(F.lit(1)).alias("rows"),
-        F.min("most").alias("most"),
+        F.min("max_drawn").alias("max_drawn"),
         # Sums of halves do not overflow below 2**47 rows.
         F.sum(weight.bitwiseAND((1 << _HALF_BITS) - 1).cast("long")).alias("low_halves"),
         F.sum(F.shiftright(weight, _HALF_BITS).cast("long")).alias("high_halves"),
     ]
     for name, field in zip(names, types.fields, strict=True):
         value = _finite(F.col(name), field.dataType)
-        found += [
-            F.count(name).alias(f"{name} known"),
+        aggregates += [
+            F.count(name).alias(f"{name} count"),
             _plain(F.min(value), field.dataType).alias(f"{name} lowest"),
             _plain(F.max(value), field.dataType).alias(f"{name} highest"),
         ]
-    return found
+    return aggregates
 
 
 def _finite(value: Column, dtype: DataType) -> Column:
@@ -129,7 +128,7 @@ def _finite(value: Column, dtype: DataType) -> Column:
 
 
 def _plain(end: Column, dtype: DataType) -> Column:
-    """Return a bound of a column as a number or text, which every session returns unchanged."""
+    """Return a bound of a column as a number or text, which does not depend on settings of the session."""
     match dtype:
         case DateType():
             return F.unix_date(end)
@@ -146,23 +145,23 @@ def _plain(end: Column, dtype: DataType) -> Column:
 
 
 def _micros_without_zone(moment: Column) -> Column:
-    """Return the microseconds since 1970 of a moment that has no zone, whatever the session's zone is."""
+    """Return the microseconds since 1970 of a timestamp without zone, independent of the session's zone."""
     days = F.unix_date(moment.cast("date")).cast("long")
     seconds = (days * 24 + F.hour(moment)) * 3600 + F.minute(moment) * 60
-    fraction = (F.date_part(F.lit("SECOND"), moment) * _SECOND).cast("long")
-    return seconds * _SECOND + fraction
+    fraction = (F.date_part(F.lit("SECOND"), moment) * _MICROS_PER_SECOND).cast("long")
+    return seconds * _MICROS_PER_SECOND + fraction
 
 
-def _summary(sampled: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
+def _summary(tables: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
     names = ["drawn", *schema]
-    frames = [pl.DataFrame(rows.rename_columns(names)) for rows in sampled]
+    frames = [pl.DataFrame(rows.rename_columns(names)) for rows in tables]
     sample = pl.concat(frames) if frames else pl.Schema({"drawn": pl.Int64(), **schema}).to_frame()
     rows = int(counts["rows"])
     halves = counts["high_halves"] or 0, counts["low_halves"] or 0
     columns = [
         ColumnCounts(
             _ends([counts[f"c{number} lowest"], counts[f"c{number} highest"]], name, dtype),
-            nulls=rows - int(counts[f"c{number} known"]),
+            nulls=rows - int(counts[f"c{number} count"]),
         )
         for number, (name, dtype) in enumerate(schema.items())
     ]
@@ -171,15 +170,15 @@ def _summary(sampled: list[pa.Table], counts: dict[str, Any], schema: pl.Schema)
         sample["drawn"],
         columns,
         rows=rows,
-        least_limit=_CHOICES if counts["most"] is None else int(counts["most"]),
+        least_limit=_CHOICES if counts["max_drawn"] is None else int(counts["max_drawn"]),
         weight_sum=(int(halves[0]) << _HALF_BITS) + int(halves[1]),
         limits=DOMAIN_LIMITS,
     )
 
 
-def _ends(found: list[Any], name: str, dtype: pl.DataType) -> pl.Series:
+def _ends(bounds: list[Any], name: str, dtype: pl.DataType) -> pl.Series:
     if isinstance(dtype, pl.Decimal):
-        values = [None if text is None else Decimal(text) for text in found]
+        values = [None if text is None else Decimal(text) for text in bounds]
         return pl.Series(name, values, dtype=dtype)
     physical = pl.Int32() if dtype == pl.Date else pl.Int64() if dtype.is_temporal() else dtype
-    return pl.Series(name, found, dtype=physical).cast(dtype)
+    return pl.Series(name, bounds, dtype=physical).cast(dtype)

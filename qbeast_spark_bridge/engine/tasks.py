@@ -1,4 +1,4 @@
-"""Cut reads into tasks of about equal bytes, for Spark."""
+"""Split reads into Spark tasks of about equal bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tasks_of(
     task_bytes: int = TASK_BYTES,
     schema: StructType | None = None,
 ) -> list[ReadTask]:
-    """Cut a planned read into tasks of about equal bytes."""
+    """Split a planned read into tasks of about equal bytes."""
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in reader.names_of(columns)]))
     return [ReadTask(task, types) for task in scan_tasks(reader, job, columns, task_bytes=task_bytes)]
@@ -46,7 +46,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def rows_of_tasks(spark: SparkSession, tasks: Sequence[ReadTask], schema: StructType) -> DataFrame:
-    """Return the rows of tasks; each runs as a Spark task of its own."""
+    """Return the rows of tasks; each runs as a separate Spark task."""
     if not tasks:
         return spark.createDataFrame([], schema)
     ready_workers(spark)

@@ -1,4 +1,4 @@
-"""The Python workers of a session: whether they can run our tasks, and the errors that they raise."""
+"""The Python workers of a session: check that they can run our tasks, and raise their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import orjson
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 
 from qbeast_core import errors
 from qbeast_core.errors import InvalidInputError, QbeastError, SessionLostError
@@ -28,43 +28,43 @@ _PYTHON: Final = "spark.sql.execution.pyspark.python"
 
 _READY: WeakSet[SparkSession] = WeakSet()
 
-_GONE: Final = re.compile(r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION_")
+_SESSION_LOST: Final = re.compile(r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION_")
 
-_MISSING: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_MISSING_MODULE: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
 
-_OTHER: Final = re.compile(r"different (?:minor )?version:? \(?'?(\d+)[., ]+(\d+)")
+_OTHER_VERSION: Final = re.compile(r"different (?:minor )?version:? \(?'?(\d+)[., ]+(\d+)")
 
-_ABSENT: Final = re.compile(r'Cannot run program "([^"]+)"')
+_MISSING_PYTHON: Final = re.compile(r'Cannot run program "([^"]+)"')
 
 _CURE: Final = (
-    "Install qbeast and pandas on every node, for the Python that spark.pyspark.python (or PYSPARK_PYTHON) names, or "
-    'set PYSPARK_PYTHON to a Python that has them before the session starts (docs/spark-reference.md, "On a cluster").'
+    "Install qbeast and pandas on every node, for the Python in spark.pyspark.python (or PYSPARK_PYTHON), or "
+    'set PYSPARK_PYTHON to a Python with both before the session starts (docs/spark-reference.md, "On a cluster").'
 )
 
 
 def ready_workers(spark: SparkSession) -> None:
     """Check once per session that the Python of the workers can run our tasks.
 
-    On this machine they run this Python, unless another was chosen. A task that imports nothing of this package checks
-    any other one.
+    Local workers run this process's Python, unless another one is configured. A configured Python is checked by a
+    task that imports nothing from this package.
     """
     if spark not in _READY:
         if not use_own_python(spark):
-            _look(spark)
+            _check_python(spark)
         _READY.add(spark)
 
 
 def use_own_python(spark: SparkSession) -> bool:
-    """Set this process's Python for the workers of a local session, unless one was chosen; return whether they run it.
+    """Make workers of a local session use this process's Python unless one is configured; return whether they do.
 
-    A classic session's data sources take the Python that its context names when they are registered.
+    Data sources of a classic session use the Python of its context at the time of their registration.
     """
     if not _is_local(spark):
         return False
-    set_before = os.environ.get("PYSPARK_PYTHON") or spark.conf.get(_PYTHON, None)
-    # PySpark itself ignores this one where no spark-submit started the process.
-    python = set_before or spark.conf.get("spark.pyspark.python", None) or sys.executable
-    if not set_before:
+    configured = os.environ.get("PYSPARK_PYTHON") or spark.conf.get(_PYTHON, None)
+    # PySpark ignores this setting if the process was not started by spark-submit.
+    python = configured or spark.conf.get("spark.pyspark.python", None) or sys.executable
+    if not configured:
         spark.conf.set(_PYTHON, python)
         if not _is_connect(spark):
             spark.sparkContext.pythonExec = python
@@ -72,39 +72,39 @@ def use_own_python(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def own_errors(spark: SparkSession) -> Generator[None]:
-    """Check the workers, and raise the error of a worker of ours, with Spark's error as its cause."""
+def worker_errors(spark: SparkSession) -> Generator[None]:
+    """Check the workers, and raise the errors of our tasks, with Spark's error as the cause."""
     try:
         ready_workers(spark)
         yield
     except QbeastError:
         raise
     except Exception as error:
-        noted = NOTE.search(str(error))
-        if noted is not None:
-            raise _rebuilt(orjson.loads(noted[1])) from error
-        unfit = _unfit(str(error))
-        if unfit is not None:
-            raise InvalidInputError(unfit, argument="spark") from None
+        note = NOTE.search(str(error))
+        if note is not None:
+            raise _rebuild(orjson.loads(note[1])) from error
+        problem = _python_problem(str(error))
+        if problem is not None:
+            raise InvalidInputError(problem, argument="spark") from None
         if not _has_ended(spark, str(error)):
             raise
         msg = (
-            "the Spark session ended while it moved rows; nothing was committed, and the table is as it was. Files "
-            "that its workers wrote are in no version, and Table.vacuum removes them. Start a session and repeat."
+            "the Spark session ended during the operation; nothing was committed, and the table is unchanged. Files "
+            "of its workers are in no version, and Table.vacuum removes them. Start a session and repeat."
         )
         raise SessionLostError(msg) from error
 
 
 def unpickled(rows: DataFrame) -> list[Any]:
-    """Return the objects that tasks of ours pickled into the last column."""
+    """Return the objects that our tasks pickled into the last column."""
     return [pickle.loads(bytes(row[-1])) for row in rows.collect()]  # noqa: S301 -- bytes of our own tasks
 
 
 def _is_local(spark: SparkSession) -> bool:
-    """Return whether workers are started by this process, or by a Connect server that this process started."""
+    """Return whether this process, or a Connect server that it started, starts the workers."""
     try:
         master = spark.conf.get("spark.master", None) or ""
-    except PySparkException:  # a service that hides it is elsewhere
+    except PySparkException:  # a service that hides the setting is not local
         return False
     return master.startswith("local") and (not _is_connect(spark) or "SPARK_LOCAL_REMOTE" in os.environ)
 
@@ -113,16 +113,16 @@ def _is_connect(spark: SparkSession) -> bool:
     return hasattr(type(spark), "is_stopped")
 
 
-def _look(spark: SparkSession) -> None:
+def _check_python(spark: SparkSession) -> None:
     try:
-        # A task of one row, in the oldest format: others need pyarrow before they call anything.
-        found = spark.range(1).select(F.udf(_described, "string", useArrow=False)("id")).first()
+        # One row in the oldest format: newer formats need pyarrow in the worker.
+        row = spark.range(1).select(F.udf(_describe_python, "string", useArrow=False)("id")).first()
     except PySparkException as error:
-        unfit = _unfit(str(error))
-        if unfit is None:
+        problem = _python_problem(str(error))
+        if problem is None:
             raise
-        raise InvalidInputError(unfit, argument="spark") from None
-    worker: dict[str, Any] = json.loads(found[0]) if found else {}
+        raise InvalidInputError(problem, argument="spark") from None
+    worker: dict[str, Any] = json.loads(row[0]) if row else {}
     lacking = worker.get("lacking")
     if lacking:
         msg = f"Spark's workers run {worker['python']}, which lacks {', '.join(lacking)}; no job was sent. {_CURE}"
@@ -131,15 +131,15 @@ def _look(spark: SparkSession) -> None:
         here, there = version("qbeast"), worker.get("version")
         if there not in (None, here):
             msg = (
-                f"Spark's workers have qbeast {there}, this process has {here}, and workers only run tasks of their "
+                f"Spark's workers have qbeast {there}, this process has {here}, and workers run only tasks of their "
                 f"own version; no job was sent. Install the same version on every node."
             )
             raise InvalidInputError(msg, argument="spark")
 
 
-def _described(_: int) -> str:
-    """Describe a worker's Python, in a worker that may know nothing but Python."""
-    import json  # noqa: PLC0415 -- sent by value: names of this module are not there
+def _describe_python(_: int) -> str:
+    """Describe a worker's Python, in a worker that may have only the standard library."""
+    import json  # noqa: PLC0415 -- sent by value, without this module's names
     import sys  # noqa: PLC0415
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
     from importlib.util import find_spec  # noqa: PLC0415
@@ -155,12 +155,13 @@ def _described(_: int) -> str:
     return json.dumps({"python": sys.executable, "lacking": lacking, "version": installed})
 
 
-_described.__module__ = "__main__"  # pickled by value: workers may lack this package
+_describe_python.__module__ = "__main__"  # pickled by value: workers may not have this package
 
 
-def _unfit(said: str) -> str | None:
-    """Return what is wrong with the Python of the workers, from an error of Spark; None for other errors."""
-    other, absent, missing = _OTHER.search(said), _ABSENT.search(said), _MISSING.search(said)
+def _python_problem(message: str) -> str | None:
+    """Return the problem of the workers' Python from an error of Spark; None for other errors."""
+    other, absent = _OTHER_VERSION.search(message), _MISSING_PYTHON.search(message)
+    missing = _MISSING_MODULE.search(message)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     if other is not None:
         fact = f"Spark's workers run Python {other[1]}.{other[2]}, this process runs {here}"
@@ -173,22 +174,21 @@ def _unfit(said: str) -> str | None:
     return f"{fact}; nothing was written. {_CURE}"
 
 
-def _has_ended(spark: SparkSession, said: str) -> bool:
-    """Return whether the session of an error has ended; each kind of end raises another error."""
+def _has_ended(spark: SparkSession, message: str) -> bool:
+    """Return whether the session has ended; errors differ by the way it ended."""
     if _is_connect(spark):
-        return bool(spark.is_stopped) or _GONE.search(said) is not None  # type: ignore[attr-defined]
+        return bool(spark.is_stopped) or _SESSION_LOST.search(message) is not None  # type: ignore[attr-defined]
     try:
-        spark.sparkContext.defaultParallelism  # noqa: B018 -- asks the JVM, which has to be there and to run a context
-    except Exception:  # noqa: BLE001 -- py4j's, of the operating system, of Python: whatever happens
+        spark.sparkContext.defaultParallelism  # noqa: B018 -- calls the JVM, which must be alive and have a context
+    except Exception:  # noqa: BLE001 -- errors of py4j, the system or Python
         return True
     return False
 
 
-def _rebuilt(said: dict[str, Any]) -> QbeastError:
-    found = getattr(errors, said["class"], QbeastError)
-    kind: type[QbeastError] = found
-    error = kind.__new__(kind, said["message"])
-    error.args = (said["message"],)
-    facts = said["facts"].items()
+def _rebuild(note: dict[str, Any]) -> QbeastError:
+    kind: type[QbeastError] = getattr(errors, note["class"], QbeastError)
+    error = kind.__new__(kind, note["message"])
+    error.args = (note["message"],)
+    facts = note["facts"].items()
     error.__dict__.update({name: tuple(fact) if isinstance(fact, list) else fact for name, fact in facts})
     return error

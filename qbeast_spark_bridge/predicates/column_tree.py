@@ -1,4 +1,4 @@
-"""What a Spark Column is made of, the same for classic sessions and Spark Connect: names, literals and functions."""
+"""Spark Columns as trees of names, literals and functions, for classic sessions and Spark Connect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN: Final = (type(None), bool, int, float, Decimal, str)
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A column by its name, of one part or more."""
+    """The name of a column, in one or more parts."""
 
     parts: tuple[str, ...]
 
@@ -29,7 +29,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or an operator, by Spark's name in small letters."""
+    """A function or an operator, by Spark's lower-case name."""
 
     function: str
     arguments: tuple[ColumnNode, ...]
@@ -72,20 +72,20 @@ ColumnNode: TypeAlias = Name | Call | SqlLiteral | Bound | Opaque
 
 
 def is_column(value: object) -> bool:
-    """Tell whether something is a Column of a session of any kind; some are no subclass of the public one."""
+    """Return whether a value is a Column of any kind of session; some are not subclasses of the public class."""
     kind = type(value)
     return kind.__name__ == "Column" and kind.__module__.startswith("pyspark.sql")
 
 
 def tree_of(column: Any) -> ColumnNode:
-    """Return what a Column is made of."""
-    held = vars(column)  # a Column takes every other name for a field of its own
-    if "_expr" in held:
-        return _of_connect(held["_expr"], str(column))
-    java = held.get("_jc")
+    """Return the tree of a Column."""
+    attributes = vars(column)  # attribute access on a Column would select a field
+    if "_expr" in attributes:
+        return _of_connect(attributes["_expr"], str(column))
+    java = attributes.get("_jc")
     if java is None or not hasattr(java, "node"):
         msg = (
-            "this PySpark does not tell what a Column is made of; nothing was changed. Give SQL text instead."
+            "this PySpark does not expose the parts of a Column; nothing was changed. Give SQL text instead."
         )
         raise InvalidInputError(msg, argument="where")
     return _of_classic(java.node())
@@ -93,24 +93,24 @@ def tree_of(column: Any) -> ColumnNode:
 
 def _of_classic(node: Any) -> ColumnNode:
     """Walk the JVM's nodes."""
-    found: ColumnNode
+    tree: ColumnNode
     match str(node.getClass().getSimpleName()):
         case "UnresolvedAttribute":
             parts = tuple(map(str, _items(node.nameParts())))
-            found = Bound(".".join(parts)) if node.planId().isDefined() else Name(parts)
+            tree = Bound(".".join(parts)) if node.planId().isDefined() else Name(parts)
         case "Literal":
-            found = _java_literal(node.value()) or Opaque(str(node.sql()))
+            tree = _java_literal(node.value()) or Opaque(str(node.sql()))
         case "UnresolvedFunction" if not node.isDistinct():
-            found = Call(str(node.functionName()).lower(), tuple(map(_of_classic, _items(node.arguments()))))
+            tree = Call(str(node.functionName()).lower(), tuple(map(_of_classic, _items(node.arguments()))))
         case "Alias":
-            found = _of_classic(node.child())
+            tree = _of_classic(node.child())
         case "SqlExpression":
-            found = Opaque(str(node.expression()))
-        case "ExpressionColumnNode" if _is_attribute(node):  # what `df["x"]` is
-            found = Bound(str(node.sql()))
+            tree = Opaque(str(node.expression()))
+        case "ExpressionColumnNode" if _is_attribute(node):  # `df["x"]`
+            tree = Bound(str(node.sql()))
         case _:
-            found = Opaque(str(node.sql()))
-    return found
+            tree = Opaque(str(node.sql()))
+    return tree
 
 
 def _is_attribute(node: Any) -> bool:
@@ -146,34 +146,34 @@ def _of_connect(node: Any, text: str) -> ColumnNode:
     match type(node).__name__:
         case "ColumnReference":
             parts = _parts(node.name())
-            return Bound(text) if node._plan_id is not None or parts is None else Name(parts)  # noqa: SLF001 -- nothing else tells
+            return Bound(text) if node._plan_id is not None or parts is None else Name(parts)  # noqa: SLF001 -- not public
         case "LiteralExpression":
             return _connect_literal(node) or Opaque(text)
-        case "UnresolvedFunction" if not node._is_distinct:  # noqa: SLF001 -- nothing else tells
+        case "UnresolvedFunction" if not node._is_distinct:  # noqa: SLF001 -- not public
             arguments = tuple(_of_connect(child, str(child)) for child in node.children)
-            return Call(str(node._name).lower(), arguments)  # noqa: SLF001 -- nothing else tells
+            return Call(str(node._name).lower(), arguments)  # noqa: SLF001 -- not public
         case "ColumnAlias":
             return _of_connect(node.children[0], text)
         case "SQLExpression":
-            return Opaque(str(node._expr))  # noqa: SLF001 -- nothing else tells
+            return Opaque(str(node._expr))  # noqa: SLF001 -- not public
         case _:
             return Opaque(text)
 
 
 def _parts(name: str) -> tuple[str, ...] | None:
-    """Cut a name at its dots; quotes hold theirs.
+    """Split a name at dots outside of quotes; None if it is invalid.
 
     >>> _parts("source.`x.y`"), _parts("a b"), _parts("a.")
     (('source', 'x.y'), ('a b',), None)
     """
     if _NAME.fullmatch(name) is None:
         return None
-    parts = [found[0] for found in _PART.finditer(name)]
+    parts = [match[0] for match in _PART.finditer(name)]
     return tuple(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts)
 
 
 def _connect_literal(node: Any) -> SqlLiteral | None:
-    value, kind = node._value, type(node._dataType).__name__  # noqa: SLF001 -- nothing else tells
+    value, kind = node._value, type(node._dataType).__name__  # noqa: SLF001 -- not public
     if value is not None and kind == "DateType":
         return SqlLiteral(_EPOCH.date() + timedelta(days=value))
     if value is not None and kind in ("TimestampType", "TimestampNTZType"):

@@ -1,4 +1,4 @@
-"""Conditions and values of a change of rows: Spark Columns as Polars expressions, exactly or not at all."""
+"""Translate Spark Columns in conditions and values of a change to equivalent Polars expressions, or raise."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ _MAX_SINGLE: Final = 2.0**127  # below the largest number of single precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """Translates Columns that name the columns of a table, and of the source of a merge."""
+class ColumnTranslator:
+    """Translates Columns over the columns of a table, and of the source of a merge."""
 
-    # By their names in small letters: one part, or two where the first is the name of the source.
+    # By lower-case name: one part, or two if the first is the name of the source.
     columns: Mapping[tuple[str, ...], Value]
 
     @staticmethod
-    def of(schema: pl.Schema, *, source_name: str | None = None) -> Given:
+    def of(schema: pl.Schema, *, source_name: str | None = None) -> ColumnTranslator:
         """Return a translator for the columns of a schema.
 
         >>> schema = pl.Schema({"Price": pl.Int64, "source": pl.Struct({"price": pl.Int64})})
-        >>> list(Given.of(schema, source_name="source").columns)
+        >>> list(ColumnTranslator.of(schema, source_name="source").columns)
         [('price',), ('source', 'price')]
         """
         columns: dict[tuple[str, ...], Value] = {}
@@ -73,31 +73,31 @@ class Given:
                     columns[name.lower(), field.lower()] = of_type(pl.col(name).struct.field(field), inner)
             elif not (name == "*" or (name.startswith("^") and name.endswith("$"))):  # a pattern of Polars
                 columns[(name.lower(),)] = of_type(pl.col(name), dtype)
-        return Given(columns)
+        return ColumnTranslator(columns)
 
-    def condition(self, given: object, argument: str) -> Any:
-        """Return a condition as `Table.delete` takes it: a Column becomes a Polars expression, all else stays."""
-        if not is_column(given):
-            return given
-        return _Reader(self.columns, argument).condition(tree_of(given))
+    def condition(self, value: object, argument: str) -> Any:
+        """Return a condition for `Table.delete`: a Column becomes a Polars expression, other values stay."""
+        if not is_column(value):
+            return value
+        return _Reader(self.columns, argument).condition(tree_of(value))
 
-    def values(self, given: object, argument: str) -> Any:
-        """Return values of columns as `Table.update` takes them; see `condition`."""
-        if not isinstance(given, Mapping):
-            return given
+    def values(self, values: object, argument: str) -> Any:
+        """Return values of columns for `Table.update`; see `condition`."""
+        if not isinstance(values, Mapping):
+            return values
         reader = _Reader(self.columns, argument)
-        return {name: reader.assigned(value) if is_column(value) else value for name, value in given.items()}
+        return {name: reader.assigned(value) if is_column(value) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reader:
-    """Reads the Columns of one argument."""
+    """Translates the Columns of one argument."""
 
     columns: Mapping[tuple[str, ...], Value]
     argument: str
 
     def condition(self, node: ColumnNode) -> pl.Expr:
-        """Return a condition, or refuse the part of it that may keep other rows in Polars."""
+        """Return a condition; raise for a part that may keep other rows in Polars."""
         arguments = node.arguments if isinstance(node, Call) else (node,)
         rule = _rule(node.function, len(arguments)) if isinstance(node, Call) else _Reader.plain
         try:
@@ -109,7 +109,7 @@ class _Reader:
         return expr
 
     def assigned(self, column: object) -> pl.Expr:
-        """Return a value that a column is set to."""
+        """Return the new value of a column."""
         node = tree_of(column)
         if isinstance(node, SqlLiteral):
             return pl.lit(node.value)
@@ -126,7 +126,7 @@ class _Reader:
         return value.expr if value is not None and isinstance(value.dtype, pl.Boolean) else None
 
     def column(self, node: ColumnNode) -> Value | None:
-        """Return the column that a node names, whatever the case of the name; None for other nodes."""
+        """Return the column of a name, ignoring case; None for other nodes."""
         if isinstance(node, Bound):
             msg = (
                 f"{self.argument} names the column {node.text} of a DataFrame, not of the table; nothing was changed. "
@@ -142,7 +142,7 @@ class _Reader:
         return value
 
     def operands(self, left: ColumnNode, right: ColumnNode) -> tuple[Value, Value] | None:
-        """Return a column and what it is compared with, where Spark converts neither of them."""
+        """Return a column and the value to compare it with; None if Spark would convert one of them."""
         if isinstance(left, SqlLiteral):
             swapped = None if isinstance(right, SqlLiteral) else self.operands(right, left)
             return None if swapped is None else (swapped[1], swapped[0])
@@ -173,16 +173,16 @@ class _Reader:
         return is_in(value, plain).expr if len(plain) == len(literals) else None
 
     def string(self, node: ColumnNode, right: ColumnNode) -> tuple[Value, str] | None:
-        """Return a column of texts, and the literal that it is tested with."""
+        """Return a column of texts, and the literal to test it with."""
         value = self.column(node)
         constant = right.value if isinstance(right, SqlLiteral) else None
         is_text = value is not None and isinstance(value.dtype, pl.String) and isinstance(constant, str)
-        return (value, constant) if is_text else None  # type: ignore[return-value] # as was just tested
+        return (value, constant) if is_text else None  # type: ignore[return-value] # tested by is_text
 
     def unsupported(self, part: str, supported: str) -> InvalidInputError:
-        """Return the error that names a part without equal in Polars."""
+        """Return the error for a part without an equivalent in Polars."""
         msg = (
-            f"the Column {part!r} of {self.argument} has no equal in Polars, which changes the rows; nothing was "
+            f"the Column {part!r} of {self.argument} has no equivalent in Polars, which changes the rows; nothing was "
             f"changed. Columns may be {supported}. Give SQL text or a Polars expression. The columns are {self.names}."
         )
         return InvalidInputError(msg, argument=self.argument)
@@ -266,7 +266,7 @@ def _rule(function: str, count: int) -> _Rule | None:
 
 
 def _literal(value: Any, dtype: pl.DataType) -> Value | None:
-    """Return a literal that Spark compares with a type by value; None where it converts one of them."""
+    """Return a literal that Spark compares with a type by value; None if Spark converts one of them."""
     literal: Value | None = None
     match dtype, value:
         case _, None:
@@ -297,13 +297,13 @@ def _number(value: Any, dtype: pl.DataType) -> Value | None:
     precision, scale = (dtype.precision, dtype.scale) if isinstance(dtype, pl.Decimal) else (_LONG_DIGITS, 0)
     exponent = int(exact.as_tuple().exponent)
     whole = _LONG_DIGITS + 1 if isinstance(value, int) else max(len(exact.as_tuple().digits) + exponent, 0)
-    # With more digits than a decimal has, Spark rounds one of the two.
+    # Spark rounds one of the two if a decimal needs more digits than it can have.
     fits = max(precision - scale, whole) + max(scale, -exponent) <= MAX_DIGITS
     return number(value) if fits else None
 
 
 def _is_plain_list(values: list[Any], dtype: pl.DataType) -> bool:
-    """Tell whether Spark, which looks for one type for column and list, takes the column's."""
+    """Return whether Spark compares a column and a list in the type of the column."""
     values = [value for value in values if value is not None]  # null has every type
     kinds = {type(value) for value in values}
     if dtype.is_float():

@@ -1,4 +1,4 @@
-"""Values as literals of Spark's SQL, which no setting of a session changes."""
+"""Values as literals of Spark's SQL, independent of settings of the session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-# Names of types in Spark; decimals have digits besides.
+# Names of types in Spark, except decimals.
 SQL_TYPES: Final[dict[pl.DataType, str]] = {
     pl.Int8(): "TINYINT",
     pl.Int16(): "SMALLINT",
@@ -35,10 +35,10 @@ _EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class SparkLiteral:
-    """A literal, and what the column has to be cast to before it is compared with it."""
+    """A literal, and the type to cast the column to for a comparison with it."""
 
     text: str
-    # A type of SQL; empty if the column stays as it is.
+    # A type of SQL; empty for no cast.
     cast: str = ""
 
     def column(self, name: str) -> str:
@@ -47,7 +47,7 @@ class SparkLiteral:
 
 
 def spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    """Write a value, not null, that is compared with a column; None where Polars and Spark could compare differently.
+    """Return a literal to compare with a column; None for null, or if Polars and Spark could compare differently.
 
     >>> spark_literal(pl.Series([0.5]), pl.Int32())
     SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
@@ -64,7 +64,7 @@ def _plain_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
             return SparkLiteral(str(truth).upper())
         case bytes() as data:
             return SparkLiteral(f"X'{data.hex()}'")
-        case str() as text if not _PLAIN.fullmatch(text):  # escapes differ by settings
+        case str() as text if not _PLAIN.fullmatch(text):  # escapes depend on settings
             return SparkLiteral(f"CAST(X'{text.encode().hex()}' AS STRING)")
         case item:
             return SparkLiteral(f"'{item}'")
@@ -89,7 +89,7 @@ def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if dtype == pl.Float32() and math.isfinite(number):
         with np.errstate(over="ignore"):
             if float(np.float32(number)) != number:
-                return None  # Polars rounds it to the column's type or not, by where it came from
+                return None  # whether Polars rounds it to the column's type depends on its origin
     return SparkLiteral(_float_text(number, SQL_TYPES[dtype]))
 
 
@@ -112,7 +112,7 @@ def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | Non
     units = int("".join(map(str, digits))) * 10 ** max(exponent + scale, 0)
     over = 10 ** max(-exponent - scale, 0)
     if units % over or units // over >= 10 ** (dtype.precision or 38):
-        return None  # between two values of the column's type, or beyond them
+        return None  # not a value of the column's type
     return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
 
 
@@ -123,17 +123,17 @@ def _date_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
 
 
 def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    given, zoned = value.dtype, dtype != pl.Datetime("us")
-    if not isinstance(given, pl.Datetime) or (given.time_zone is not None) is not zoned:
+    source, zoned = value.dtype, dtype != pl.Datetime("us")
+    if not isinstance(source, pl.Datetime) or (source.time_zone is not None) is not zoned:
         return None
-    micros = value.cast(pl.Datetime("us", given.time_zone))
-    if micros.cast(given).to_physical().item() != value.to_physical().item():
+    micros = value.cast(pl.Datetime("us", source.time_zone))
+    if micros.cast(source).to_physical().item() != value.to_physical().item():
         return None  # between two microseconds
     if zoned:
         return SparkLiteral(f"TIMESTAMP_MICROS(CAST('{micros.to_physical().item()}' AS BIGINT))")
     try:
         return SparkLiteral(f"CAST('{micros.item()}' AS TIMESTAMP_NTZ)")
-    except (ValueError, OverflowError):  # a year that Python does not have
+    except (ValueError, OverflowError):  # a year outside of Python's range
         return None
 
 

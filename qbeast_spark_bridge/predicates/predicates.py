@@ -1,4 +1,4 @@
-"""Conditions on rows: what Spark applies, and what chooses files."""
+"""Conditions on rows, for Spark to apply and for the index to skip files."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"(?<!\.)`(?:[^`]|``)*`")  # not a field of a column
 
-# How a part of SQL begins that Spark replaces by a setting or a variable of the environment, even inside
-# quotes.
+# Spark substitutes settings and environment variables that start like this, even inside quotes.
 _SUBSTITUTED: Final = "${"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Where:
-    """A condition, seen by Spark and by the index."""
+    """A condition for Spark, and for the index."""
 
-    # SQL of Spark for `keep_where`, or the caller's own Column; None keeps all rows.
+    # Spark SQL for `keep_where`, or the caller's Column; None keeps all rows.
     condition: str | Column | None
-    # True for the rows that the condition keeps; None: nothing is known of them.
+    # True for the rows that the condition keeps; None if the condition is not translated.
     predicate: pl.Expr | None
 
 
-def understand(
+def parse_where(
     where: str | Column | pl.Expr | None, schema: pl.Schema, collated: Collection[str] = ()
 ) -> Where:
-    """Take a condition in any of its forms."""
+    """Parse a condition of any form."""
     if where is None or is_column(where):
         return Where(where, None)  # type: ignore[arg-type] # a Column
     predicate = polars_filter(where, schema, collated)
@@ -49,23 +48,23 @@ def understand(
 
 
 def polars_filter(where: object, schema: pl.Schema, collated: Collection[str] = ()) -> pl.Expr | None:
-    """Return a condition in Polars, unless it names a column with a collation."""
-    found = filter_of(where, schema)  # type: ignore[arg-type] # it refuses all else
-    compared = [] if found is None else [name for name in found.meta.root_names() if name in collated]
+    """Return a condition in Polars; raise if it uses a column with a collation."""
+    predicate = filter_of(where, schema)  # type: ignore[arg-type] # it raises for other values
+    compared = [] if predicate is None else [name for name in predicate.meta.root_names() if name in collated]
     if compared:
         msg = (
-            f"columns {compared} have a collation, by which Spark compares them and Polars does not; nothing was read. "
+            f"columns {compared} have a collation, which only Spark applies in comparisons; nothing was read. "
             "Filter the DataFrame by a condition of Spark."
         )
         raise InvalidInputError(msg, argument="where")
-    return found
+    return predicate
 
 
 def keep_where(rows: DataFrame, sql: str) -> DataFrame:
     """Return the rows for which a condition is true.
 
-    Spark replaces ``${env:HOME}`` and the like in every text of SQL before it parses it, in quoted names too.
-    Columns of such names are called otherwise meanwhile.
+    Spark substitutes ``${env:HOME}`` and the like in SQL before parsing it, even in quoted names. Columns with such
+    names are renamed for the condition.
     """
     names = rows.columns
     if not any(_SUBSTITUTED in name for name in names):
@@ -75,9 +74,9 @@ def keep_where(rows: DataFrame, sql: str) -> DataFrame:
 
 
 def _with_names(sql: str, names: dict[str, str]) -> str:
-    """Return a condition on columns that are called otherwise.
+    """Return a condition with other names of columns.
 
     >>> _with_names("`a``b` > 1 AND `b` = 'b'", {"a`b": "c0", "b": "c1"})
     "`c0` > 1 AND `c1` = 'b'"
     """
-    return _NAME.sub(lambda found: f"`{names[found[0][1:-1].replace('``', '`')]}`", sql)
+    return _NAME.sub(lambda match: f"`{names[match[0][1:-1].replace('``', '`')]}`", sql)

@@ -1,4 +1,4 @@
-"""Arithmetic, casts and functions of an SQL text in Spark's SQL, with the results that Polars has."""
+"""Translate arithmetic, casts and functions to Spark's SQL, with the same results as in Polars."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.IntDiv: "DIV",
 }
 _LONG: Final = 2**63 - 1
-# From here on every double is a whole number.
+# Doubles of at least this size are whole numbers.
 _WHOLE: Final = "CAST('4503599627370496' AS DOUBLE)"
 _NAN: Final = "CAST('NaN' AS DOUBLE)"
 _MICROS_OF: Final = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
@@ -51,7 +51,7 @@ _OF_DAY: Final = {
 
 
 def cast(part: Typed, dtype: pl.DataType, what: object) -> Typed:
-    """Cast a part; a value that the type does not hold becomes null."""
+    """Cast a part; a value outside of the type becomes null."""
     if part.dtype == dtype or part.dtype == pl.Null() or isinstance(part.value, str):
         return as_type(part, dtype, what)
     if dtype == pl.Int128() and part.dtype.is_integer():
@@ -76,13 +76,13 @@ def _arithmetic(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     if pl.Null() in (left.dtype, right.dtype):
         return Typed("NULL", pl.Null())
     left, right = (
-        as_type(one, other.dtype, node) if isinstance(one.value, str) else one
-        for one, other in ((left, right), (right, left))
+        as_type(side, other.dtype, node) if isinstance(side.value, str) else side
+        for side, other in ((left, right), (right, left))
     )
     if not (left.dtype.is_numeric() and right.dtype.is_numeric()):
         return _days(node, left, right)
     if isinstance(node, exp.Div):
-        return _divided(*(as_type(one, pl.Float64(), node) for one in (left, right)))
+        return _divided(*(as_type(side, pl.Float64(), node) for side in (left, right)))
     if left.dtype.is_float() or right.dtype.is_float():
         if isinstance(node, exp.Mod | exp.IntDiv):
             refuse(node)
@@ -94,11 +94,11 @@ def _arithmetic(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 
 
 def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
-    """Compute in a type that holds every result."""
+    """Compute in a type that fits every result."""
     if isinstance(node, exp.IntDiv | exp.Mod):
         return _quotient(node, left, right)
-    one, other = bound_of(left), bound_of(right)
-    bound = one * other if isinstance(node, exp.Mul) else one + other
+    bounds = bound_of(left), bound_of(right)
+    bound = bounds[0] * bounds[1] if isinstance(node, exp.Mul) else sum(bounds)
     if bound >= 10**MAX_DIGITS:
         refuse(node)
     name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
@@ -106,47 +106,48 @@ def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     sides = [left.sql, right.sql]
     if bound <= _LONG:
         sides = [f"CAST({side} AS BIGINT)" for side in sides]
-    else:  # Spark adds a digit to a sum, and the digits of factors
-        digits = (len(str(one)), len(str(other)))
+    else:  # Spark's result has one digit more for a sum, and the digits of both factors for a product
+        digits = (len(str(limit)) for limit in bounds)
         sides = [f"CAST({side} AS DECIMAL({count}, 0))" for side, count in zip(sides, digits, strict=True)]
     return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 
 def _quotient(node: exp.Expr, left: Typed, right: Typed) -> Typed:
-    """Divide integers of 64 bits: by zero null; the least of them by -1 is no such integer any more."""
+    """Divide 64-bit integers: null for division by zero; a decimal, since the minimum divided by -1 overflows."""
     if max(bound_of(left), bound_of(right)) > _LONG + 1:
         refuse(node)
-    one, other = (f"CAST({part.sql} AS BIGINT)" for part in (left, right))
+    dividend, divisor = (f"CAST({part.sql} AS BIGINT)" for part in (left, right))
     if isinstance(node, exp.Mod):
-        return Typed(f"(CASE WHEN {other} != 0 THEN {one} % {other} END)", pl.Int64(), bound=bound_of(right))
+        sql = f"(CASE WHEN {divisor} != 0 THEN {dividend} % {divisor} END)"
+        return Typed(sql, pl.Int64(), bound=bound_of(right))
     if right.value not in (None, 0, -1):
-        return Typed(f"({one} DIV {other})", pl.Int64(), bound=bound_of(left))
+        return Typed(f"({dividend} DIV {divisor})", pl.Int64(), bound=bound_of(left))
     name = "DECIMAL(19, 0)"
-    found = f"WHEN {other} = -1 THEN CAST(- CAST({one} AS {name}) AS {name})"
-    found += f" WHEN {other} != 0 THEN CAST({one} DIV {other} AS {name})"
-    return Typed(f"(CASE {found} END)", pl.Decimal(19, 0), bound=bound_of(left))
+    whens = f"WHEN {divisor} = -1 THEN CAST(- CAST({dividend} AS {name}) AS {name})"
+    whens += f" WHEN {divisor} != 0 THEN CAST({dividend} DIV {divisor} AS {name})"
+    return Typed(f"(CASE {whens} END)", pl.Decimal(19, 0), bound=bound_of(left))
 
 
 def _decimals(node: exp.Expr, left: Typed, right: Typed) -> Typed:
-    """Compute exactly, where no result has more digits than Spark keeps."""
-    one, other = (as_decimal(part.dtype, part.value or part.bound or None) for part in (left, right))
-    whole = [kind.precision - kind.scale for kind in (one, other)]
+    """Compute exactly; raise if a result could have more digits than Spark keeps."""
+    first, second = (as_decimal(part.dtype, part.value or part.bound or None) for part in (left, right))
+    whole = [dtype.precision - dtype.scale for dtype in (first, second)]
     if isinstance(node, exp.Mul):
-        scale, precision = one.scale + other.scale, one.precision + other.precision + 1
+        scale, precision = first.scale + second.scale, first.precision + second.precision + 1
     else:
-        scale = max(one.scale, other.scale)
+        scale = max(first.scale, second.scale)
         precision = max(whole) + scale + 1
     if isinstance(node, exp.IntDiv) or precision > MAX_DIGITS:
         refuse(node)
-    sides = [as_type(part, kind, node).sql for part, kind in ((left, one), (right, other))]
-    found = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
+    sides = [as_type(part, dtype, node).sql for part, dtype in ((left, first), (right, second))]
+    sql = f"({sides[0]} {_SIGNS[type(node)]} {sides[1]})"
     if isinstance(node, exp.Mod):
-        found = f"(CASE WHEN {sides[1]} != 0 THEN {found} END)"
-    return Typed(f"CAST({found} AS DECIMAL({precision}, {scale}))", pl.Decimal(precision, scale))
+        sql = f"(CASE WHEN {sides[1]} != 0 THEN {sql} END)"
+    return Typed(f"CAST({sql} AS DECIMAL({precision}, {scale}))", pl.Decimal(precision, scale))
 
 
 def _divided(left: Typed, right: Typed) -> Typed:
-    """Divide doubles as processors do: by zero too, which Spark refuses or makes null."""
+    """Divide doubles by IEEE 754, also by zero, where Spark raises or returns null."""
     by_zero = f"{left.sql} * POWER({right.sql}, CAST('-1' AS DOUBLE))"
     return Typed(
         f"(CASE WHEN {right.sql} = 0 THEN {by_zero} ELSE {left.sql} / {right.sql} END)", pl.Float64()
@@ -212,8 +213,8 @@ def _truncated(node: exp.Expr, part: Typed, *_: Typed) -> Typed:
     if part.dtype == pl.Date() and unit in _MICROS_OF:
         return as_type(part, TIMESTAMP, node)
     if part.dtype == TIMESTAMP and unit in _MICROS_OF:
-        known = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
-        times = [f"{name}({part.sql})" if name in known else "0" for name in _MICROS_OF]
+        kept = list(_MICROS_OF)[: list(_MICROS_OF).index(unit) + 1]
+        times = [f"{name}({part.sql})" if name in kept else "0" for name in _MICROS_OF]
         days = [f"{name}({part.sql})" for name in ("YEAR", "MONTH", "DAY")]
         return Typed(f"MAKE_TIMESTAMP_NTZ({', '.join([*days, *times])})", TIMESTAMP)
     if part.dtype != TIMESTAMPTZ or unit not in _MICROS_OF:
@@ -241,7 +242,7 @@ def moved(part: Typed, by: Interval, what: object) -> Typed:
 
 
 def _whole(name: str) -> _Function:
-    """Return FLOOR, CEIL or ROUND: of floats a float, however large."""
+    """Return the function FLOOR, CEIL or ROUND, which returns a float for floats of any size."""
 
     def write(node: exp.Expr, part: Typed, digits: Typed | None = None) -> Typed:
         if part.dtype.is_integer():
@@ -255,8 +256,8 @@ def _whole(name: str) -> _Function:
         if not part.dtype.is_float() or places:
             refuse(node)
         sql = f"CAST({part.sql} AS DOUBLE)"
-        found = f"(CASE WHEN ABS({sql}) < {_WHOLE} THEN CAST({name}({sql}) AS DOUBLE) ELSE {sql} END)"
-        return Typed(found, pl.Float64())
+        rounded = f"(CASE WHEN ABS({sql}) < {_WHOLE} THEN CAST({name}({sql}) AS DOUBLE) ELSE {sql} END)"
+        return Typed(rounded, pl.Float64())
 
     return write
 
@@ -281,14 +282,14 @@ def _absolute(node: exp.Expr, part: Typed) -> Typed:
 
 
 def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
-    """Return a function of texts, and of literal integers, whose arguments fill the places of a form."""
+    """Return a function of texts and literal integers; its arguments fill the places of `form`."""
 
     def write(node: exp.Expr, *arguments: Typed) -> Typed:
-        found = [as_type(one, pl.String(), node) if one.dtype == pl.Null() else one for one in arguments]
-        known = all(one.dtype == pl.String() or type(one.value) is int for one in found)
-        if not known or form.count("{") != len(found):
+        parts = [as_type(part, pl.String(), node) if part.dtype == pl.Null() else part for part in arguments]
+        are_valid = all(part.dtype == pl.String() or type(part.value) is int for part in parts)
+        if not are_valid or form.count("{") != len(parts):
             refuse(node)
-        return Typed(form.format(*(one.sql for one in found)), dtype or pl.String(), bound=2**31)
+        return Typed(form.format(*(part.sql for part in parts)), dtype or pl.String(), bound=2**31)
 
     return write
 
@@ -304,21 +305,21 @@ def _cut(node: exp.Expr, *arguments: Typed) -> Typed:
 
 
 def _joined(node: exp.Expr, *arguments: Typed) -> Typed:
-    """Join texts; of CONCAT a null is no text, of ``||`` the result is null."""
-    parts = [cast(one, pl.String(), node).sql for one in arguments]
+    """Join texts; CONCAT skips nulls, ``||`` returns null for them."""
+    parts = [cast(argument, pl.String(), node).sql for argument in arguments]
     if isinstance(node, exp.Concat):
-        parts = [f"COALESCE({one}, '')" for one in parts]
+        parts = [f"COALESCE({part}, '')" for part in parts]
     return Typed(f"CONCAT({', '.join(parts)})", pl.String())
 
 
-def _first_known(name: str) -> _Function:
-    """Return COALESCE, GREATEST or LEAST, which pass over nulls in Spark too."""
+def _skip_nulls(name: str) -> _Function:
+    """Return the function COALESCE, GREATEST or LEAST, which skip nulls in Spark too."""
 
     def write(node: exp.Expr, *arguments: Typed) -> Typed:
         parts, dtype = align(arguments, node)
         if len(parts) == 1 or dtype.is_nested():
             return parts[0] if len(parts) == 1 else refuse(node)
-        return Typed(f"{name}({', '.join(one.sql for one in parts)})", dtype)
+        return Typed(f"{name}({', '.join(part.sql for part in parts)})", dtype)
 
     return write
 
@@ -340,7 +341,7 @@ def _root(node: exp.Expr, part: Typed) -> Typed:
     return Typed(f"SQRT({as_type(part, pl.Float64(), node).sql})", pl.Float64())
 
 
-# What Spark computes with the same results, given the right types. All else is refused.
+# Functions with the same results in Spark, given the right types. Others raise.
 FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), _arithmetic),
     **dict.fromkeys((exp.Extract, *PARTS), _extract),
@@ -352,9 +353,9 @@ FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     exp.Sign: _sign,
     exp.Sqrt: _root,
     exp.IsNan: _is_nan,
-    exp.Coalesce: _first_known("COALESCE"),
-    exp.Greatest: _first_known("GREATEST"),
-    exp.Least: _first_known("LEAST"),
+    exp.Coalesce: _skip_nulls("COALESCE"),
+    exp.Greatest: _skip_nulls("GREATEST"),
+    exp.Least: _skip_nulls("LEAST"),
     exp.Nullif: _nullif,
     exp.Length: _texts("CAST(CHAR_LENGTH({}) AS BIGINT)", pl.Int64()),
     exp.StartsWith: _texts("STARTSWITH({}, {})", pl.Boolean()),

@@ -1,4 +1,4 @@
-"""Polars expressions in Spark's SQL: exactly, or not at all."""
+"""Translate Polars expressions to equivalent Spark SQL, or raise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FLOAT_TESTS: Final = {
 
 
 def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
-    """Write a Polars condition in Spark's SQL; it keeps the same rows under every setting of a session.
+    """Translate a Polars condition to Spark's SQL, which keeps the same rows under all settings of a session.
 
     >>> to_sql((pl.col("x") > 5) & ~pl.col("s").is_null(), pl.Schema({"x": pl.Int64, "s": pl.String}))
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
@@ -50,14 +50,14 @@ def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
 
 def _refuse(expr: pl.Expr) -> NoReturn:
     msg = (
-        f"cannot say {str(expr)!r} in Spark with the same meaning for every row; nothing was read. Give the condition "
+        f"{str(expr)!r} has no equivalent in Spark for all rows; nothing was read. Give the condition "
         "as SQL text or as a Spark Column, or compare a column with values of its own type."
     )
     raise InvalidInputError(msg, argument="where")
 
 
 def _sql_of(term: Term) -> str:
-    """Write a condition, in parentheses."""
+    """Translate a condition, in parentheses."""
     if term.is_constant:
         value = term.evaluate_one()
         if value is None or value.dtype not in (pl.Boolean(), pl.Null()):
@@ -165,19 +165,19 @@ def _sql_of_is_in(term: Term, children: list[Term]) -> str:
     values = children[1].evaluate_list()
     if values is None or values.dtype.is_nested():
         _refuse(term.expr)
-    given = values.drop_nulls()
-    literals = [spark_literal(given[place : place + 1], dtype) for place in range(len(given))]
-    known = [literal for literal in literals if literal is not None]
-    forms = {literal.column(quoted(name)) for literal in known}
-    if len(known) < len(literals) or len(forms) > 1:
+    items = values.drop_nulls()
+    translated = [spark_literal(items[place : place + 1], dtype) for place in range(len(items))]
+    literals = [literal for literal in translated if literal is not None]
+    forms = {literal.column(quoted(name)) for literal in literals}
+    if len(literals) < len(translated) or len(forms) > 1:
         _refuse(term.expr)
-    texts = ", ".join(literal.text for literal in known)
-    found = f"{forms.pop()} IN ({texts})" if forms else f"IF({quoted(name)} IS NULL, {_UNKNOWN}, FALSE)"
+    texts = ", ".join(literal.text for literal in literals)
+    test = f"{forms.pop()} IN ({texts})" if forms else f"IF({quoted(name)} IS NULL, {_UNKNOWN}, FALSE)"
     if not term.function[2]["nulls_equal"]:
-        return f"({found})"
+        return f"({test})"
     if values.null_count():
-        return f"({quoted(name)} IS NULL OR {found})"
-    return f"({quoted(name)} IS NOT NULL AND {found})"
+        return f"({quoted(name)} IS NULL OR {test})"
+    return f"({quoted(name)} IS NOT NULL AND {test})"
 
 
 def _sql_of_float_test(term: Term, children: list[Term]) -> str:

@@ -1,4 +1,4 @@
-"""Parts of Spark's SQL with their Polars types, brought to one type before Spark compares or computes with them."""
+"""Parts of Spark's SQL with their Polars types, and casts to a common type."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A part in Spark's SQL, whose value every setting of a session leaves alone."""
+    """A part of Spark's SQL, whose value does not depend on settings of the session."""
 
-    # The part; a word, a call, or in parentheses.
+    # A word, a call, or an expression in parentheses.
     sql: str
     # Its type; Null for a bare NULL.
     dtype: pl.DataType
-    # What a literal is; None for all else. It takes the type of what it is compared with.
+    # The value of a literal, which adopts the type of the other side; None for other parts.
     value: Any = None
-    # The largest magnitude of an integer that is computed; 0: any of its type.
+    # The largest magnitude of a computed integer; 0 for any of its type.
     bound: int = 0
 
 
 def refuse(what: object) -> NoReturn:
-    """Refuse a part that Spark does not have, or defines in another way."""
+    """Raise for a part without an equivalent in Spark."""
     what = what.sql("duckdb") if isinstance(what, exp.Expr) else what
     msg = (
-        f"Spark has no equal of {str(what)[:100]!r}: it would keep other rows than Polars; nothing was read. Filter "
+        f"{str(what)[:100]!r} has no equivalent in Spark, which would keep other rows; nothing was read. Filter "
         'the DataFrame by a condition of Spark, or read with spark.read.format("qbeast").option("where", ...).'
     )
     raise InvalidInputError(msg, argument="where")
 
 
 def typed_literal(value: Any, dtype: pl.DataType) -> Typed:
-    """Return a literal in its own type."""
+    """Return a literal of a type."""
     if value is None:
         return Typed(f"CAST(NULL AS {SQL_TYPES[dtype]})" if dtype in SQL_TYPES else "NULL", dtype)
-    found = spark_literal(pl.Series([value], dtype=dtype), dtype)
-    if found is None:
+    literal = spark_literal(pl.Series([value], dtype=dtype), dtype)
+    if literal is None:
         refuse(value)
-    return Typed(found.text, dtype, value)
+    return Typed(literal.text, dtype, value)
 
 
 def align(parts: Sequence[Typed], what: object) -> tuple[list[Typed], pl.DataType]:
-    """Return parts in the one type that all of them have in common."""
+    """Return parts cast to their common type, and the type."""
     dtype = reduce(lambda left, right: _common(left, right, what), parts, Typed("NULL", pl.Null())).dtype
     return [as_type(part, dtype, what) for part in parts], dtype
 
 
 def bound_of(part: Typed) -> int:
-    """Return the largest magnitude that an integer may have."""
+    """Return the largest possible magnitude of an integer."""
     if isinstance(part.value, int):
         return abs(part.value)
     if part.bound:
@@ -74,19 +74,19 @@ def bound_of(part: Typed) -> int:
 
 
 def as_type(part: Typed, dtype: pl.DataType, what: object) -> Typed:
-    """Return a part in another type, to which every value of its own leads."""
+    """Cast a part to a type that fits all its values."""
     if part.dtype == dtype:
         return part
     if part.dtype == pl.Null():
         return Typed(f"CAST(NULL AS {sql_type(dtype)})" if dtype != pl.Null() else "NULL", dtype)
     if part.value is not None:
-        return typed_literal(_converted(part.value, dtype, what), dtype)
+        return typed_literal(_convert(part.value, dtype, what), dtype)
     if (
         dtype.is_numeric()
         and part.dtype.is_numeric()
         and not (part.dtype.is_float() and not dtype.is_float())
     ):
-        # Integers of different sizes Spark compares by itself, and keeps the column bare for its statistics.
+        # Spark compares integers of different sizes itself. Without a cast, it can use the column's statistics.
         sql = part.sql if dtype.is_integer() else f"CAST({part.sql} AS {sql_type(dtype)})"
         return Typed(sql, dtype)
     if part.dtype == pl.Date() and dtype == TIMESTAMP:
@@ -102,23 +102,23 @@ def sql_type(dtype: pl.DataType) -> str:
 
 
 def as_decimal(dtype: pl.DataType, value: Any = None) -> pl.Decimal:
-    """Return the decimal that holds every value of an integer type, or a literal."""
+    """Return the decimal type that fits every value of an integer type, or a literal."""
     if isinstance(dtype, pl.Decimal):
         return dtype
     return pl.Decimal(len(str(abs(value) if isinstance(value, int) else largest(dtype))), 0)
 
 
 def _common(left: Typed, right: Typed, what: object) -> Typed:
-    """Return a part of the type that both have; a literal of text or of a whole number takes the other's."""
+    """Return a part of the common type; literals of texts and whole numbers adopt the type of the other side."""
     if left.dtype == right.dtype:
-        # A value says how many digits a decimal needs: only where both are literals, and then the longer one.
+        # A value determines the digits of a decimal, if both are literals; keep the longer one.
         both = left.value is not None and right.value is not None
         longer = isinstance(right.value, int) and len(str(right.value)) > len(str(left.value))
         return Typed("", left.dtype, (right if longer else left).value if both else None)
     if pl.Null() in (left.dtype, right.dtype):
         return right if left.dtype == pl.Null() else left
     literal, other = (left, right) if left.value is not None and right.value is None else (right, left)
-    if literal.value is not None and _takes(literal, other):
+    if literal.value is not None and _adopts(literal, other):
         is_larger = isinstance(literal.value, int) and isinstance(other.dtype, INTEGERS)
         is_larger = is_larger and len(str(abs(literal.value))) >= len(str(largest(other.dtype)))
         return Typed("", pl.Int64() if is_larger else other.dtype)
@@ -128,8 +128,8 @@ def _common(left: Typed, right: Typed, what: object) -> Typed:
     return Typed("", dtype)
 
 
-def _takes(literal: Typed, other: Typed) -> bool:
-    """Return whether a literal is read in the type of the other side."""
+def _adopts(literal: Typed, other: Typed) -> bool:
+    """Return whether a literal adopts the type of the other side."""
     if literal.dtype == pl.String():
         return other.dtype.is_numeric() or other.dtype.is_temporal()
     if other.dtype.is_float():
@@ -146,26 +146,26 @@ def _wider(left: Typed, right: Typed) -> pl.DataType | None:
     if all(kind.is_numeric() for kind in kinds):
         if any(kind.is_float() for kind in kinds):
             return pl.Float64()
-        one, other = (as_decimal(part.dtype, part.value) for part in (left, right))
-        scale = max(one.scale, other.scale)
-        digits = max((one.precision or 0) - one.scale, (other.precision or 0) - other.scale) + scale
+        first, second = (as_decimal(part.dtype, part.value) for part in (left, right))
+        scale = max(first.scale, second.scale)
+        digits = max((first.precision or 0) - first.scale, (second.precision or 0) - second.scale) + scale
         return pl.Decimal(digits, scale) if digits <= MAX_DIGITS else None
     if pl.Date() in kinds and (TIMESTAMP in kinds or TIMESTAMPTZ in kinds):
         return kinds[0] if kinds[1] == pl.Date() else kinds[1]
     return None
 
 
-def _converted(value: Any, dtype: pl.DataType, what: object) -> Any:
+def _convert(value: Any, dtype: pl.DataType, what: object) -> Any:
     """Return a literal's value in another type."""
     if isinstance(value, date):
         moment = value if isinstance(value, datetime) else datetime.combine(value, datetime.min.time())
         utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         return utc if dtype == TIMESTAMPTZ else utc.replace(tzinfo=None)
     if isinstance(value, str):
-        found = text_literal(value, dtype)
-        if found is None:
+        constant = text_literal(value, dtype)
+        if constant is None:
             refuse(what)
-        value = found.const if found.is_number_const else pl.select(found.expr).item()
+        value = constant.const if constant.is_number_const else pl.select(constant.expr).item()
     if not dtype.is_numeric():
         return value
     try:

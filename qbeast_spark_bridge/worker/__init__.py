@@ -1,1 +1,1 @@
-"""What runs in Spark's Python workers, and nothing else."""
+"""Code that runs in Spark's Python workers only."""

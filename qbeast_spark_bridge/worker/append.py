@@ -1,6 +1,6 @@
 """A task of an append by ``format("qbeast")``.
 
-Contexts and parts are bytes: the writers that pass them on must not import Polars.
+Contexts and parts are bytes, since the writers must not import Polars.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 
-# Arrow bytes that a task indexes at once: more make larger files, and take more memory.
+# Arrow bytes that a task indexes at once. Larger values make larger files and need more memory.
 PART_BYTES: Final = 128 << 20
 
 
@@ -22,24 +22,24 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
     """Write the rows of a task."""
     task: AppendTask = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
     parts: list[AppendedPart] = []
-    held: list[pa.RecordBatch] = []
+    buffer: list[pa.RecordBatch] = []
     size = 0
     try:
         for batch in batches:
-            held.append(batch)
+            buffer.append(batch)
             size += batch.nbytes
             if size >= part_bytes:
-                parts.append(task.write(pa.Table.from_batches(held)))
-                held, size = [], 0
-        if any(batch.num_rows for batch in held):
-            parts.append(task.write(pa.Table.from_batches(held)))
-    except BaseException:  # also for an interrupt or a panic of Rust
+                parts.append(task.write(pa.Table.from_batches(buffer)))
+                buffer, size = [], 0
+        if any(batch.num_rows for batch in buffer):
+            parts.append(task.write(pa.Table.from_batches(buffer)))
+    except BaseException:  # also on an interrupt or a panic of Rust
         delete_parts(task, parts)
         raise
     return pickle.dumps(parts)
 
 
 def delete_parts(task: AppendTask, parts: Sequence[AppendedPart]) -> None:
-    """Delete files that no commit will name, as far as the store allows."""
+    """Delete files that will not be committed, as far as the store allows."""
     if parts:
         delete_data_files(task.target.store, [add for part in parts for add in part.files])

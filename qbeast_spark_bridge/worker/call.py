@@ -1,4 +1,4 @@
-"""The entry of work in Spark's Python workers: on the cores of the task, with errors that the driver can rebuild."""
+"""Call functions in Spark's Python workers: with the task's cores, and with errors that the driver can rebuild."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NOTE: Final = re.compile(re.escape(_MARK) + r" (\{.*\})")
 
 @dataclass(frozen=True, slots=True)
 class WorkerCall:
-    """A function of this package with its first argument, to be given to ``DataFrame.mapInArrow``.
+    """A function of this package with its first argument, for ``DataFrame.mapInArrow``.
 
-    Spark sends names and bytes only: a worker has to set the number of threads before it imports Polars, and
+    It pickles as names and bytes only: a worker must set the number of threads before it imports Polars, and
     unpickling a class of ours would import it.
     """
 
@@ -55,7 +55,7 @@ class WorkerCall:
 
 
 def use_task_cores() -> None:
-    """Let Polars and Arrow work on the cores of a task (``spark.task.cpus``), not on all of the machine's.
+    """Limit Polars and Arrow to the cores of a task (``spark.task.cpus``).
 
     A worker that has already imported Polars keeps its threads.
     """
@@ -66,27 +66,27 @@ def use_task_cores() -> None:
 def freeze_modules() -> None:
     """Exempt all loaded modules from garbage collection; call it after the imports of a task.
 
-    PySpark collects garbage after every task of a reused worker, and to walk through the modules of Polars, Arrow and
-    this package takes longer than a small task. Objects are still freed, unless they are in a reference cycle now.
+    PySpark collects garbage after every task of a reused worker, and walking the modules of Polars, Arrow and this
+    package takes longer than a small task. Objects are still freed, unless they are now in a reference cycle.
     """
     _freeze(len(sys.modules))
 
 
 @cache
 def _freeze(modules: int) -> None:
-    """Freeze once for each number of modules: other kinds of tasks import more."""
+    """Freeze once for each number of modules: later tasks may import more."""
     del modules
     gc.collect()
     gc.freeze()
 
 
 def note_of(error: QbeastError) -> str:
-    """Return a line with all fields of an error, which a worker adds to the trace that it returns to Spark.
+    """Return a line with all fields of an error, which a worker adds to its traceback.
 
     >>> from qbeast_core.errors import InvalidInputError
     >>> note_of(InvalidInputError("no rows", argument="df"))
     'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df"}}'
     """
     facts = {name: fact for name, fact in vars(error).items() if not name.startswith("__")}
-    said = {"class": type(error).__name__, "message": str(error), "facts": facts}
-    return f"{_MARK} {orjson.dumps(said, default=str).decode()}"
+    note = {"class": type(error).__name__, "message": str(error), "facts": facts}
+    return f"{_MARK} {orjson.dumps(note, default=str).decode()}"

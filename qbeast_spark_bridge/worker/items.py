@@ -1,4 +1,4 @@
-"""A function called for each item of a list, in a worker; see `qbeast_core.table.engine.protocol.Engine.map`."""
+"""Call a function for each item of a list, in a worker; see `qbeast_core.table.engine.protocol.Engine.map`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Matching the rows of a merge, in workers: keys of files meet rows of the source by their hash, then file by file.
+"""Match the rows of a merge in workers, first by buckets of key hashes, then by file.
 
-First tasks of two kinds send rows to buckets by the hash of their keys: the keys of each file, and the rows of the
-source. A task for each bucket joins them: rows of the source that match go to the tasks of the files they match in,
-those that match none are stored as rows to add. A task for each file decides what becomes of its rows, and stores the
-rows of the source that it needs when the file is written again.
+Two kinds of tasks send rows to buckets by the hash of their keys: the keys of each file, and the rows of the source. A
+task per bucket joins them: matching rows of the source go to the tasks of the matching files, the others are stored as
+rows to add. A task per file applies the clauses to its rows, and stores the rows of the source that the rewrite of the
+file needs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from qbeast_spark_bridge.worker.transport import (
     received,
 )
 
-# The column that `digest_keys` yields, and those of the other functions.
+# The columns of `digest_keys`, and of the other functions.
 DIGESTS: Final = "digest binary"
 PIECES: Final = "key int, file int, kind int, data binary"
 
@@ -45,27 +45,27 @@ _FILE: Final = own_column("file")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchTask:
-    """The context of all of these tasks; it pickles."""
+    """The picklable context of all tasks of a match."""
 
     rules: MergeRules
     files: TableFiles = field(repr=False)
     # Reads the keys of rows that can match.
     keys: RowFilter
     judged: RowFilter
-    # Numbers that lead to the task of each bucket, and to those that files share.
+    # Keys that lead to the task of each bucket, and to the tasks of files.
     bucket_keys: I32Array = field(repr=False)
     file_keys: I32Array = field(repr=False)
-    # A UUID, by which what was stored is found again.
+    # A UUID that marks the stored files.
     operation: str
 
     def store(self, rows: pl.DataFrame) -> str:
-        """Store rows for a later step, and return where."""
+        """Store rows for a later step, and return their path."""
         return store_rows(self.files.store, rows, operation=self.operation)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketAnswer:
-    """The result of a bucket: number of rows, sum of their hashes, and where new rows are stored."""
+    """The result of a bucket: number of rows, sum of their hashes, and the stored new rows."""
 
     rows: int
     hash_sum: int
@@ -75,7 +75,7 @@ class BucketAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileAnswer:
-    """The result of a file: counts as in `FoundMatches`, shape (3,), and where its rows of the source are stored."""
+    """The result of a file: counts as in `MergeMatches`, shape (3,), and the path of its rows of the source."""
 
     number: int
     counts: I64Array
@@ -85,7 +85,7 @@ class FileAnswer:
 def digest_keys(
     argument: tuple[MergeRules, Sequence[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the digest of the keys of a partition of the source; nothing for no rows."""
+    """Yield the digest of the keys of a partition of the source, if it has rows."""
     rules, names, decimals = argument
     frames = (pl.DataFrame(longs_as_decimals(table, decimals)) for table in gathered(batches, names))
     digests = [digest_of(rules, frame) for frame in frames]
@@ -104,16 +104,16 @@ def pack_source(
 
 
 def pack_keys(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the keys of files by bucket, each once for a file."""
+    """Yield the distinct keys of each file by bucket."""
     for _, (file, parts) in received(batches):
         frames = [frame.unique() for frame in read_parts(parts, task.keys, task.files)]
-        if frames:  # else no row can match
+        if frames:  # otherwise no row can match
             keys = pl.concat(frames).unique().with_columns(pl.lit(file, dtype=pl.Int32).alias(_FILE))
             yield from _by_bucket(task, keys, _KEYS)
 
 
 def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the source by the file they match in, and one answer for the bucket."""
+    """Yield rows of the source by the file of their match, and one answer for the bucket."""
     bucket = _Bucket(task)
     key = 0
     for batch in batches:
@@ -130,7 +130,7 @@ def join_buckets(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield an answer for each file of which rows change or go, and those of buckets as they came."""
+    """Yield an answer for each file with changed or deleted rows, and pass on the answers of buckets."""
     parts: FileParts | None = None
     number, matches = _NO_FILE, list[pl.DataFrame]()
     for batch in batches:
@@ -139,18 +139,18 @@ def judge_files(task: MatchTask, batches: Iterator[pa.RecordBatch]) -> Iterator[
             if kind.as_py() == _ANSWER:
                 yield _pieces(0, _NO_FILE, _ANSWER, [data.as_py()])
             elif kind.as_py() == _ITEM:
-                yield from _judged(task, number, parts, matches)
+                yield from _judge_file(task, number, parts, matches)
                 number, matches = file.as_py(), []
                 parts = pickle.loads(data.as_py())  # noqa: S301 -- bytes of our own driver
             else:
                 matches.append(_unpacked(data.as_buffer()))
-    yield from _judged(task, number, parts, matches)
+    yield from _judge_file(task, number, parts, matches)
 
 
-def _judged(
+def _judge_file(
     task: MatchTask, number: int, parts: FileParts | None, matches: list[pl.DataFrame]
 ) -> Iterator[pa.RecordBatch]:
-    """Decide about the rows of one file."""
+    """Apply the clauses to the rows of one file."""
     rules = task.rules
     if parts is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
@@ -174,7 +174,7 @@ class _Bucket:
         self._added: list[StoredPart] = []
 
     def join(self, source: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-        """Match some rows of the source; yield the matching ones."""
+        """Match rows of the source; yield the matching ones."""
         self._rows += source.height
         self._hash_sum += int(key_hashes(source, self._on).sum(dtype=np.int64))
         new = source
@@ -190,7 +190,7 @@ class _Bucket:
             self._store()
 
     def end(self, key: int) -> Iterator[pa.RecordBatch]:
-        """Yield the answer: a single one, so that the results of two attempts of a task are never mixed."""
+        """Yield a single answer, so that results of two attempts of a task never mix."""
         self._store()
         if self._rows:
             answer = BucketAnswer(self._rows, self._hash_sum, self._any_matched, tuple(self._added))
@@ -218,9 +218,11 @@ def _by_bucket(task: MatchTask, rows: pl.DataFrame, kind: int) -> Iterator[pa.Re
     order = np.argsort(buckets, kind="stable")
     starts = np.searchsorted(buckets[order], np.arange(count + 1))
     for bucket in range(count):
-        some = order[starts[bucket] : starts[bucket + 1]]
-        if len(some):
-            yield _pieces(int(task.bucket_keys[bucket]), _NO_FILE, kind, _packed(rows[pl.Series(some)]))
+        bucket_rows = order[starts[bucket] : starts[bucket + 1]]
+        if len(bucket_rows):
+            yield _pieces(
+                int(task.bucket_keys[bucket]), _NO_FILE, kind, _packed(rows[pl.Series(bucket_rows)])
+            )
 
 
 def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordBatch:
@@ -228,12 +230,12 @@ def _pieces(key: int, file: int, kind: int, data: Sequence[bytes]) -> pa.RecordB
 
 
 def _packed(rows: pl.DataFrame) -> list[bytes]:
-    """Return rows as compressed streams of some 16 MB of rows each."""
-    most = max(rows.height * (BUFFER_BYTES // 4) // max(int(rows.estimated_size()), 1), 1)
+    """Return rows as compressed streams of about 16 MB of rows each."""
+    max_rows = max(rows.height * (BUFFER_BYTES // 4) // max(int(rows.estimated_size()), 1), 1)
     streams = []
-    for some in rows.iter_slices(most):
+    for part in rows.iter_slices(max_rows):
         sink = io.BytesIO()
-        some.write_ipc_stream(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
+        part.write_ipc_stream(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
         streams.append(sink.getvalue())
     return streams
 

@@ -1,6 +1,6 @@
-"""A task of a read: its files and pages, read exactly as Polars would, into Arrow batches for Spark.
+"""A task of a read: return the rows of its files and pages as Arrow batches for Spark.
 
-Workers import this module only: the planner of a read takes as long to import again.
+Workers import only this module: importing the planner of a read would double the time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ class _Readable(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadTask:
-    """A task of a scan, and the Arrow types of its rows for Spark; it pickles."""
+    """A picklable task of a scan, with the Arrow types of its rows for Spark."""
 
     task: _Readable
     schema: pa.Schema = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; no batch for no rows."""
-        held: list[pl.DataFrame] = []
+        """Yield the rows in batches; no batch is empty."""
+        buffer: list[pl.DataFrame] = []
         for frame in self.task.read():
-            held.append(frame)
-            if sum(f.height for f in held) >= _BATCH_ROWS or _bytes(held) >= _BATCH_BYTES:
-                yield from self._cut(pl.concat(held))
-                held = []
-        if held:
-            yield from self._cut(pl.concat(held))
+            buffer.append(frame)
+            if sum(f.height for f in buffer) >= _BATCH_ROWS or _bytes(buffer) >= _BATCH_BYTES:
+                yield from self._cut(pl.concat(buffer))
+                buffer = []
+        if buffer:
+            yield from self._cut(pl.concat(buffer))
 
     def _cut(self, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
-        """Yield rows in batches of limited size, in the types of Spark."""
+        """Yield rows in batches of limited size, in Spark's types."""
         row_bytes = _bytes([frame]) // max(frame.height, 1) + 1
         for rows in frame.iter_slices(min(_BATCH_ROWS, max(_BATCH_BYTES // row_bytes, 1))):
             table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
@@ -50,7 +50,7 @@ class ReadTask:
 
 
 def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read tasks, in a worker: for ``mapInArrow``, see `qbeast_spark_bridge.worker.call.WorkerCall`."""
+    """Read tasks in a worker, for ``mapInArrow``; see `qbeast_spark_bridge.worker.call.WorkerCall`."""
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield from pickle.loads(task).batches()  # noqa: S301 -- bytes of our own driver

@@ -1,13 +1,13 @@
-"""A task of a rewrite, in a worker: it reads files, changes their rows, and summarises or packs the result.
+"""A task of a rewrite in a worker: read files, change their rows, and summarise or pack the result.
 
-Workers import this module only: the planner of a rewrite takes as long to import again.
+Workers import only this module: importing the planner of a rewrite would double the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -21,14 +21,11 @@ from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
 
-if TYPE_CHECKING:  # workers start faster without it
-    pass
-
-# Columns of what `summarise_files` yields.
+# Columns of the batches of `summarise_files`.
 SUMMARIES: Final = "part int, summary binary"
 
-_TASK_BITS: Final = 40  # of a row's number, below those of its task
-_LEAST_SAMPLE: Final = 1 << 14
+_TASK_BITS: Final = 40  # a row's number is below these bits, its task's number above
+_MIN_SAMPLE_ROWS: Final = 1 << 14
 _MERGED_AT_ONCE: Final = 8
 
 
@@ -36,7 +33,7 @@ _MERGED_AT_ONCE: Final = 8
 class ChangedRows:
     """Rows that a task reads, and their change."""
 
-    # Of all columns, if rows change.
+    # Reads all columns, if rows change.
     task: ScanTask
     change: RowFunction | None
 
@@ -51,7 +48,7 @@ class ChangedRows:
 def summarise_files(
     argument: tuple[SummaryTask, float], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the summary of a task's rows, in a worker; nothing for no rows."""
+    """Yield the summary of the rows of each task that has rows."""
     job, share = argument
     for number, task in received(batches):
         first = number << _TASK_BITS
@@ -61,22 +58,22 @@ def summarise_files(
             first += rows.height
             total = summary if total is None else merge_summaries([total, summary], limits=DOMAIN_LIMITS)
         if total is not None:
-            # A little more than the share: the merged sample is as small a share as its smallest part.
-            most = min(max(int(1.05 * share * total.rows), _LEAST_SAMPLE), DOMAIN_LIMITS.rows)
-            cut = merge_summaries([total], limits=SampleLimits(most, DOMAIN_LIMITS.size_bytes))
-            yield batch_of(SUMMARIES, [number], [dump_summary(cut)])
+            # A little more than the share: the merged sample has the share of its smallest part.
+            max_rows = min(max(int(1.05 * share * total.rows), _MIN_SAMPLE_ROWS), DOMAIN_LIMITS.rows)
+            reduced = merge_summaries([total], limits=SampleLimits(max_rows, DOMAIN_LIMITS.size_bytes))
+            yield batch_of(SUMMARIES, [number], [dump_summary(reduced)])
 
 
 def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield one summary of all that arrive; the worker holds some at a time."""
-    held: list[IndexSummary] = []
+    """Yield the merged summary of a partition; the worker holds a few at a time."""
+    summaries: list[IndexSummary] = []
     for batch in batches:
         for data in batch.column("summary"):
-            held.append(load_summary(data.as_py()))
-            if len(held) == _MERGED_AT_ONCE:
-                held = [merge_summaries(held, limits=DOMAIN_LIMITS)]
-    if held:
-        merged = dump_summary(merge_summaries(held, limits=DOMAIN_LIMITS))
+            summaries.append(load_summary(data.as_py()))
+            if len(summaries) == _MERGED_AT_ONCE:
+                summaries = [merge_summaries(summaries, limits=DOMAIN_LIMITS)]
+    if summaries:
+        merged = dump_summary(merge_summaries(summaries, limits=DOMAIN_LIMITS))
         yield batch_of(SUMMARIES, [0], [merged])
 
 
@@ -90,16 +87,16 @@ def pack_files(
 
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the same rows in frames of about 64 MB; none is empty."""
-    held: list[pl.DataFrame] = []
+    """Yield the same rows in non-empty frames of about 64 MB."""
+    buffer: list[pl.DataFrame] = []
     size = 0
     for frame in frames:
         row_bytes = int(frame.estimated_size()) // max(frame.height, 1) + 1
-        for some in frame.iter_slices(max(BUFFER_BYTES // row_bytes, 1)):
-            held.append(some)
-            size += some.height * row_bytes
+        for part in frame.iter_slices(max(BUFFER_BYTES // row_bytes, 1)):
+            buffer.append(part)
+            size += part.height * row_bytes
             if size >= BUFFER_BYTES:
-                yield pl.concat(held)
-                held, size = [], 0
-    if any(frame.height for frame in held):
-        yield pl.concat(held)
+                yield pl.concat(buffer)
+                buffer, size = [], 0
+    if any(frame.height for frame in buffer):
+        yield pl.concat(buffer)

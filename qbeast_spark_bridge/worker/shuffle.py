@@ -1,4 +1,4 @@
-"""Packing rows for the shuffle: workers pack them by the file they go to, and Spark moves the packs to its task."""
+"""Pack rows for the shuffle: workers pack rows by target file, and Spark moves the packs to the file's task."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from qbeast_spark_bridge.worker.transport import (
     pack_rows,
 )
 
-# Columns of what `packed` yields.
+# Columns of the batches of `packed`.
 PACKS: Final = "key int, file int, rows binary"
 
-_LEAST_GATHERED: Final = 16 << 20
-_LEAST_PACK: Final = 1 << 20
+_MIN_BUFFER_BYTES: Final = 16 << 20
+_MIN_PACK_BYTES: Final = 1 << 20
 _TRIES: Final = 1 << 12
 
 
 def task_keys(files: int) -> I32Array:
-    """Return a key for each file, so that `repartition(files, "key")` sends each to a task of its own.
+    """Return a key for each file, so that `repartition(files, "key")` sends each file to a separate task.
 
-    Spark takes the hash of the key modulo the number of tasks: without chosen keys, some tasks would get several files
+    Spark uses the hash of the key modulo the number of tasks: with arbitrary keys, some tasks would get several files
     and others none.
 
     >>> keys = task_keys(3)
@@ -42,8 +42,8 @@ def task_keys(files: int) -> I32Array:
     keys = np.full(files, -1, np.int32)
     start, count = 0, max(_TRIES, 4 * files)
     while (keys < 0).any():
-        tried = np.arange(start, start + count, dtype=np.int32)
-        keys[spark_hash([NumberColumn("int32", tried)]) % np.int32(files)] = tried
+        candidates = np.arange(start, start + count, dtype=np.int32)
+        keys[spark_hash([NumberColumn("int32", candidates)]) % np.int32(files)] = candidates
         start += count
     return keys
 
@@ -54,8 +54,8 @@ def pack_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition as packs; the worker holds at most 64 MB of rows."""
     job, keys, names, decimals = argument
-    # Rows that fit in the cache of the processor sort faster; packs must not become too small.
-    size = min(max(_LEAST_GATHERED, _LEAST_PACK * job.file_count), BUFFER_BYTES)
+    # Rows that fit into the cache of the processor sort faster; packs must not become too small.
+    size = min(max(_MIN_BUFFER_BYTES, _MIN_PACK_BYTES * job.file_count), BUFFER_BYTES)
     tables = gathered(batches, names, size_bytes=size)
     yield from packed(job, keys, (job.fit(longs_as_decimals(rows, decimals)) for rows in tables))
 

@@ -1,8 +1,8 @@
 """Arrow batches between Spark and its Python workers.
 
-Spark sends batches of 10,000 rows by default; a worker gathers larger ones, since each step costs some milliseconds
-however few rows it has. Between two stages rows travel as packs: Arrow streams in a binary column. So Spark moves a few
-large values by a key, and does not convert, compress or sort each row.
+Spark sends batches of 10,000 rows by default. Workers combine them, since each step takes milliseconds even for few
+rows. Between stages, rows are sent as packs: Arrow streams in a binary column. So Spark moves a few large values by
+key, instead of converting, compressing and sorting each row.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _KEY: Final = WEIGHT_COLUMN  # reserved: no column of a table has this name
 
 _PACK_BYTES: Final = 16 << 20
 
-_SENT_BYTES: Final = 8 << 20
+_BATCH_BYTES: Final = 8 << 20
 
-# Spark's own choice for shuffles: zstd takes twice the time for three fifths of the bytes.
+# As in Spark's shuffles: zstd would take twice the time for three fifths of the bytes.
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _LONG_DIGITS: Final = 18
@@ -51,38 +51,38 @@ ITEMS: Final = "key int, number int, item binary"
 def gathered(
     batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None, *, size_bytes: int = BUFFER_BYTES
 ) -> Iterator[pa.Table]:
-    """Yield the rows of small batches as tables of about a size, at most a million rows; none is empty.
+    """Combine small batches into non-empty tables of about `size_bytes`, with at most a million rows.
 
-    Timestamps are treated as `in_utc` does.
+    Timestamps are labelled as in `in_utc`.
     """
-    held: list[pa.RecordBatch] = []
+    buffer: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        buffer.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if rows >= _BUFFER_ROWS or size >= size_bytes:
-            yield _table(held, names)
-            held, rows, size = [], 0, 0
+            yield _table(buffer, names)
+            buffer, rows, size = [], 0, 0
     if rows:
-        yield _table(held, names)
+        yield _table(buffer, names)
 
 
 def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
-    """Yield the items that the driver sent, with their numbers; see `qbeast_spark_bridge.engine.engine.spread`."""
+    """Yield the items from the driver with their numbers; see `qbeast_spark_bridge.engine.engine.spread`."""
     for batch in batches:
         for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
             yield number.as_py(), pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
 
 
 def batch_of(columns: str, *values: Sequence[int] | I32Array | Sequence[bytes] | pa.Array) -> pa.RecordBatch:
-    """Return a batch of columns that are named as Spark's DDL does.
+    """Return a batch; `columns` are names and types in Spark's DDL.
 
     >>> batch_of("number int, item binary", [1, 2], [b"one", b""]).to_pylist()
     [{'number': 1, 'item': b'one'}, {'number': 2, 'item': b''}]
     """
     schema = _schema(columns)
-    # From buffers: `pa.array` imports pandas to recognise its objects, which takes longer than a small task.
+    # Built from buffers: `pa.array` imports pandas, which takes longer than a small task.
     arrays = [_array(field.type, column) for field, column in zip(schema, values, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -110,8 +110,8 @@ def _array(dtype: pa.DataType, values: Any) -> pa.Array:
     )
 
 
-def _table(held: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
-    table = in_utc(pa.Table.from_batches(held))
+def _table(buffer: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
+    table = in_utc(pa.Table.from_batches(buffer))
     return table if names is None else table.rename_columns(list(names))
 
 
@@ -134,9 +134,9 @@ def _type_in_utc(dtype: pa.DataType) -> pa.DataType:
 def pack_rows(
     frame: pl.DataFrame, keys: U64Array, file_starts: U64Array
 ) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
-    """Yield packs of rows, some at a time: the number of each file, and the bytes.
+    """Yield batches of packs: the number of each pack's file, and its bytes.
 
-    A pack holds at most some 16 MB of rows of one file, in the order of their keys.
+    A pack has at most about 16 MB of rows of one file, ordered by their keys.
     """
     if not frame.height:
         return
@@ -144,8 +144,8 @@ def pack_rows(
     keys = keys[order]
     rows = frame[pl.Series(order)].with_columns(pl.Series(_KEY, keys))
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    most = max(_PACK_BYTES * frame.height // max(table.nbytes, 1), 1)
-    yield from _encoded(table, np.searchsorted(keys, file_starts), most)
+    max_rows = max(_PACK_BYTES * frame.height // max(table.nbytes, 1), 1)
+    yield from _encode(table, np.searchsorted(keys, file_starts), max_rows)
 
 
 def unpack_rows(pack: pa.Buffer) -> tuple[pl.DataFrame, U64Array]:
@@ -154,15 +154,15 @@ def unpack_rows(pack: pa.Buffer) -> tuple[pl.DataFrame, U64Array]:
     return frame.drop(_KEY), frame[_KEY].to_numpy()
 
 
-def _encoded(table: pa.Table, begins: I64Array, most: int) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
+def _encode(table: pa.Table, begins: I64Array, max_rows: int) -> Iterator[tuple[I32Array, pa.BinaryArray]]:
     sink, numbers, ends = pa.BufferOutputStream(), list[int](), [0]
     for number, (first, end) in enumerate(pairwise([*begins.tolist(), table.num_rows])):
-        for start in range(first, end, most):
+        for start in range(first, end, max_rows):
             with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
-                stream.write_table(table.slice(start, min(most, end - start)))
+                stream.write_table(table.slice(start, min(max_rows, end - start)))
             numbers.append(number)
             ends.append(sink.tell())
-            if ends[-1] >= _SENT_BYTES:
+            if ends[-1] >= _BATCH_BYTES:
                 yield _packs(numbers, ends, sink)
                 sink, numbers, ends = pa.BufferOutputStream(), [], [0]
     if numbers:
@@ -172,7 +172,7 @@ def _encoded(table: pa.Table, begins: I64Array, most: int) -> Iterator[tuple[I32
 def _packs(
     numbers: list[int], ends: list[int], sink: pa.BufferOutputStream
 ) -> tuple[I32Array, pa.BinaryArray]:
-    """Return the streams as an array, without a copy: they lie one behind the other."""
+    """Return the consecutive streams as an array, without a copy."""
     offsets = pa.py_buffer(np.array(ends, np.int32))
     array = pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, offsets, sink.getvalue()])
     return np.array(numbers, np.int32), array
@@ -183,16 +183,16 @@ def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
 
     Spark converts a decimal to Arrow by a `BigDecimal` per value; a long is copied.
     """
-    # By its name: workers import this module, and none of Spark's SQL.
+    # By type name: workers import this module, but not Spark's SQL types.
     return {
-        place: (field.dataType.precision, field.dataType.scale)  # type: ignore[attr-defined] # of a DecimalType
+        place: (field.dataType.precision, field.dataType.scale)  # type: ignore[attr-defined] # DecimalType
         for place, field in enumerate(schema.fields)
-        if field.dataType.typeName() == "decimal" and field.dataType.precision <= _LONG_DIGITS  # type: ignore[attr-defined] # of a DecimalType
+        if field.dataType.typeName() == "decimal" and field.dataType.precision <= _LONG_DIGITS  # type: ignore[attr-defined] # DecimalType
     }
 
 
 def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> DataFrame:
-    """Return the rows with these decimals as integers: 1.50 of scale 2 is 150."""
+    """Return the rows with these decimals as integers: 1.50 with scale 2 becomes 150."""
     return df.selectExpr(
         *(
             _digits(name, decimals[place][1]) if place in decimals else name
@@ -202,7 +202,7 @@ def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> Da
 
 
 def longs_as_decimals(table: pa.Table, decimals: dict[int, tuple[int, int]]) -> pa.Table:
-    """Return the rows with their decimals again."""
+    """Convert the integers of `decimals_as_longs` back to decimals."""
     for place, (precision, scale) in decimals.items():
         dtype = pa.decimal128(precision, scale)
         column = table.column(place)
@@ -219,7 +219,7 @@ def _decimal(longs: pa.Array, dtype: pa.DataType) -> pa.Array:
     valid, values = longs.buffers()
     first, rows = longs.offset, len(longs)
     low = np.frombuffer(values, np.int64, count=first + rows)
-    words = np.empty((first + rows, 2), np.int64)  # of 128 bits, the lower half first
+    words = np.empty((first + rows, 2), np.int64)  # 128 bits per value, the lower half first
     words[:, 0] = low
     np.right_shift(low, _SIGN_SHIFT, out=words[:, 1])
     return pa.Array.from_buffers(dtype, rows, [valid, pa.py_buffer(words)], longs.null_count, first)

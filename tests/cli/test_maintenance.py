@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.inspect.history import history_frame
-from tests.cli.running import ROWS, complaint, run, said
+from tests.cli.running import ROWS, run, run_error, run_json
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
 from tests.helpers.damage import size, spoil
@@ -28,12 +28,12 @@ def scattered(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
+def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
     before = contents(scattered)
-    planned = said("optimize", scattered, "--dry-run")
+    planned = run_json("optimize", scattered, "--dry-run")
     assert contents(scattered) == before
     assert "small file: 10 files" in run("optimize", scattered, "--dry-run").stdout
-    done = said("optimize", scattered, "--commit-metadata", "why=tidy")
+    done = run_json("optimize", scattered, "--commit-metadata", "why=tidy")
     assert (done["committed"], done["files_removed"], done["rows"]) == (True, 10, 2000)
     assert [one["path"] for one in planned["plan"]] == [one["path"] for one in done["plan"]]
     table = qbeast.open_table(scattered)
@@ -43,9 +43,9 @@ def test_optimize_rewrites_what_its_dry_run_named(scattered: Path) -> None:
 
 def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     path = qbeast.open_table(scattered).explain().files["path"][0]
-    plan = said("optimize", scattered, "--file", path, "--dry-run")["plan"]
+    plan = run_json("optimize", scattered, "--file", path, "--dry-run")["plan"]
     assert [(one["path"], one["reason"]) for one in plan] == [(path, "asked for")]
-    assert said("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []
+    assert run_json("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []
     table = qbeast.open_table(scattered)
     for told, options in (
         (["--fraction", "0.01", "--full"], {"fraction": 0.01, "full": True}),
@@ -54,55 +54,55 @@ def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
         (["--revision", "1", "--full"], {"revision": 1, "full": True}),
     ):
         plan = table.optimize(dry_run=True, **options).plan
-        assert said("optimize", scattered, *told, "--dry-run")["plan"] == plan.to_dicts()
-    assert "`revision` must be one of the table's" in complaint(
+        assert run_json("optimize", scattered, *told, "--dry-run")["plan"] == plan.to_dicts()
+    assert "`revision` must be one of the table's" in run_error(
         "optimize", scattered, "--revision", "7", code=2
     )
-    words = complaint("optimize", scattered, "--revision", "1", "--file", "a", code=2)
+    words = run_error("optimize", scattered, "--revision", "1", "--file", "a", code=2)
     assert "`files` and `revision` cannot be combined" in words
 
 
-def test_vacuum_lists_unless_told_to_delete(mine: Path) -> None:
+def test_vacuum_needs_a_flag_to_delete(mine: Path) -> None:
     ROWS.write_parquet(mine.parent / "rows.parquet")
     run("write", mine.parent / "rows.parquet", mine, "-c", "id", "--mode", "overwrite")
     assert "nothing to delete" in run("vacuum", mine).stdout
-    assert "allow_short_retention=True" in complaint("vacuum", mine, "--retention-hours", "0", code=2)
+    assert "allow_short_retention=True" in run_error("vacuum", mine, "--retention-hours", "0", code=2)
     short = ["--retention-hours", "0", "--allow-short-retention"]
     before = contents(mine)
-    listed = said("vacuum", mine, *short)
+    listed = run_json("vacuum", mine, *short)
     assert (listed["deleted"], len(listed["files"])) == (False, 2)
     assert contents(mine) == before
     assert "--delete" in run("vacuum", mine, *short, "--dry-run").stdout
-    assert said("vacuum", mine, *short, "--delete")["files"] == listed["files"]
+    assert run_json("vacuum", mine, *short, "--delete")["files"] == listed["files"]
     assert set(before) - set(contents(mine)) == set(listed["files"])
 
 
-def test_restore_goes_back_after_saying_so(mine: Path) -> None:
+def test_restore_needs_confirmation(mine: Path) -> None:
     before = contents(mine)
-    planned = said("restore", mine, "0", "--dry-run")
+    planned = run_json("restore", mine, "0", "--dry-run")
     assert run("restore", mine, "0", "--dry-run").stdout.startswith("a dry run; nothing was changed")
     assert contents(mine) == before
-    done = said("restore", mine, "0")
+    done = run_json("restore", mine, "0")
     assert (planned["files_removed"], done["files_removed"], done["version"]) == (1, 1, 2)
-    assert said("show", mine, "--count")["count"] == 1500
+    assert run_json("show", mine, "--count")["count"] == 1500
     assert "there was nothing to do" in run("restore", mine, "0").stdout
-    assert "Table.history()" in complaint("restore", mine, "99", code=4)
+    assert "Table.history()" in run_error("restore", mine, "99", code=4)
 
 
-def test_check_finds_faults_and_repair_mends_them(mine: Path) -> None:
+def test_check_finds_faults_and_repair_fixes_them(mine: Path) -> None:
     spoiled = spoil(mine, size(5), indexed=["id", "price"])
-    report = said("check", mine, code=1)
+    report = run_json("check", mine, code=1)
     assert (report["ok"], report["faults"][0]["path"]) == (False, spoiled.path)
     assert spoiled.path in run("check", mine, "--log-only", code=1).stdout
     before = contents(mine)
-    planned = said("repair", mine, "--dry-run")
+    planned = run_json("repair", mine, "--dry-run")
     assert (planned["committed"], contents(mine) == before) == (False, True)
-    assert said("repair", mine)["repaired_files"] == planned["repaired_files"]
+    assert run_json("repair", mine)["repaired_files"] == planned["repaired_files"]
     assert run("check", mine).stdout.rstrip().endswith("sound: no fault")
-    assert said("check", mine, "--log-only")["data"] is False
+    assert run_json("check", mine, "--log-only")["data"] is False
 
 
-def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None:
+def test_convert_needs_confirmation(tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "delta")
     (tmp_path / "parquet").mkdir()
     ROWS.write_parquet(tmp_path / "parquet" / "a.parquet")
@@ -111,39 +111,41 @@ def test_delta_and_parquet_are_converted_after_saying_so(tmp_path: Path) -> None
         before = contents(path)
         assert run("convert", path, "-c", "id,price", "--dry-run").stdout.startswith("a dry run; nothing")
         assert contents(path) == before
-        done = said("convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so")
+        done = run_json(
+            "convert", path, "-c", "id,price", "--cube-size", "300", "--commit-metadata", "why=so"
+        )
         assert (done["committed"], done["rows"], done["cube_size"]) == (True, 2000, 300)
         assert "nothing was changed" in run("convert", path, "-c", "id,price", "--dry-run").stdout
         assert "there was nothing to do" in run("convert", path, "-c", "id,price").stdout
-        assert said("optimize", path)["rows"] == 2000
-        assert said("check", path)["ok"]
-    complaint("convert", tmp_path / "nothing", "-c", "id", code=4)
+        assert run_json("optimize", path)["rows"] == 2000
+        assert run_json("check", path)["ok"]
+    run_error("convert", tmp_path / "nothing", "-c", "id", code=4)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-def test_old_tables_are_upgraded_after_saying_so(tmp_path: Path) -> None:
+def test_upgrade_needs_confirmation(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
     before = contents(path)
-    planned = said("upgrade", path, "--replicated", "drop", "--dry-run")
+    planned = run_json("upgrade", path, "--replicated", "drop", "--dry-run")
     assert run("upgrade", path, "--replicated", "drop", "--dry-run").stdout.startswith("a dry run; ")
     assert contents(path) == before
-    done = said("upgrade", path, "--replicated", "drop")
+    done = run_json("upgrade", path, "--replicated", "drop")
     assert (planned["committed"], done["committed"]) == (False, True)
     assert planned["retagged_files"] == done["retagged_files"]
     assert "there was nothing to do" in run("upgrade", path).stdout
 
 
-def test_metrics_and_history_are_those_of_the_library(sales: Path) -> None:
+def test_metrics_and_history_equal_the_library(sales: Path) -> None:
     table = qbeast.open_table(sales)
-    told = said("metrics", sales)
+    told = run_json("metrics", sales)
     assert told.pop("table") == str(sales)
     found = qbeast.Metrics.model_validate(told)  # the last digits of a deviation differ from call to call
     assert_frame_equal(found.frame, table.metrics().frame)
     assert_frame_equal(found.levels, table.metrics().levels)
     assert run("metrics", sales).stdout.rstrip("\n") == repr(table.metrics())
-    assert [one["revision_id"] for one in said("metrics", sales, "--revision", "1")["revisions"]] == [1]
-    assert history_frame(said("history", sales)["commits"]).equals(table.history())
-    assert len(said("history", sales, "--limit", "1")["commits"]) == 1
+    assert [one["revision_id"] for one in run_json("metrics", sales, "--revision", "1")["revisions"]] == [1]
+    assert history_frame(run_json("history", sales)["commits"]).equals(table.history())
+    assert len(run_json("history", sales, "--limit", "1")["commits"]) == 1
     lines = run("history", sales).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["version", "1", "0"]
     assert "500 rows, +1 files" in lines[1]
@@ -154,37 +156,35 @@ def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -
     pytest.importorskip("matplotlib")
     output = tmp_path / "picture.png"
     asked = [] if kind == "tree" else ["--where", "price < 50"]
-    told = said("plot", sales, kind, "-o", output, *asked)
+    told = run_json("plot", sales, kind, "-o", output, *asked)
     assert output.read_bytes().startswith(b"\x89PNG")
     assert told["bytes"] == output.stat().st_size
-    assert "--overwrite" in complaint("plot", sales, kind, "-o", output, code=2)
+    assert "--overwrite" in run_error("plot", sales, kind, "-o", output, code=2)
     run("plot", sales, kind, "-o", output, "--overwrite")
-    assert ".png, .svg, .pdf" in complaint("plot", sales, kind, "-o", tmp_path / "picture.doc", code=2)
-    assert "two indexed" in complaint("plot", sales, "space", "-o", tmp_path / "2.png", "-c", "brand", code=2)
+    assert ".png, .svg, .pdf" in run_error("plot", sales, kind, "-o", tmp_path / "picture.doc", code=2)
+    assert "two indexed" in run_error("plot", sales, "space", "-o", tmp_path / "2.png", "-c", "brand", code=2)
 
 
-def test_a_picture_is_called_by_its_kind(
-    sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_picture_is_named_by_its_kind(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     run("plot", sales, "tree")
     assert [one.name for one in tmp_path.iterdir()] == ["tree.png"]
 
 
-def test_rows_of_other_writers_are_told_of(mine: Path) -> None:
+def test_optimize_reports_rows_of_other_writers(mine: Path) -> None:
     ROWS.head(10).write_delta(str(mine), mode="append")
-    assert said("optimize", mine, "--dry-run")["plan"][0]["reason"] == "staged"
+    assert run_json("optimize", mine, "--dry-run")["plan"][0]["reason"] == "staged"
     assert pl.scan_delta(str(mine)).select(pl.len()).collect().item() == 2010
 
 
-def test_columns_are_widened_and_the_index_is_spelled_for_others(tmp_path: Path) -> None:
+def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])
     assert "size is integer" in run("widen-columns", tmp_path / "t", "size=integer").stdout
     assert qbeast.open_table(tmp_path / "t").schema["size"] == pl.Int32
-    assert "Did you mean 'size'?" in complaint("widen-columns", tmp_path / "t", "sise=integer", code=2)
-    assert said("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8")["retagged_files"] == 1
+    assert "Did you mean 'size'?" in run_error("widen-columns", tmp_path / "t", "sise=integer", code=2)
+    assert run_json("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8")["retagged_files"] == 1
     assert (
         "there was nothing to do"
         in run("switch-dialect", tmp_path / "t", "qbeast-spark", "--jvm", "0.8").stdout

@@ -1,4 +1,4 @@
-"""Writers at once, each in a process of its own."""
+"""Concurrent writers, each in a separate process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Job = Callable[[str, int], Any]
 
 
 def run(pool: Pool, root: Path, *jobs: Job) -> list[Any]:
-    """Run the jobs at once, each in a process of its own while others of the pool are free."""
+    """Run the jobs concurrently in the processes of the pool."""
     waiting = [pool.apply_async(job, (str(root), writer)) for writer, job in enumerate(jobs)]
     return [result.get(timeout=120) for result in waiting]
 

@@ -17,7 +17,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGIO
 
 @contextmanager
 def serving() -> Iterator[dict[str, str]]:
-    """Run a server; give the storage options that lead to it."""
+    """Run a server; yield the storage options to connect to it."""
     server = S3Server()
     server.start()
     try:
@@ -28,7 +28,7 @@ def serving() -> Iterator[dict[str, str]]:
 
 
 def client(options: Mapping[str, str]):
-    """Give boto3's client of the server."""
+    """Return a boto3 client of the server."""
     return boto3.client(
         "s3",
         endpoint_url=options["AWS_ENDPOINT_URL"],
@@ -39,7 +39,7 @@ def client(options: Mapping[str, str]):
 
 
 def new_bucket(options: Mapping[str, str]) -> str:
-    """Make a bucket of a new name."""
+    """Create a bucket with a new name."""
     name = f"b{uuid4().hex[:12]}"
     client(options).create_bucket(Bucket=name)
     return name

@@ -1,4 +1,4 @@
-"""A table that grew by appends, and changes of its rows that other writers come before."""
+"""A table of several appends, and changes of its rows that race with other writers."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def grown(path: Path, *, appends: int = 5) -> pl.DataFrame:
 
 
 def check_no_orphans(path: Path) -> None:
-    """No data file is there that no version names."""
+    """Assert that every data file is in a version."""
     log = [line for file in (path / "_delta_log").glob("*.json") for line in file.read_text().splitlines()]
     lines = map(json.loads, log)
-    named = {line["add"]["path"] for line in lines if "add" in line}
-    assert {file.name for file in path.glob("*.parquet")} == named
+    paths = {line["add"]["path"] for line in lines if "add" in line}
+    assert {file.name for file in path.glob("*.parquet")} == paths
 
 
 CONDITION = pl.col("a") < 0.4
@@ -54,12 +54,12 @@ def beside(
     *,
     times: int = 1,
 ) -> qbeast.ChangeResult:
-    """Change a table; another writer commits between the data files and the commit of ours."""
+    """Change a table; another writer commits after our data files, and before our commit."""
     with landing_first(other, times=times):
         return change(qbeast.open_table(path))
 
 
-def check(path: Path, wanted: pl.DataFrame, *, may_stage: bool = False) -> None:
-    assert_same_rows(qbeast.read_table(path), wanted)
+def check(path: Path, expected: pl.DataFrame, *, may_stage: bool = False) -> None:
+    assert_same_rows(qbeast.read_table(path), expected)
     check_invariants(path, may_stage=may_stage)
     check_no_orphans(path)

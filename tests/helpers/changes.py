@@ -13,7 +13,7 @@ from tests.helpers.tables import small_files
 
 
 def spread(count: int = 400, start: int = 0) -> pl.DataFrame:
-    """Rows with nulls, texts, days and a float that is NaN now and then."""
+    """Return rows with nulls, texts, days and a float that is sometimes NaN."""
     number = pl.int_range(start, start + count, eager=True).alias(ROW)
     mixed = (number * 7919) % 397
     return pl.select(
@@ -34,8 +34,8 @@ def written(path: Path, *, appends: int = 2, count: int = 200) -> pl.DataFrame:
 
 
 def changes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Some rows with other values, some new ones, and keys that are null."""
-    again = rows.filter(pl.col(ROW) % 7 == 0).with_columns(f=pl.lit(0.25), s=pl.lit("changed"))
+    """Return rows with changed values, new rows, and rows with null keys."""
+    changed = rows.filter(pl.col(ROW) % 7 == 0).with_columns(f=pl.lit(0.25), s=pl.lit("changed"))
     new = spread(40, 9000)
-    without = spread(5, 20_000).with_columns(pl.lit(None, pl.Int64).alias("a"))
-    return pl.concat([again, new, without]).unique(["a", "s"], keep="first", maintain_order=True)
+    null_keys = spread(5, 20_000).with_columns(pl.lit(None, pl.Int64).alias("a"))
+    return pl.concat([changed, new, null_keys]).unique(["a", "s"], keep="first", maintain_order=True)

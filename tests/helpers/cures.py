@@ -1,4 +1,4 @@
-"""Calls that messages advise, done as they stand."""
+"""Run the calls that messages suggest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COPY = r"(from deltalake import [\w, ]+; )?qbeast\.write_table\(.*, new, column
 
 
 def run_cure(message: str, *, columns: str = '["id"]', call: str = _COPY) -> str:
-    """Do what a message says, and return the path of the new table."""
-    found = re.search(call, message)
-    assert found is not None, message
-    code = re.sub(r"columns=\[.*?\]", lambda _: f"columns={columns}", found[0])
+    """Run the call in a message, and return the path of the new table."""
+    match = re.search(call, message)
+    assert match is not None, message
+    code = re.sub(r"columns=\[.*?\]", lambda _: f"columns={columns}", match[0])
     new = "cured"
-    exec(code, {"qbeast": qbeast, "pl": pl, "deltalake": deltalake, "new": new})  # noqa: S102 - our own advice is what is tested
+    exec(code, {"qbeast": qbeast, "pl": pl, "deltalake": deltalake, "new": new})  # noqa: S102 - our own messages are tested
     return new

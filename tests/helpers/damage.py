@@ -1,4 +1,4 @@
-"""Ways to spoil a table of ours, and what a check has to say of each; every one names the file it spoils."""
+"""Ways to damage a table; each returns the path of the damaged file."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from qbeast_core.tree.space.columns import frame_weights
 
 Add = dict[str, Any]
 Damage = Callable[[Path, Add, list[str]], None]
-"""Spoils the add of one file, or the file; knows the indexed columns."""
+"""Damages the add of a file, or the file; takes the indexed columns too."""
 
 
 @dataclass(frozen=True)
 class Spoiled:
-    """What was done to which file."""
+    """A damaged file."""
 
     path: str
 
@@ -39,17 +39,17 @@ def spoil(table: Path, damage: Damage, *, indexed: list[str], at: int = 0) -> Sp
     path = unquote(add["path"])
     damage(table, add, indexed)
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    max((table / "_delta_log").glob("*.json")).touch()  # a cached version is known by its own commit
+    max((table / "_delta_log").glob("*.json")).touch()  # a cached version is identified by its commit
     return Spoiled(path)
 
 
 def other_range(table: Path, column: str, **ends: Any) -> None:
-    """Give a column of revision 1 another space, by which all files are placed, in a log of one commit."""
+    """Change the space of a column in revision 1, in a log of one commit."""
     commit = table / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
     configuration = next(action["metaData"] for action in actions if "metaData" in action)["configuration"]
     revision = json.loads(configuration["qbeast.revision.1"])
-    at = [one["columnName"] for one in revision["columnTransformers"]].index(column)
+    at = [transformer["columnName"] for transformer in revision["columnTransformers"]].index(column)
     revision["transformations"][at] |= ends
     configuration["qbeast.revision.1"] = json.dumps(revision)
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
@@ -69,48 +69,48 @@ def tags(**texts: str | None) -> Damage:
 
 def blocks(edit: Callable[[list[dict[str, Any]]], object]) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
-        found = json.loads(add["tags"]["blocks"])
-        edit(found)
-        add["tags"]["blocks"] = json.dumps(found, separators=(",", ":"))
+        values = json.loads(add["tags"]["blocks"])
+        edit(values)
+        add["tags"]["blocks"] = json.dumps(values, separators=(",", ":"))
 
     return change
 
 
 def block(at: int = 0, **values: Any) -> Damage:
-    return blocks(lambda found: found[at % len(found)].update(values))
+    return blocks(lambda blocks: blocks[at % len(blocks)].update(values))
 
 
 def shift_block(at: int = 0, **steps: int) -> Damage:
-    def edit(found: list[dict[str, Any]]) -> None:
-        one = found[at % len(found)]
-        one.update({key: one[key] + step for key, step in steps.items()})
+    def edit(blocks: list[dict[str, Any]]) -> None:
+        block = blocks[at % len(blocks)]
+        block.update({key: block[key] + step for key, step in steps.items()})
 
     return blocks(edit)
 
 
 def layout(edit: Callable[[dict[str, Any]], object]) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
-        found = json.loads(add["tags"]["qbeast.layout"])
-        edit(found)
-        add["tags"]["qbeast.layout"] = json.dumps(found)
+        values = json.loads(add["tags"]["qbeast.layout"])
+        edit(values)
+        add["tags"]["qbeast.layout"] = json.dumps(values)
 
     return change
 
 
 def shift_page(page: int, step: int) -> Damage:
-    def edit(found: dict[str, Any]) -> None:
-        weights = np.frombuffer(base64.b64decode(found["w"]), "<i2").copy()
+    def edit(layout: dict[str, Any]) -> None:
+        weights = np.frombuffer(base64.b64decode(layout["w"]), "<i2").copy()
         weights[page % len(weights)] += step
-        found["w"] = base64.b64encode(weights.tobytes()).decode()
+        layout["w"] = base64.b64encode(weights.tobytes()).decode()
 
     return layout(edit)
 
 
 def stats(edit: Callable[[dict[str, Any]], object]) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
-        found = json.loads(add["stats"])
-        edit(found)
-        add["stats"] = json.dumps(found)
+        values = json.loads(add["stats"])
+        edit(values)
+        add["stats"] = json.dumps(values)
 
     return change
 
@@ -142,25 +142,27 @@ def deleted(table: Path, add: Add, _indexed: list[str]) -> None:
 def rewritten(
     edit: Callable[[pl.DataFrame, np.ndarray[Any, Any]], tuple[pl.DataFrame, np.ndarray[Any, Any]]],
 ) -> Damage:
-    """Write the file anew, changed; size and tail in the log are kept true, so that the rows alone are wrong."""
+    """Rewrite the file with changed rows; size and tail in the log are updated, so that only the rows are wrong."""
 
     def change(table: Path, add: Add, indexed: list[str]) -> None:
         path = table / unquote(add["path"])
         rows = pl.read_parquet(path).drop(WEIGHT_COLUMN, strict=False)
         changed, weights = edit(rows, frame_weights(rows, indexed))
-        told = json.loads(add["tags"]["qbeast.layout"])
-        hidden = weights if told.get("hidden", True) else None
-        encoded = encode_data_file(changed, weights=hidden, page_rows=told["rows"], statistics=tuple(indexed))
+        layout = json.loads(add["tags"]["qbeast.layout"])
+        hidden = weights if layout.get("hidden", True) else None
+        encoded = encode_data_file(
+            changed, weights=hidden, page_rows=layout["rows"], statistics=tuple(indexed)
+        )
         path.write_bytes(encoded.data)
         add["size"] = encoded.size_bytes
-        told["tail"] = encoded.tail_bytes
-        add["tags"]["qbeast.layout"] = json.dumps(told)
+        layout["tail"] = encoded.tail_bytes
+        add["tags"]["qbeast.layout"] = json.dumps(layout)
 
     return change
 
 
 def swap_ends(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:
-    """Put the first row last and the last one first; the hidden weights go with them."""
+    """Swap the first and the last row, with their hidden weights."""
     order = np.arange(rows.height)
     order[[0, -1]] = order[[-1, 0]]
     return rows[order], weights[order]

@@ -1,4 +1,4 @@
-"""Rows of a file that another writer deleted by a deletion vector, made by hand."""
+"""A hand-made deletion vector of another writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def z85(data: bytes) -> str:
 
 
 def bitmap(rows: list[int]) -> bytes:
-    """A 64-bit roaring array of one 32-bit bitmap of one array container, as the Delta protocol stores it."""
+    """Return a 64-bit roaring bitmap with one array container, as in the Delta protocol."""
     assert max(rows) < 1 << 16
     container = b"".join(struct.pack("<H", row) for row in sorted(rows))
     header = struct.pack("<II", 12346, 1) + struct.pack("<HH", 0, len(rows) - 1) + struct.pack("<I", 16)
@@ -30,7 +30,7 @@ def bitmap(rows: list[int]) -> bytes:
 
 
 def delete(path, rows: list[int]) -> None:
-    """Commit what a writer of deletion vectors commits: the same file again, with a vector."""
+    """Commit a deletion vector: the same file again, with the vector."""
     log = path / "_delta_log"
     actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
     add = next(action["add"] for action in actions if "add" in action)
@@ -59,7 +59,7 @@ def delete(path, rows: list[int]) -> None:
 
 
 def left(table) -> pl.DataFrame:
-    """The truth: the file's rows without the ones at the deleted places."""
+    """Return the expected rows: the file's rows without the deleted ones."""
     (file,) = [f for f in table.iterdir() if f.suffix == ".parquet"]
     rows = pl.read_parquet(file, columns=["id", "x"]).with_row_index("place")
     return rows.filter(~pl.col("place").is_in(GONE)).drop("place").sort("id")

@@ -1,4 +1,4 @@
-"""How long Hypothesis tries: one test for both, a few examples with every change and a sweep with ``--slow``."""
+"""Number of Hypothesis examples: a few by default, many with ``--slow``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["examples", "is_slow"]
 
 
 def is_slow() -> bool:
-    """Whether this is the run of the slow sweeps: profile ``slow``, which ``--slow`` loads."""
+    """Return whether ``--slow`` is set, which loads the profile ``slow``."""
     return settings.get_current_profile_name() == "slow"
 
 
 def examples(usual: int, *, slow: int, parent: settings | None = None) -> settings:
-    """Return settings for as many examples as the run has time for."""
+    """Return settings with the number of examples for this run."""
     return settings(parent, max_examples=slow if is_slow() else usual)

@@ -1,4 +1,4 @@
-"""Random filters over the tables of `tests.helpers.strategies`: what the planner reads, and what it does not."""
+"""Random filters over the tables of `tests.helpers.strategies`, supported by the planner or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Sides = tuple[pl.Expr, pl.Expr]
 
 @st.composite
 def filters(draw: st.DrawFn, frame: pl.DataFrame, depth: int = 2) -> pl.Expr:
-    """A boolean expression over the frame's columns; the engine may refuse it for its types."""
+    """Draw a boolean expression over the frame's columns; Polars may raise for its types."""
     kind = draw(st.sampled_from(["atom", "atom", "and", "or", "not", "if"] if depth else ["atom"]))
     inner = filters(frame, depth - 1)
     match kind:
@@ -53,7 +53,7 @@ def _compare(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataTy
 
 
 def _ops(dtype: pl.DataType) -> tuple[str, ...]:
-    """Nested values have no order; the engine says so, but not when it has no row to compare."""
+    """Return the comparisons of a type. Nested values have no order; Polars raises only if there are rows."""
     return ("eq", "ne") if dtype.is_nested() else ("lt", "le", "eq", "ne", "ge", "gt")
 
 
@@ -81,35 +81,35 @@ def _missing(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataTy
 
 
 def _special(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """What only one type has; for the others a column compared with itself or another of its type."""
+    """Draw a filter of a single type, or a comparison of columns of the same type."""
     alike = [pl.col(name) for name, other in frame.schema.items() if other == dtype]
-    found = [getattr(column, draw(st.sampled_from(_ops(dtype))))(draw(st.sampled_from(alike)))]
+    tests = [getattr(column, draw(st.sampled_from(_ops(dtype))))(draw(st.sampled_from(alike)))]
     if dtype == pl.String():
         text = draw(values_of(frame, column, dtype))
         prefix = text[: draw(st.integers(0, 3))]
-        found += [column.str.starts_with(prefix), column.str.ends_with(prefix), column.str.len_chars() > 2]
-        found += [~column.str.starts_with(prefix), column.str.to_uppercase() == text.upper()]
+        tests += [column.str.starts_with(prefix), column.str.ends_with(prefix), column.str.len_chars() > 2]
+        tests += [~column.str.starts_with(prefix), column.str.to_uppercase() == text.upper()]
     elif dtype.is_float():
-        found += [column.is_nan(), column.is_not_nan(), column.is_infinite(), column.is_finite()]
-        found += [
+        tests += [column.is_nan(), column.is_not_nan(), column.is_infinite(), column.is_finite()]
+        tests += [
             column >= pl.lit(float("nan")),
             column < float("inf"),
             column == float("-inf"),
             column.abs() < 2,
         ]
     elif dtype == pl.Boolean():
-        found += [column, ~column, column & pl.lit(None, dtype=pl.Boolean), column ^ pl.lit(value=True)]
+        tests += [column, ~column, column & pl.lit(None, dtype=pl.Boolean), column ^ pl.lit(value=True)]
     elif dtype.is_integer():
-        found += [column % 3 == 0, column.is_in(range(-3, 4)), column + 1 > 2, column.abs() > 5]
+        tests += [column % 3 == 0, column.is_in(range(-3, 4)), column + 1 > 2, column.abs() > 5]
     elif isinstance(dtype, pl.List):
-        found += [column.list.len() > 1, column.list.contains(0), column.list.first() > 0]
+        tests += [column.list.len() > 1, column.list.contains(0), column.list.first() > 0]
     elif isinstance(dtype, pl.Struct):
-        found += [column.struct.field("n") > 0, column.struct.field("t").struct.field("d").is_null()]
-    return draw(st.sampled_from(found))
+        tests += [column.struct.field("n") > 0, column.struct.field("t").struct.field("d").is_null()]
+    return draw(st.sampled_from(tests))
 
 
 def kept_rows(frame: pl.DataFrame | pl.LazyFrame, expr: pl.Expr) -> pl.DataFrame | None:
-    """What the engine keeps of some rows; None where it refuses the filter."""
+    """Return the rows that Polars keeps; None if it raises for the filter."""
     try:
         kept = frame.filter(expr)
         return kept.collect() if isinstance(kept, pl.LazyFrame) else kept
@@ -118,7 +118,7 @@ def kept_rows(frame: pl.DataFrame | pl.LazyFrame, expr: pl.Expr) -> pl.DataFrame
 
 
 def values_of(frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataType) -> st.SearchStrategy[Any]:
-    """Values of a column, and others of its type."""
+    """Draw values of a column, or others of its type."""
     name = column.meta.output_name()
     if name == ROW:
         return st.integers(-1, frame.height)
@@ -131,7 +131,7 @@ def _literal(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataTy
 
 
 def _sides(draw: _Draw, frame: pl.DataFrame, column: pl.Expr, dtype: pl.DataType) -> list[_Sides]:
-    """A column, perhaps cast, and literals of all types that it can meet in a filter."""
+    """Return comparable sides: a column, perhaps cast, and literals of several types."""
     value = draw(values_of(frame, column, dtype))
     if dtype.is_nested():
         return [(column, pl.lit(pl.Series([value], dtype=dtype)).first())]

@@ -1,6 +1,6 @@
-"""An S3 server that fails when it is told to: moto behind a few lines that lose replies, refuse, or take their time.
+"""An S3 server that fails on request: moto with lost replies, errors and delays.
 
-Writes are served one after the other, so a conditional put is what S3 promises: exactly one of many wins.
+Writes are served one after the other, so exactly one of many conditional puts wins, as in S3.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 __all__ = ["PATIENCE", "Fault", "FlakyS3"]
 
 Fault = Literal["409", "412", "503", "lost", "dropped", "slow"]
-"""What happens to a write.
+"""The fault of a write.
 
-``409`` a race that nobody has won yet, ``412`` the same answered wrongly, ``503`` the store is overloaded;
-``lost`` and ``dropped``: it is stored, and the answer is an error or none; ``slow``: longer than clients wait.
+``409``: a race without a winner yet. ``412``: the same with a wrong answer. ``503``: the store is overloaded.
+``lost`` and ``dropped``: the write is stored, and the answer is an error or missing. ``slow``: clients time out.
 """
 
 KEYS: Final = {"aws_access_key_id": "k", "aws_secret_access_key": "s", "region_name": "us-east-1"}
 PATIENCE: Final = 0.7
-"""Seconds that a hasty client waits for an answer."""
+"""Timeout of an impatient client, in seconds."""
 
 _BUCKET: Final = "bucket"
 _REFUSED: Final = {
@@ -42,7 +42,7 @@ _App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 class _Quiet(WSGIRequestHandler):
     def log(self, *_args: object) -> None:
-        """Say nothing."""
+        """Do not log."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class FlakyS3:
     Attributes
     ----------
     writes : int
-        Requests that change something, since it was last told to fail.
+        Number of write requests since the last call of `fail`.
     """
 
     app: _App = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
@@ -77,7 +77,7 @@ class FlakyS3:
 
     @property
     def options(self) -> dict[str, str]:
-        """Storage options of a client that waits through any pause of a shared machine."""
+        """Storage options of a client with long timeouts, for slow machines."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "k",
@@ -91,7 +91,7 @@ class FlakyS3:
 
     @property
     def hasty(self) -> dict[str, str]:
-        """The same of one that soon loses patience."""
+        """Storage options of a client with short timeouts."""
         return {**self.options, "retry_timeout": "10s", "timeout": f"{int(PATIENCE * 1000)}ms"}
 
     def upload(self, folder: Path, name: str) -> str:
@@ -103,7 +103,7 @@ class FlakyS3:
         return f"s3://{_BUCKET}/{name}"
 
     def fail(self, fault: Fault | None, at: range = range(1), *, path: str = "") -> None:
-        """Fail writes of these numbers, counted from now on among those whose path holds `path`."""
+        """Fail the writes with these numbers, counted from now among paths that contain `path`."""
         with self._count:
             self.writes = 0
             self._failing = None if fault is None else (fault, at, path)

@@ -1,4 +1,4 @@
-"""Delta logs written by hand, and a replay of them row by row as the protocol words it."""
+"""Hand-made Delta logs, and a plain replay of them by the protocol."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ PRICE = {"type": "struct", "fields": [{"name": "price", "type": "double", "nulla
 
 
 def features(*writer: str, reader: Iterable[str] = ()) -> dict[str, Any]:
-    named = {"readerFeatures": list(reader), "writerFeatures": list(writer)}
-    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
+    names = {"readerFeatures": list(reader), "writerFeatures": list(writer)}
+    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **names}}
 
 
 def metadata(
@@ -47,7 +47,7 @@ def write_log(root: Path, *commits: Iterable[dict[str, Any] | str], first: int =
     log.mkdir(parents=True, exist_ok=True)
     for version, actions in enumerate(commits, start=first):
         # Plain UTF-8: deltalake misreads escaped characters beyond U+1FFFF.
-        lines = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in actions]
+        lines = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in actions]
         (log / f"{version:020d}.json").write_text("".join(f"{line}\n" for line in lines))
     return str(root)
 

@@ -1,6 +1,6 @@
-"""The invariants of format 8, verified on a table's log and data files by what the format says alone.
+"""Verify the invariants of section 8 of the format on a table's log and data files.
 
-Nothing of the writer is asked: the log is replayed, files are read by pyarrow, cubes decoded bit by bit.
+Independent of the writer: the log is replayed, pyarrow reads the files, and cubes are decoded bit by bit.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def read_log(table: Path) -> Log:
 
 
 def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
-    """Raise where a live file of the table breaks one of the invariants; return its blocks.
+    """Assert the invariants of all live files of a table; return their blocks.
 
-    Files without index are a breach, unless they are expected.
+    Files without index are errors, unless `may_stage` is set.
     """
     log = read_log(table)
     revisions = log.revisions
@@ -94,8 +94,8 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
     placed = [block for add in adds for block in _check_file(table, add, revisions, keys)]
     for revision in {block.revision for block in placed}:
-        of_one = [block for block in placed if block.revision == revision]
-        _check_ancestors(of_one, characters=-(-len(revisions[revision].columns) // 6))
+        blocks = [block for block in placed if block.revision == revision]
+        _check_ancestors(blocks, characters=-(-len(revisions[revision].columns) // 6))
     return placed
 
 
@@ -145,14 +145,14 @@ def _check_file(
 
 
 def _check_ranges(stored: pl.DataFrame, revision: Revision) -> None:
-    """A new revision begins where values lie outside of a linear range, or differ from the only one (format 3)."""
+    """Assert that values are in the linear range, or equal the only value (section 3 of the format)."""
     for name, space in zip(revision.columns, revision.transformations, strict=True):
         if not isinstance(space, LinearTransformation | IdentityTransformation):
             continue
-        known = stored[name].drop_nulls()
-        known = known.filter(known.is_finite()) if known.dtype.is_float() else known
-        if len(known):
-            column = to_index_column(known)
+        values = stored[name].drop_nulls()
+        values = values.filter(values.is_finite()) if values.dtype.is_float() else values
+        if len(values):
+            column = to_index_column(values)
             assert isinstance(column, NumberColumn)
             low, high = (float(end) for end in space.limits)
             assert (column_values := number_values(column)).min() >= low, (
@@ -162,7 +162,7 @@ def _check_ranges(stored: pl.DataFrame, revision: Revision) -> None:
 
 
 def _read_blocks(text: str, keys: list[str]) -> list[dict[str, Any]]:
-    """Read blocks of one spelling; another key makes a JVM fail."""
+    """Read blocks with exactly these keys; the JVM fails on others."""
     blocks: list[dict[str, Any]] = json.loads(text)
     for block in blocks:
         assert list(block) == keys
@@ -171,7 +171,7 @@ def _read_blocks(text: str, keys: list[str]) -> list[dict[str, Any]]:
 
 
 def _check_layout(text: str, weights: np.ndarray[Any, Any], footer: pq.FileMetaData, size: int) -> None:
-    """The tag names the pages' rows, and each page's first weight; what it calls the tail holds no data."""
+    """Assert that the tag has the rows per page and the first weight of each page, and that the tail has no data."""
     layout = json.loads(text)
     assert layout["v"] == 1
     first = np.frombuffer(base64.b64decode(layout["w"]), "<i2")
@@ -192,7 +192,7 @@ def _check_box(cube: str, points: list[np.ndarray[Any, Any]]) -> None:
 
 
 def _path_of_text(text: str, dimensions: int) -> CubePath:
-    """Decode by format 5: `dimensions` bits a level, six to a character."""
+    """Decode by section 5 of the format: `dimensions` bits per level, six per character."""
     characters = -(-dimensions // 6)
     levels = [text[at : at + characters] for at in range(0, len(text), characters)]
     path = []

@@ -1,6 +1,6 @@
 """An optimize that kills itself before the n-th step that changes the file system; run as a program.
 
-Arguments: the table, n. What a step is, see `tests.helpers.killed_writer`.
+Arguments: the table, n. For steps see `tests.helpers.killed_writer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call that moves its rows through temporary files and kills itself on the way; run as a program.
+"""An operation with temporary files that kills itself before the n-th step; run as a program.
 
 Arguments: the table, the folder for temporary files, the operation, n. A step is a write to a temporary file, or a
 change of the table's files (`tests.helpers.killed_writer`); the program kills itself before the n-th.
@@ -29,12 +29,12 @@ def rows() -> pl.DataFrame:
 
 
 def more() -> pl.DataFrame:
-    """Rows of which half are in the table."""
+    """Return rows of which half are in the table."""
     return pl.DataFrame({"row": range(100, 140)}).with_columns(a=-pl.col("row"))
 
 
 def run(operation: str, table: Path, spill: Path) -> Any:
-    """Do it in the least memory there can be."""
+    """Run the operation with the minimum memory."""
     options: dict[str, Any] = {
         "resources": qbeast.Resources(engine="spill", spill_dir=spill, memory_bytes=4 << 20)
     }

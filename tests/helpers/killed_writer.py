@@ -1,7 +1,7 @@
 """A writer that kills itself before the n-th step that changes the file system; run as a program.
 
-Arguments: the table, the mode, n. What Python's audit events see as a step: a file opened for writing, renamed,
-linked or removed.
+Arguments: the table, the mode, n. Steps are audit events of Python: a file is opened for writing, renamed, linked or
+removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEPS = ("os.rename", "os.link", "os.remove")
 
 
 def rows(start: int) -> pl.DataFrame:
-    """Forty rows, enough for two small files."""
+    """Return forty rows, enough for two small files."""
     return pl.DataFrame({"row": range(start, start + 40)}).with_columns(a=pl.col("row") % 7)
 
 

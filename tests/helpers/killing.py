@@ -1,8 +1,7 @@
-"""The death of a process at a step that changes the file system, acted out within the process.
+"""Simulate the death of a process at a step that changes the file system.
 
-What Python's audit events see as a step: a file opened for writing, renamed, linked or removed, a folder made; and
-the checkpoints that `deltalake` writes. From the step on which it dies, a process does nothing more: cleaning up
-included.
+Steps are audit events of Python (a file is opened for writing, renamed, linked or removed, a folder is created), and
+checkpoints of `deltalake`. All later steps fail too, so no code cleans up.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _STEPS = frozenset({"os.rename", "os.link", "os.remove", "os.mkdir"})
 
 
 class Killed(BaseException):
-    """Nobody may catch it."""
+    """Raised at the step; no code may catch it."""
 
 
 class _Killer:
-    """Counts steps below a folder and stops the one that is due, and all after it."""
+    """Counts steps below a folder, and raises from a step on."""
 
     def __init__(self, table: Path, step: int | None) -> None:
         self.table, self.left, self.steps = str(table), step, 0
@@ -57,15 +56,15 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 @contextmanager
 def killed_before(step: int | None, table: Path) -> Iterator[_Killer]:
-    """Die before the n-th step below a folder, counted from 0; None: live, and count."""
+    """Die before the n-th step below a folder, counted from 0; None only counts."""
     if not _HOOKED:
         _HOOKED.append(True)
-        sys.addaudithook(_hook)  # it cannot be taken away again
+        sys.addaudithook(_hook)  # audit hooks cannot be removed
     killer, checkpoint = _Killer(table, step), DeltaTable.create_checkpoint
 
-    def watched(known: DeltaTable) -> None:
+    def watched(table: DeltaTable) -> None:
         killer.take()
-        checkpoint(known)
+        checkpoint(table)
         killer.take()
 
     with mock.patch.object(DeltaTable, "create_checkpoint", watched):

@@ -1,4 +1,4 @@
-"""Index metrics counted block by block in plain Python, as format 13 words them: slow, the oracle."""
+"""Index metrics in plain Python, by section 13 of the format: a slow reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COPIES = ("REPLICATED", "ANNOUNCED")
 
 
 def reference(table: Path) -> dict[int, dict[str, Any]]:
-    """Metrics of every revision of a table with sound tags."""
+    """Return the metrics of every revision of a table with valid tags."""
     log = read_log(table)
     placed: dict[int, list[dict[str, Any]]] = defaultdict(list)
     files: dict[int, dict[str, int]] = defaultdict(dict)
@@ -31,15 +31,15 @@ def reference(table: Path) -> dict[int, dict[str, Any]]:
             continue
         for block in _blocks(tags):
             placed[number].append({**block, "file": path})
-    found = {}
+    metrics = {}
     for number in {*log.revisions, *files}:
         revision = log.revisions.get(number) or max(log.revisions.items())[1]
-        found[number] = _of_revision(
+        metrics[number] = _of_revision(
             placed[number], files[number], len(revision.columns), revision.desired_cube_size
         )
         if not number:
-            found[number] |= {"rows": staged_rows}
-    return found
+            metrics[number] |= {"rows": staged_rows}
+    return metrics
 
 
 def _blocks(tags: dict[str, str]) -> list[dict[str, Any]]:
@@ -58,46 +58,46 @@ def _blocks(tags: dict[str, str]) -> list[dict[str, Any]]:
 def _of_revision(
     blocks: list[dict[str, Any]], sizes: dict[str, int], dimensions: int, cube_size: int
 ) -> dict[str, Any]:
-    own = [block for block in blocks if not block["copy"]]
+    originals = [block for block in blocks if not block["copy"]]
     width = -(-dimensions // 6)
-    names = {block["cube"] for block in own}
+    names = {block["cube"] for block in originals}
     above = {name[:end] for name in names for end in range(0, len(name), width)}
     children = defaultdict(set)
     for node in (names | above) - {""}:
         children[node[:-width]].add(node)
-    rows = sum(block["rows"] for block in own)
+    rows = sum(block["rows"] for block in originals)
     r = 2**dimensions
-    found = {
+    metrics = {
         "rows": rows,
         "cubes": len(names),
-        "blocks": len(own),
+        "blocks": len(originals),
         "files": len(sizes),
         "bytes": sum(sizes.values()),
-        "replicated_blocks": len(blocks) - len(own),
+        "replicated_blocks": len(blocks) - len(originals),
         "replicated_rows": sum(block["rows"] for block in blocks) - rows,
         "height": max((len(name) // width + 1 for name in names), default=0),
-        "min_height": math.ceil(math.log(math.ceil(rows / cube_size) * (r - 1) + 1, r)) if own else 0,
+        "min_height": math.ceil(math.log(math.ceil(rows / cube_size) * (r - 1) + 1, r)) if originals else 0,
         "fan_out": statistics.fmean(map(len, children.values())) if children else None,
         "max_fan_out": r,
-        **_spreads(own, {block["file"]: sizes[block["file"]] for block in own}),
+        **_spreads(originals, {block["file"]: sizes[block["file"]] for block in originals}),
         "bytes_per_file": _spread(list(sizes.values())),
     }
     levels = {}
-    for block in own:
+    for block in originals:
         levels.setdefault((len(block["cube"]) // width, block["cube"] not in above), []).append(block)
-    found["levels"] = [
+    metrics["levels"] = [
         {
             "depth": depth,
             "kind": "leaf" if leaf else "inner",
-            "cubes": len({block["cube"] for block in held}),
-            "blocks": len(held),
-            "files": len({block["file"] for block in held}),
-            "rows": sum(block["rows"] for block in held),
-            **_spreads(held, {block["file"]: sizes[block["file"]] for block in held}),
+            "cubes": len({block["cube"] for block in group}),
+            "blocks": len(group),
+            "files": len({block["file"] for block in group}),
+            "rows": sum(block["rows"] for block in group),
+            **_spreads(group, {block["file"]: sizes[block["file"]] for block in group}),
         }
-        for (depth, leaf), held in sorted(levels.items())
+        for (depth, leaf), group in sorted(levels.items())
     ]
-    return found
+    return metrics
 
 
 def _spreads(blocks: list[dict[str, Any]], sizes: dict[str, int]) -> dict[str, Any]:

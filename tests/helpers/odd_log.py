@@ -1,6 +1,6 @@
-"""Edits of a table's log that no writer would make: odd values, texts cut or doubled; never a plausible lie.
+"""Edits of a table's log that no writer would make: invalid values, and texts cut or doubled.
 
-A lie that fits all else the log says (other bounds, another cube) cannot be told by any reader, and is left out.
+Wrong but consistent values (other bounds, another cube) cannot be detected by a reader, and are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUMBERS: Final = [0, -1, 1, 7, 1.5, True, False, *FAR_NUMBERS]
 ODD: Final = [*NO_NUMBERS, *NUMBERS]
 
 GONE: Final = "<gone>"
-"""Instead of a value: the key is taken out."""
+"""Used as a value: remove the key."""
 
 BREAKERS: Final = ['"', "{", "\\", "é", "\0"]
 
@@ -33,13 +33,13 @@ class Edit:
     Attributes
     ----------
     kind : str
-        ``"add"``, ``"stats"``, ``"tags"``, ``"settings"``: what holds the key. ``"twice"``: a key of the add, doubled.
+        The parent of the key: ``"add"``, ``"stats"``, ``"tags"``, ``"settings"``. ``"twice"`` doubles a key of the add.
     at : int
-        Which add or metadata of the log, modulo their number.
+        Number of the add or metadata in the log, modulo their count.
     keys : tuple
-        The way to the value. A key behind a text that is JSON goes on inside it.
+        Path to the value. Keys after a JSON text continue inside it.
     value : object
-        What stands there now; a pair of a name in `TEXT_EDITS` and a place changes a text.
+        The new value; a `TextEdit` changes a text.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Edit:
 
     @property
     def is_grave(self) -> bool:
-        """Whether it may change which rows live, or what Delta itself makes of the log."""
+        """Whether it may change the live rows, or the log for other Delta readers."""
         texts_alone = self.kind in {"tags", "settings"} and len(self.keys) == 1
         no_text = texts_alone and not isinstance(self.value, str | tuple)
         return self.kind in {"add", "twice"} or no_text or (self.kind == "stats" and not self.keys)
@@ -63,7 +63,7 @@ class TextEdit:
     place: int = 0
 
     def apply(self, text: str) -> str:
-        """Return the text, cut, doubled, or with a character that breaks it."""
+        """Return the text cut, doubled, or with a breaking character inserted."""
         place = self.place % max(len(text), 1)
         if self.name == "cut":
             return text[:place]
@@ -87,7 +87,7 @@ def _edits(
 
 
 def _ways(*choices: list[str | int] | str) -> st.SearchStrategy[tuple[str | int, ...]]:
-    return st.tuples(*(st.just(one) if isinstance(one, str) else st.sampled_from(one) for one in choices))
+    return st.tuples(*(st.just(keys) if isinstance(keys, str) else st.sampled_from(keys) for keys in choices))
 
 
 TAGS: Final[list[str | int]] = ["blocks", "revision", "qbeast.layout", "qbeast.rules", "qbeast.keys"]
@@ -95,7 +95,7 @@ _FIRST: Final[list[str | int]] = [0, 1]
 
 
 def tag_edits() -> st.SearchStrategy[Edit]:
-    """Tags of a file: no text, odd texts, odd values inside."""
+    """Edit tags of a file: missing and invalid texts, invalid values inside."""
     weights = _ways("blocks", _FIRST, ["minWeight", "maxWeight"])
     return st.one_of(
         _edits("tags", _ways(TAGS), st.one_of(_values(GONE, *TEXTS, 7, None), _text_edits())),
@@ -109,7 +109,7 @@ def tag_edits() -> st.SearchStrategy[Edit]:
 
 
 def stats_edits(columns: list[str | int]) -> st.SearchStrategy[Edit]:
-    """Statistics of a file: the number of rows at will, bounds and nulls that cannot be."""
+    """Edit statistics of a file: any number of rows, impossible bounds and nulls."""
     bounds = ["minValues", "maxValues"]
     return st.one_of(
         _edits("stats", st.just(()), _text_edits()),
@@ -122,7 +122,7 @@ def stats_edits(columns: list[str | int]) -> st.SearchStrategy[Edit]:
 
 
 def add_edits() -> st.SearchStrategy[Edit]:
-    """What Delta itself reads of a file."""
+    """Edit the fields of a file that every Delta reader uses."""
     vector: dict[str, Json] = {
         "storageType": "u",
         "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
@@ -149,7 +149,7 @@ SETTINGS: Final[list[str | int]] = [
 
 
 def settings_edits() -> st.SearchStrategy[Edit]:
-    """Qbeast's keys of the newest configuration."""
+    """Edit Qbeast's keys in the newest configuration."""
     revisions: list[str | int] = ["qbeast.revision.0", "qbeast.revision.1", "qbeast.revision.2"]
     inside: list[str | int] = ["columnTransformers", "transformations"]
     fields: list[str | int] = ["className", "columnName", "dataType", "minNumber", "maxNumber", "quantiles"]
@@ -165,10 +165,13 @@ def settings_edits() -> st.SearchStrategy[Edit]:
 
 
 def edits(columns: list[str], files: int) -> st.SearchStrategy[list[Edit]]:
-    """One to three edits of a log with so many files, no two of them of one file, nor of the settings."""
-    every = st.one_of(tag_edits(), tag_edits(), stats_edits([*columns]), settings_edits(), add_edits())
+    """Draw one to three edits, at most one for each file and one for the settings."""
+    edit = st.one_of(tag_edits(), tag_edits(), stats_edits([*columns]), settings_edits(), add_edits())
     return st.lists(
-        every, min_size=1, max_size=3, unique_by=lambda one: -1 if one.kind == "settings" else one.at % files
+        edit,
+        min_size=1,
+        max_size=3,
+        unique_by=lambda edit: -1 if edit.kind == "settings" else edit.at % files,
     )
 
 
@@ -189,7 +192,7 @@ def apply(table: Path, edit: Edit) -> None:
         holder = holder["tags"]
     if edit.kind != "twice":
         _put(holder, keys, edit.value)
-    lines = [json.dumps(one) for one in actions]
+    lines = [json.dumps(line) for line in actions]
     if edit.kind == "twice":
         name = keys[0]
         number = actions.index(action)
@@ -202,19 +205,19 @@ def apply(table: Path, edit: Edit) -> None:
 def _put(holder: Json, keys: tuple[str | int, ...], value: Json) -> None:
     key, rest = keys[0], keys[1:]
     try:
-        found = holder[key]
+        old = holder[key]
     except (KeyError, IndexError):
-        found = None
-    if rest and isinstance(found, str):
-        inner = json.loads(found)
+        old = None
+    if rest and isinstance(old, str):
+        inner = json.loads(old)
         _put(inner, rest, value)
         holder[key] = json.dumps(inner, separators=(",", ":"))
-    elif rest and found is not None:
-        _put(found, rest, value)
+    elif rest and old is not None:
+        _put(old, rest, value)
     elif rest:
         return
     elif isinstance(value, TextEdit):
-        holder[key] = value.apply(found) if isinstance(found, str) else value.name
+        holder[key] = value.apply(old) if isinstance(old, str) else value.name
     elif value == GONE:
         if isinstance(holder, dict):
             holder.pop(key, None)

@@ -1,4 +1,4 @@
-"""Everything that changes a table, each with a table to begin with; and what a table holds, to compare."""
+"""All operations that change a table, each with its initial table, and the content of a table to compare."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def begin_with_parquet(path: Path) -> None:
 
 
 def begin_with_rows(path: Path) -> None:
-    """Two writes of ours and one of another writer; every commit from now on is followed by a checkpoint."""
+    """Write twice, and once by another writer; a checkpoint follows every later commit."""
     with small_files(file_rows=20):
         write(str(path), {}, rows(0), "error")
         write(str(path), {}, rows(40), "append")
@@ -61,14 +61,14 @@ def begin_with_rows(path: Path) -> None:
 
 
 def begin_with_removed(path: Path) -> None:
-    """Files that no version from the newest on needs."""
+    """Create a table with files that the newest version does not need."""
     begin_with_rows(path)
     with small_files(file_rows=20):
         write(str(path), {}, rows(200), "overwrite")
 
 
 def begin_damaged(path: Path) -> None:
-    """The tags of a file cannot be read."""
+    """Create a table with unreadable tags of a file."""
     with small_files(file_rows=20):
         write(str(path), {}, rows(0), "error")
     spoil(path, tags(blocks="oops"), indexed=INDEXED)
@@ -83,7 +83,7 @@ def begin_with_legacy(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """A change, and the table it is made to."""
+    """A change, and its initial table."""
 
     begin: Callable[[Path], None]
     change: Callable[[str, Options], object]
@@ -130,23 +130,23 @@ OPERATIONS: dict[str, Operation] = {
     "add columns": _of_table(lambda table: table.add_columns({"n": pl.Int8})),
     "switch dialect": _of_table(lambda table: table.switch_dialect("qbeast-spark")),
 }
-"""One line each, and every sweep takes it along."""
+"""All sweeps run each of these operations."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What readers find.
+    """The content of a table.
 
     Attributes
     ----------
     rows, others : list of tuple
-        All rows for us, and for a reader that knows nothing of the index.
+        All rows for qbeast, and for a reader without the index.
     schema : polars.Schema
         The columns.
     properties : dict
-        What the table says of itself, revisions aside: those hold the time.
+        Table properties without revisions, which contain the time.
     faults : list of str
-        Codes of what is wrong with the index, as far as the log tells.
+        Codes of the faults of the index in the log.
     """
 
     rows: list[tuple[Any, ...]]
@@ -157,30 +157,32 @@ class Content:
 
 
 def content(uri: str, options: Options) -> Content | None:
-    """Read everything; None: there is no table."""
+    """Read the content; None if there is no table."""
     try:
         snapshot = load_snapshot(uri, storage_options=options or None)
     except qbeast.TableNotFoundError:
         return None
-    keys = {key: text for key, text in options.items() if key.startswith("AWS")}  # Polars knows no others
+    keys = {
+        key: text for key, text in options.items() if key.startswith("AWS")
+    }  # Polars has no other options
     plain = pl.scan_delta(uri, storage_options=keys or None).collect()
     indexed = snapshot.config.last_revision_id is not None
     ours = qbeast.read_table(uri, storage_options=options or None) if indexed else plain
-    stated = snapshot.metadata.configuration.items()
-    properties = {key: text for key, text in stated if not key.startswith("qbeast.revision.")}
+    configuration = snapshot.metadata.configuration.items()
+    properties = {key: text for key, text in configuration if not key.startswith("qbeast.revision.")}
     faults = _faults(open_at(uri, options), data=False) if indexed and not _has_copies(properties) else []
     return Content(_sorted(ours), _sorted(plain), snapshot.schema, properties, faults)
 
 
-def check_sound(uri: str, options: Options, found: Content) -> None:
-    """The index holds what it says, and the next append goes on from there."""
+def check_sound(uri: str, options: Options, before: Content) -> None:
+    """Assert that the index is valid, and that an append works."""
     table = open_at(uri, options)
-    if not _has_copies(found.properties):
+    if not _has_copies(before.properties):
         assert _faults(table, data=True) == []
     more = table.scan().collect().head(1)
     qbeast.write_table(more, uri, mode="append", storage_options=options or None)
     assert _sorted(qbeast.read_table(uri, storage_options=options or None)) == sorted(
-        [*found.rows, *more.rows()], key=repr
+        [*before.rows, *more.rows()], key=repr
     )
 
 

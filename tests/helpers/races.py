@@ -14,8 +14,8 @@ __all__ = ["landing_first"]
 
 @contextmanager
 def landing_first(other: Callable[[], Any], *, times: int = 1) -> Generator[None]:
-    """Let another writer land just before each of our first `times` attempts to put a version."""
-    put, left, inside = commit_module.put_commit, times, False  # the one place where versions are put
+    """Let another writer commit just before each of our first `times` attempts to commit."""
+    put, left, inside = commit_module.put_commit, times, False  # the only function that commits versions
 
     def put_late(*args: Any) -> Any:
         nonlocal left, inside

@@ -1,4 +1,4 @@
-"""Object stores that other people wrote, each a server of its own on the loopback address.
+"""Real object stores, each a server on the loopback address.
 
 `make stores` installs them beside the virtual environment's packages.
 """
@@ -34,7 +34,7 @@ _AZURE_KEY: Final = base64.b64encode(b"a key that only this test knows.").decode
 
 @dataclass(frozen=True)
 class Started:
-    """A server that answers: where an empty bucket is, and the storage options that lead there."""
+    """A running server: the address of an empty bucket, and its storage options."""
 
     uri: str
     options: dict[str, str] = field(repr=False)
@@ -42,20 +42,20 @@ class Started:
 
 @dataclass(frozen=True)
 class RealStore:
-    """A server: its program, what it is told, and how a bucket is made in it.
+    """A server: its program, its arguments, and a function that creates a bucket.
 
     Attributes
     ----------
     name : str
-        Of the test.
+        Name in the test's id.
     program : str
-        Below the folder that `make stores` fills.
+        Path below the folder of `make stores`.
     arguments : callable
-        Takes a port and an empty folder.
+        Arguments of the program, from a port and an empty folder.
     environment : mapping
-        For the program.
+        Environment of the program.
     bucket : callable
-        Makes an empty bucket in the server at a port.
+        Creates an empty bucket in the server at a port.
     """
 
     name: str
@@ -66,12 +66,12 @@ class RealStore:
 
     @property
     def path(self) -> Path:
-        """Of the program, whether it is there or not."""
+        """Path of the program; it may be missing."""
         return _FOLDER / self.program
 
     @contextmanager
     def running(self, folder: Path) -> Iterator[Started]:
-        """Start the server, with its data in a folder; give an empty bucket."""
+        """Start the server with its data in a folder; yield an empty bucket."""
         port = _free_port()
         folder.mkdir(parents=True)
         with (folder.parent / f"{self.name}.log").open("wb") as log:
@@ -90,17 +90,17 @@ class RealStore:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
 
 
 def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
         assert process.poll() is None, f"the server ended with {process.returncode}"
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
+        with socket.socket() as client_socket:
+            if client_socket.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
     raise TimeoutError
@@ -119,7 +119,7 @@ def _s3_bucket(port: int, name: str) -> Started:
 
 
 def _azure_container(port: int, name: str) -> Started:
-    """Sign the one request that makes a container, as the documentation of Azure says under Shared Key."""
+    """Create a container by a request signed with a Shared Key, as documented by Azure."""
     when, version = formatdate(usegmt=True), "2021-08-06"
     headers = {"x-ms-date": when, "x-ms-version": version}
     what = "".join(f"{key}:{value}\n" for key, value in headers.items())
@@ -127,7 +127,7 @@ def _azure_container(port: int, name: str) -> Started:
     digest = hmac.new(base64.b64decode(_AZURE_KEY), signed.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SharedKey {_AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}"
     endpoint = f"http://127.0.0.1:{port}/{_AZURE_ACCOUNT}"
-    _ask("PUT", f"{endpoint}/{name}?restype=container", {**headers, "Content-Length": "0"})
+    _send("PUT", f"{endpoint}/{name}?restype=container", {**headers, "Content-Length": "0"})
     options = {
         "azure_storage_account_name": _AZURE_ACCOUNT,
         "azure_storage_account_key": _AZURE_KEY,
@@ -137,8 +137,8 @@ def _azure_container(port: int, name: str) -> Started:
     return Started(f"az://{name}", options)
 
 
-def _ask(method: str, url: str, headers: Mapping[str, str]) -> None:
-    request = urllib.request.Request(url, headers=dict(headers), method=method)  # noqa: S310 -- of this machine
+def _send(method: str, url: str, headers: Mapping[str, str]) -> None:
+    request = urllib.request.Request(url, headers=dict(headers), method=method)  # noqa: S310 -- a local server
     with urllib.request.urlopen(request, timeout=_PATIENCE_S):  # noqa: S310 -- as above
         pass
 
@@ -162,4 +162,4 @@ STORES: Final = (
         {"AZURITE_ACCOUNTS": f"{_AZURE_ACCOUNT}:{_AZURE_KEY}"},
     ),
 )
-"""Of S3 and of Azure; no emulator of Google's was found that takes the XML uploads which `obstore` sends."""
+"""Stores for S3 and Azure; no emulator of Google's store accepts the XML uploads of `obstore`."""

@@ -1,4 +1,4 @@
-"""An S3 server of this process, on the loopback address, that handles one request after the other."""
+"""An S3 server in this process, on the loopback address, that handles one request at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["S3Server"]
 
 
 class S3Server(ThreadedMotoServer):
-    """Moto's server, of which two conditional puts at once can both win: it looks first, and writes then."""
+    """Moto's server with a lock: without it, two concurrent conditional puts can both win."""
 
     def __init__(self) -> None:
         super().__init__(ip_address="127.0.0.1", port=0, verbose=False)

@@ -1,8 +1,8 @@
-"""An odd engine: parts are summarised and written apart, through bytes, in any order; no operation may mind."""
+"""A test engine that summarises and writes parts separately, through bytes, in any order."""
 
 from __future__ import annotations
 
-import pickle  # what a worker is sent
+import pickle  # tasks are pickled for workers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 
 @dataclass(frozen=True)
 class PartsSource:
-    """Rows in parts of which each worker sees one."""
+    """Rows in parts, one for each worker."""
 
     parts: Sequence[pl.DataFrame]
     is_one_shot = False
@@ -56,7 +56,7 @@ class PartsEngine:
         return DistributedRows(_PartsWorkers(source, self), target, progress)
 
     def map(self, call: Callable[[Any], Any], items: Sequence[Any], *, at_once: int) -> list[Any]:
-        """Call for each item twice, from the last to the first, through bytes; the first answers are lost."""
+        """Call the function twice for each item, through bytes; the first results are dropped."""
         del at_once
         answers = {}
         for number in [*reversed(range(len(items))), *range(len(items))]:
@@ -73,8 +73,8 @@ class PartsEngine:
         parts = [source.empty]
         for file in source.files[::-1].tolist():
             rows = read_files(source.reader, np.array([file]))
-            own = None if source.change is None else source.change.of_file(source.reader.paths[file])
-            parts += [part if own is None else own(part) for part in rows.iter_slices(self.part_rows)]
+            change = None if source.change is None else source.change.of_file(source.reader.paths[file])
+            parts += [part if change is None else change(part) for part in rows.iter_slices(self.part_rows)]
         return [*parts, *(rows.select(source.empty.columns) for rows in source.added.read())]
 
 
@@ -106,13 +106,13 @@ def scatter(
     place: Place | None = None,
     **options: Any,
 ) -> WriteResult:
-    """Write the parts as workers would."""
+    """Write the parts like workers."""
     engine = PartsEngine(flush_rows, limits, place)
     return write_rows(PartsSource(parts), str(path), WriteOptions(**options), engine=engine)
 
 
 def sent(value: Any) -> Any:
-    """Return what a worker receives."""
+    """Return a value as a worker receives it."""
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own bytes
 
 
@@ -141,12 +141,12 @@ def write_parts(
             shuffled.setdefault(number, []).append((frame[pl.Series(rows)], keys[rows]))
     written = []
     for number in sorted(shuffled, reverse=True):
-        held: list[Any] = []
+        packs: list[Any] = []
         for pack in shuffled[number]:
-            held.append(pack)
-            if sum(len(keys) for _, keys in held) >= flush_rows:
-                written += write_file(task, [f for f, _ in held], [k for _, k in held])
-                held = []
-        if held:
-            written += write_file(task, [f for f, _ in held], [k for _, k in held])
+            packs.append(pack)
+            if sum(len(keys) for _, keys in packs) >= flush_rows:
+                written += write_file(task, [f for f, _ in packs], [k for _, k in packs])
+                packs = []
+        if packs:
+            written += write_file(task, [f for f, _ in packs], [k for _, k in packs])
     return [sent(file) for file in written]

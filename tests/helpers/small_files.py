@@ -1,4 +1,4 @@
-"""Small files and pages; this module loads little, for processes that do one thing and are killed at it."""
+"""Small files and pages; imports little, for short processes that are killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["small_files"]
 
 @contextmanager
 def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
-    """Cut few rows into many files and pages, as millions of rows would be."""
+    """Write few rows into many files and pages, like millions of rows."""
     with (
         mock.patch.object(pack, "_MIN_FILE_ROWS", 1),
         mock.patch.object(pack, "_MAX_FILE_ROWS", file_rows),

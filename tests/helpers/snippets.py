@@ -1,7 +1,7 @@
-"""The Python of our pages.
+"""The Python code of documentation pages.
 
-Blocks fenced as ```python are run in order; those as ```python elsewhere speak of places that tests have to make;
-others (```python notest, ```sh) are only read.
+Blocks fenced as ```python run in order. Blocks fenced as ```python elsewhere use places that tests create. Others
+(```python notest, ```sh) do not run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import CodeType
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DATA = "/data"
-"""Where pages keep files that Spark reads; tests put a folder of their own in its place."""
+"""Folder of files for Spark in pages; tests replace it by their own folder."""
 
 _FENCED = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _ELSEWHERE = re.compile(r"^```python elsewhere\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -29,16 +29,16 @@ def blocks(page: Path, *, data: Path | str = DATA) -> list[CodeType]:
 
 
 def blocks_without_spark(page: Path) -> list[CodeType]:
-    """Return the blocks that come before the first that speaks of a session `spark`."""
-    found = blocks(page)
-    return found[: next((number for number, block in enumerate(found) if _asks_spark(block)), len(found))]
+    """Return the blocks before the first one that uses a session `spark`."""
+    code = blocks(page)
+    return code[: next((number for number, block in enumerate(code) if _uses_spark(block)), len(code))]
 
 
 def blocks_elsewhere(page: Path, place: str, real: Path | str) -> list[CodeType]:
-    """Compile the blocks that speak of a place, with a real one instead."""
-    found = [block for block in _ELSEWHERE.findall(page.read_text()) if place in block]
-    return [compile(block.replace(place, str(real)), str(page), "exec") for block in found]
+    """Compile the blocks that use a place, with a real place instead."""
+    texts = [block for block in _ELSEWHERE.findall(page.read_text()) if place in block]
+    return [compile(block.replace(place, str(real)), str(page), "exec") for block in texts]
 
 
-def _asks_spark(block: CodeType) -> bool:
+def _uses_spark(block: CodeType) -> bool:
     return "spark" in block.co_names

@@ -1,4 +1,4 @@
-"""A table as a plain list of rows, and what changes of it mean: in Python alone, with nulls and NaN as in SQL."""
+"""A model of a table: a list of rows and its changes in plain Python, with nulls and NaN as in SQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["KEYS", "Batch", "Condition", "Row", "State", "assignments", "batches
 Row = dict[str, Any]
 Answer = bool | None
 KEYS: dict[str, pl.DataType] = {"id": pl.Int32(), "a": pl.Int32(), "s": pl.String(), "x": pl.Float64()}
-"""The columns that every version has."""
+"""The columns of every version."""
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,25 @@ class State:
         return State([row for row in self.rows if meets(row)], self.schema)
 
     def without(self, meets: Callable[[Row], Answer]) -> State:
-        """What a delete leaves: null is not true."""
+        """Return the state after a delete; null is not true."""
         return State([row for row in self.rows if not meets(row)], self.schema)
 
     def changed(self, meets: Callable[[Row], Answer], change: Callable[[Row], Row]) -> State:
         return State([row | change(row) if meets(row) else row for row in self.rows], self.schema)
 
     def merged(self, source: list[Row], *, matched: str, new: str, lonely: str) -> State:
-        """Rows with the same id are partners: what becomes of them, and of those without one on either side."""
-        partners, known = {row["id"]: row for row in source}, self.ids
+        """Return the state after a merge by id."""
+        partners, ids = {row["id"]: row for row in source}, self.ids
         kept = [row for row in self.rows if row["id"] not in partners and lonely == "ignore"]
         if matched != "delete":
             there = [row for row in self.rows if row["id"] in partners]
             kept += [partners[row["id"]] for row in there] if matched == "update" else there
-        return self.with_rows([*kept, *(row for row in source if row["id"] not in known and new == "insert")])
+        return self.with_rows([*kept, *(row for row in source if row["id"] not in ids and new == "insert")])
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition, three times."""
+    """A condition as SQL, as a Polars expression and as a Python function."""
 
     text: str
     expr: pl.Expr = field(repr=False)
@@ -79,12 +79,12 @@ class Condition:
 
 def _compare(column: str, operator: Literal["<", ">=", "="], value: float | str) -> Condition:
     def meets(row: Row) -> Answer:
-        found = row[column]
-        if found is None:
+        row_value = row[column]
+        if row_value is None:
             return None
-        if isinstance(found, float) and math.isnan(found):
+        if isinstance(row_value, float) and math.isnan(row_value):
             return operator == ">="  # NaN is above all numbers
-        return {"<": found < value, ">=": found >= value, "=": found == value}[operator]
+        return {"<": row_value < value, ">=": row_value >= value, "=": row_value == value}[operator]
 
     side, literal = pl.col(column), f"'{value}'" if isinstance(value, str) else str(value)
     exprs = {"<": side < value, ">=": side >= value, "=": side == value}
@@ -126,12 +126,12 @@ _FLOATS = st.builds(_compare, st.just("x"), st.sampled_from(["<", ">="]), _NUMBE
 _NULLS = st.sampled_from(["a", "s", "x"]).map(_is_null)
 _ATOMS = st.one_of(_IDS, _INTEGERS, _STRINGS, _FLOATS, _NULLS)
 conditions = st.one_of(_ATOMS, st.builds(_either, _ATOMS, _ATOMS), st.builds(_both, _ATOMS, _ATOMS))
-"""Over the columns that every version has."""
+"""Conditions over the columns of every version."""
 
 
 @st.composite
 def assignments(draw: st.DrawFn) -> tuple[dict[str, pl.Expr], Callable[[Row], Row]]:
-    """Values for columns, indexed ones among them: expressions, and what they make of a row."""
+    """Draw new values for columns: expressions, and a function that changes a row."""
     number, text = draw(st.none() | _NUMBERS), draw(st.none() | _TEXTS)
     choices: dict[str, tuple[dict[str, pl.Expr], Callable[[Row], Row]]] = {
         "one more": ({"a": pl.col("a") + 1}, lambda row: {"a": None if row["a"] is None else row["a"] + 1}),
@@ -152,14 +152,14 @@ def _real(number: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to come, once it is known which id is free: `a` is below `reach`."""
+    """Rows to write, once the next free id is known; `a` is below `reach`."""
 
     count: int
     reach: int
     seed: int
 
     def rows(self, first: int) -> list[Row]:
-        rng = random.Random(self.seed)  # noqa: S311 -- no secret
+        rng = random.Random(self.seed)  # noqa: S311 -- not secret
         return [
             {
                 "id": number,
@@ -172,6 +172,6 @@ class Batch:
 
 
 def batches() -> st.SearchStrategy[Batch]:
-    """Mostly of one kind; few rows, few values, and values beyond those of other batches."""
+    """Draw batches: mostly similar, some with few rows, few values, or values out of range."""
     count, reach = st.sampled_from([60, 60, 60, 25, 3, 1, 0]), st.sampled_from([100, 100, 100, 100, 3, 10**6])
     return st.builds(Batch, count, reach, st.integers(0, 2**16))

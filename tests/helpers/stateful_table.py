@@ -1,4 +1,4 @@
-"""A table that is changed, and what is true of it after every change: it is known what every version should hold."""
+"""A state machine that changes a table, and checks every version against a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INDEXED = ["a", "s"]
 
 
 class Known(RuleBasedStateMachine):
-    """A table, the versions it should have, and the rows of each; rules are added by the test."""
+    """A table, and a model of its versions; tests add the rules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Known(RuleBasedStateMachine):
         self.stack.enter_context(small_files(file_rows=40))
         self.versions: dict[int, State] = {}
         self.next_id = 0
-        self.first: qbeast.Table  # of the first version: changes begin at the newest all the same
+        self.first: qbeast.Table  # opened at the first version: changes still start at the newest
         self.ours_alone = True
         self.began_before_06 = False
         self.has_copies = False
@@ -60,13 +60,13 @@ class Known(RuleBasedStateMachine):
         return rows
 
     def becomes(self, state: State) -> None:
-        """Remember what the newest version should hold; those on the way to it are not looked at."""
+        """Record the expected state of the newest version; versions before it are not checked."""
         table = self.table()
         self.versions[table.version] = state
         self.has_copies = self.began_before_06 and bool(table.blocks()["replicated"].any())
 
     def refused(self, change: Callable[[qbeast.Table], object]) -> bool:
-        """Say whether the table has copies of rows; changes of rows ask for the upgrade then."""
+        """Return whether the table has copies of rows; then changes must raise and suggest the upgrade."""
         if not self.has_copies:
             return False
         with pytest.raises(UnsupportedTableError, match="upgrade"):
@@ -87,9 +87,9 @@ class Known(RuleBasedStateMachine):
             assert_same_rows(sample, sampled(state.frame, INDEXED, fraction), "id")
             assert taken <= set(sample["id"])
             taken = set(sample["id"])
-        found = table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect()
+        rows = table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect()
         below = state.kept(lambda row: None if row["a"] is None else row["a"] < 40)
-        assert_same_rows(found, sampled(below.frame, INDEXED, (0.2, 0.9)), "id")
+        assert_same_rows(rows, sampled(below.frame, INDEXED, (0.2, 0.9)), "id")
 
     @invariant()
     def the_format_is_kept(self) -> None:
@@ -97,7 +97,7 @@ class Known(RuleBasedStateMachine):
             self.check(data=False)
 
     def check(self, *, data: bool) -> None:
-        """Look at the log alone, or at the files too, and let others read them."""
+        """Check the log, or the files too, and read them with other readers."""
         report = self.table().check(data=data)
         assert report.faults.filter(pl.col("severity") == "error").is_empty(), report
         if data and not self.has_copies:

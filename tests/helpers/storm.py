@@ -1,4 +1,4 @@
-"""Random changes of a table by one of several processes, each of which keeps a ledger of what it was told."""
+"""Random changes of a table by several processes, each with a ledger of the results."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["INDEXED", "Event", "Ledger", "make_table", "replay", "storm"]
 
 INDEXED = ["row", "a"]
 _COLUMNS = ["row:hash", "a:linear"]
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 _STEP = 100
 _OVERWRITES = pl.col("parameters").struct.field("mode") == "Overwrite"
 _WRITER = 1_000_000
 _KINDS = ("append",) * 8 + ("read",) * 4 + ("delete", "delete", "update", "merge", "optimize", "optimize")
-_SELDOM = 0.004
+_OVERWRITE_SHARE = 0.004
 
 
 @dataclass(frozen=True)
 class Event:
-    """A change that was acknowledged: the version that holds it, and what it was."""
+    """A committed change: its version and kind."""
 
     version: int
     kind: str
@@ -38,18 +38,18 @@ class Event:
 
 @dataclass
 class Ledger:
-    """What a process was told.
+    """The results of a process.
 
     Attributes
     ----------
     events : list of Event
-        Changes that were acknowledged.
+        Committed changes.
     refused : list of str
-        Changes that were not, and why.
+        Other changes, with the reason.
     reads : int
-        Reads that showed all of its own rows.
+        Number of reads, which returned all rows of the process.
     attempts : int
-        Commits tried, as far as results tell.
+        Number of attempts to commit, from the results.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -66,9 +66,9 @@ def make_table(uri: str, options: Mapping[str, str]) -> Event:
 
 
 def rows_of(writer: int, step: int) -> pl.DataFrame:
-    """The rows that a writer adds in a step; its values spread further with every step."""
+    """Return the rows of a writer's step; the range of values grows with the steps."""
     rng = np.random.default_rng([writer, step])
-    count = int(rng.integers(1, _MOST_ROWS))
+    count = int(rng.integers(1, _MAX_ROWS))
     return pl.DataFrame(
         {
             "row": writer * _WRITER + step * _STEP + np.arange(count),
@@ -80,21 +80,21 @@ def rows_of(writer: int, step: int) -> pl.DataFrame:
 
 
 def replay(events: Sequence[Event]) -> pl.DataFrame:
-    """Return the rows that a table holds after these changes, one after the other."""
+    """Return the rows of a table after these changes in order of versions."""
     rows = rows_of(0, 0).clear()
-    for event in sorted(events, key=lambda one: one.version):
+    for event in sorted(events, key=lambda event: event.version):
         rows = _APPLY[event.kind](rows, event)
     return rows
 
 
 def storm(uri: str, options: dict[str, str], writer: int, steps: int, seed: int) -> Ledger:
-    """Do `steps` random things; run in a process of its own."""
+    """Run `steps` random operations; call it in a separate process."""
     warnings.simplefilter("ignore")
     return _Writer(uri, options, writer, seed).run(steps)
 
 
 def mine(event: Event) -> pl.Expr:
-    """The rows that a delete or an update is about: some of the writer's own."""
+    """Return the condition of a delete or update: some rows of the writer."""
     return (pl.col("writer") == event.writer) & ((pl.col("row") // _STEP) % event.of == event.step % event.of)
 
 
@@ -104,7 +104,7 @@ def _upserted(rows: pl.DataFrame, event: Event) -> pl.DataFrame:
 
 
 def _source(event: Event) -> pl.DataFrame:
-    """Rows of an earlier step, perhaps there, and of this one."""
+    """Return rows of an earlier step, which may exist, and of this step."""
     both = pl.concat([rows_of(event.writer, event.of), rows_of(event.writer, event.step)])
     return both.with_columns(value=pl.lit(event.step, pl.Int64))
 
@@ -127,11 +127,11 @@ _APPLY: dict[str, Callable[[pl.DataFrame, Event], pl.DataFrame]] = {
 class _Writer:
     def __init__(self, uri: str, options: dict[str, str], writer: int, seed: int) -> None:
         self.uri, self.options, self.writer = uri, options or None, writer
-        self.random, self.ledger = random.Random(f"{seed} {writer}"), Ledger()  # noqa: S311 -- no secret
+        self.random, self.ledger = random.Random(f"{seed} {writer}"), Ledger()  # noqa: S311 -- not secret
 
     def run(self, steps: int) -> Ledger:
         for step in range(2, steps + 2):
-            kind = "overwrite" if self.random.random() < _SELDOM else self.random.choice(_KINDS)
+            kind = "overwrite" if self.random.random() < _OVERWRITE_SHARE else self.random.choice(_KINDS)
             if kind == "read":
                 self.read()
                 continue
@@ -149,7 +149,7 @@ class _Writer:
         return self.ledger
 
     def change(self, event: Event) -> int | None:
-        """Do it; return its version, None if there was nothing to do."""
+        """Run the change; return its version, or None if there was nothing to do."""
         if event.kind in ("append", "overwrite"):
             result = qbeast.write_table(
                 rows_of(event.writer, event.step), self.uri, mode=event.kind, storage_options=self.options
@@ -171,30 +171,30 @@ class _Writer:
         return changed.version if changed.committed else None
 
     def look_later(self, error: qbeast.CommitUnknownError) -> int | None:
-        """Find out what the store could not tell."""
+        """Find out whether a commit with unknown outcome exists."""
         time.sleep(5)
         table = qbeast.open_table(self.uri, storage_options=self.options)
-        found = table.history().filter(txn_id=error.txn_id)["version"].to_list()
-        if not found:
+        versions = table.history().filter(txn_id=error.txn_id)["version"].to_list()
+        if not versions:
             self.ledger.refused.append(f"unknown, and not there: {error}")
-        return found[0] if found else None
+        return versions[0] if versions else None
 
     def read(self) -> None:
-        """See all that was acknowledged, in a sample too, and nothing of what was not."""
+        """Assert that a read, also of a sample, returns the rows of committed changes only."""
         table = qbeast.open_table(self.uri, storage_options=self.options)
         whole = self.random.random() < 0.3
         sample = None if whole else self.random.random()
-        found = table.scan(sample=sample).filter(pl.col("writer") == self.writer).collect()
+        rows = table.scan(sample=sample).filter(pl.col("writer") == self.writer).collect()
         over = table.history().filter(_OVERWRITES)["version"].to_list()
-        since = max([one for one in over if one <= table.version], default=-1)
-        known = [event for event in self.ledger.events if event.version >= since]
-        wanted = replay(known)
+        since = max([version for version in over if version <= table.version], default=-1)
+        events = [event for event in self.ledger.events if event.version >= since]
+        expected = replay(events)
         if not whole:
             sampled = table.scan(sample=sample).collect()["row"]
             everything = table.scan().filter(pl.col("writer") == self.writer).collect()
-            assert everything.sort("row").equals(wanted.sort("row"))
-            assert found["row"].is_in(sampled.implode()).all()
-            assert found["row"].is_in(wanted["row"].implode()).all()
+            assert everything.sort("row").equals(expected.sort("row"))
+            assert rows["row"].is_in(sampled.implode()).all()
+            assert rows["row"].is_in(expected["row"].implode()).all()
         else:
-            assert found.sort("row").equals(wanted.sort("row"))
+            assert rows.sort("row").equals(expected.sort("row"))
         self.ledger.reads += 1

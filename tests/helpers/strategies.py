@@ -14,7 +14,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 ROW = "row"
-"""A column that numbers the rows of a case: two frames with the same numbers are compared value by value."""
+"""A column of row numbers, by which frames are compared."""
 
 Dialect = Literal["documented", "qbeast-spark"]
 
@@ -43,9 +43,9 @@ def _integers(bits: int) -> st.SearchStrategy[int]:
 
 
 def _floats(width: Literal[32, 64]) -> st.SearchStrategy[float]:
-    least = 1e-45 if width == 32 else 5e-324
-    most = 3.4028234663852886e38 if width == 32 else 1.7976931348623157e308
-    edges = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), least, most, -most]
+    smallest = 1e-45 if width == 32 else 5e-324
+    largest = 3.4028234663852886e38 if width == 32 else 1.7976931348623157e308
+    edges = [0.0, -0.0, float("nan"), float("inf"), float("-inf"), smallest, largest, -largest]
     return st.one_of(st.integers(-5, 5).map(float), st.sampled_from(edges), st.floats(width=width))
 
 
@@ -108,7 +108,7 @@ _NAMES = ("a", "B-1", "é", "x.y", "n:m", "p%20q")
 
 
 def kinds_of(dtype: pl.DataType) -> tuple[str, ...]:
-    """What a column of a type can be asked to be indexed by; the empty text leaves it to the writer."""
+    """Return the kinds of index for a type; the empty text is the default."""
     if dtype == pl.String():
         return "", ":quantiles", ":hash"
     return ("", ":linear", ":quantiles") if dtype.is_temporal() else ("", ":linear", ":quantiles", ":hash")
@@ -116,7 +116,7 @@ def kinds_of(dtype: pl.DataType) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Case:
-    """A table to write: one frame to create it and more to append, of one schema, rows numbered throughout."""
+    """A table to write: a frame to create it and frames to append, with one schema and numbered rows."""
 
     frames: tuple[pl.DataFrame, ...]
     columns: tuple[str, ...]
@@ -127,7 +127,7 @@ class Case:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Everything written."""
+        """All rows."""
         return pl.concat(self.frames)
 
     @property
@@ -150,7 +150,7 @@ def cases(
     most_columns: int = 4,
     types: Sequence[pl.DataType] = tuple(VALUES),
 ) -> Case:
-    """A sequence of writes."""
+    """Draw a sequence of writes."""
     dialect: Dialect = draw(st.sampled_from(["documented", "documented", "qbeast-spark"]))
     banned = UNKNOWN_TO_JVM if dialect == "qbeast-spark" else ()
     keys = draw(
@@ -185,7 +185,7 @@ def _numbered(frames: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, ...]:
 
 @st.composite
 def frames_of(draw: st.DrawFn, schema: dict[str, pl.DataType], *, most_rows: int = 60) -> pl.DataFrame:
-    """Rows of a schema: each column is a pool of few values, spread over a range, one value, or null."""
+    """Draw rows of a schema: each column has few values, a range of values, one value, or nulls."""
     rows = draw(st.sampled_from([most_rows, most_rows, most_rows, most_rows // 2, 3, 2, 1, 0]))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     columns = [draw(columns_of(name, dtype, rows, rng)) for name, dtype in schema.items()]
@@ -196,7 +196,7 @@ def frames_of(draw: st.DrawFn, schema: dict[str, pl.DataType], *, most_rows: int
 def columns_of(
     draw: st.DrawFn, name: str, dtype: pl.DataType, rows: int, rng: np.random.Generator
 ) -> pl.Series:
-    """One column; `rng` decides which value a row gets, the drawn values are few so that cases shrink well."""
+    """Draw a column: few values are drawn, so that cases shrink well; `rng` assigns them to rows."""
     shape = draw(st.sampled_from(["spread", "spread", "spread", "pool", "pool", "one value", "nulls"]))
     if shape == "nulls":
         return pl.Series(name, [None] * rows, dtype=dtype)

@@ -37,14 +37,14 @@ MEMORY, SPILL = qbeast.Resources(engine="memory"), qbeast.Resources(engine="spil
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A place for one table; Hypothesis runs many examples within one test."""
+    """Yield the path of a new table; Hypothesis runs many examples within a test."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name) / "table"
 
 
 @contextmanager
 def first_plans_by_statistics() -> Iterator[None]:
-    """Decode for the first filter of a table the tags of files alone that may match, as where there are thousands."""
+    """Make the first filter decode only tags of files that may match, as for thousands of files."""
     with mock.patch.multiple(reader, _MANY_FILES=0, _MAX_NEEDED=1.0):
         yield
 
@@ -66,21 +66,21 @@ def write(path: Path, case: Case) -> list[WriteResult]:
     return results
 
 
-def assert_same_rows(found: pl.DataFrame, wanted: pl.DataFrame, key: str = ROW) -> None:
-    """Compare as multisets: no row lost, none twice, every value as it was."""
-    assert_frame_equal(found.sort(key), wanted.sort(key), check_exact=True)
+def assert_same_rows(actual: pl.DataFrame, expected: pl.DataFrame, key: str = ROW) -> None:
+    """Assert that two frames have the same rows, in any order."""
+    assert_frame_equal(actual.sort(key), expected.sort(key), check_exact=True)
 
 
 @st.composite
 def samples(draw: st.DrawFn) -> Sample | None:
-    """A fraction, two fractions, or none."""
+    """Draw a fraction, two fractions, or None."""
     bounds = st.sampled_from([0.0, 0.01, 0.3, 0.5, 0.9, 1.0])
     low, high = sorted([draw(bounds), draw(bounds)])
     return draw(st.sampled_from([None, None, high, (low, high)]))
 
 
 def sampled(rows: pl.DataFrame, indexed: list[str], sample: Sample | None) -> pl.DataFrame:
-    """Return the rows of a sample by the format's own words: from <= weight < to, where 1 takes all."""
+    """Return the rows of a sample by the format: from <= weight < to, where 1 includes all."""
     if sample is None:
         return rows
     low, high = sample if isinstance(sample, tuple) else (0.0, sample)

@@ -1,4 +1,4 @@
-"""One example of every transformation, and what each room that knows transformations has to make of it."""
+"""An example of every transformation, and the expected results of the modules that use transformations."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ CLASSES = get_args(get_args(t.Transformation)[0])
 """Every stored transformation."""
 
 NEW = "a new value"
-"""What supersedes a transformation: a value unlike those seen, ..."""
+"""A new value supersedes the transformation."""
 MANY = "most rows outside"
-"""... or a table most of whose rows lie elsewhere."""
+"""The transformation is superseded if most rows are outside."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A transformation of the column ``x``, and what is expected of it."""
+    """A transformation of the column ``x``, and its expected results."""
 
     transformation: t.Transformation
     transformer: s.Transformer
     values: pl.Series
-    """Of the column: inside the space, ascending, a null at the end."""
+    """Ascending values inside the space, and a null at the end."""
     other: int | str
-    """A value that the space was not made for."""
+    """A value outside of the space."""
     places: list[float]
     """The coordinates of the values."""
     kind: ColumnKind | None
-    """What to ask for to get it from these values; None: it is read, and never written."""
+    """The kind to request for these values; None if it is read, but never written."""
     superseded: str | None
-    """By what: `NEW`, `MANY`, None."""
+    """The reason to supersede it: `NEW`, `MANY` or None."""
     is_outside: bool
-    """Whether a row with the other value is set apart."""
+    """Whether a row with the other value is outside."""
     pruned: tuple[str, ...]
-    """The filters (a comparison, or ``"null"``) whose rows lie at known places."""
+    """The filters (a comparison, or ``"null"``) that select intervals."""
     labels: list[str]
-    """At the ends of the axis."""
+    """Labels at the ends of the axis."""
     is_hashed: bool = False
-    """Whether a picture says so."""
+    """Whether pictures label it as hashed."""
     known_since: Literal["0.7", "0.8"] = "0.7"
     """The release of qbeast-spark that can read it."""
     is_space: bool = True
@@ -241,11 +241,11 @@ def _fitted(example: Example) -> None:
         {"x": ColumnBounds(quantiles=quantiles)},
     )
     rows = example.values.to_frame()
-    (found,) = first_revision(wish, summarise(rows, ["x"]), table_id="t", timestamp_ms=1).transformations
+    (fitted,) = first_revision(wish, summarise(rows, ["x"]), table_id="t", timestamp_ms=1).transformations
     if example.kind is None:
-        assert type(found) is not type(example.transformation), "it is read, and never written"
+        assert type(fitted) is not type(example.transformation), "it is read, but never written"
     else:
-        assert found == example.transformation
+        assert fitted == example.transformation
 
 
 def _superseded(example: Example) -> None:
@@ -261,8 +261,8 @@ def _superseded(example: Example) -> None:
 
 def _outside(example: Example) -> None:
     rows = pl.concat([example.values, pl.Series("x", [example.other], example.values.dtype)]).to_frame()
-    found = rows_outside(rows, revision_of(example)).tolist()
-    assert found == [False] * len(example.values) + [example.is_outside]
+    outside = rows_outside(rows, revision_of(example)).tolist()
+    assert outside == [False] * len(example.values) + [example.is_outside]
 
 
 def _pruned(example: Example) -> None:
@@ -274,12 +274,14 @@ def _pruned(example: Example) -> None:
     values = example.values
     matching = {"<": values < literal[0], "==": values == literal[0], ">=": values >= literal[0]}
     for op, atom in atoms.items():
-        found = coordinate_intervals(atom, example.transformation, foreign=False)
-        assert (found is not None) == (op in example.pruned), f"the places of {op}"
-        if found is None:
+        intervals = coordinate_intervals(atom, example.transformation, foreign=False)
+        assert (intervals is not None) == (op in example.pruned), f"the places of {op}"
+        if intervals is None:
             continue
         for row in places[matching.get(op, values.is_null()).fill_null(value=False).to_numpy()]:
-            assert ((found.lower <= row) & (row <= found.upper)).any(), f"a row that matches {op} is lost"
+            assert ((intervals.lower <= row) & (row <= intervals.upper)).any(), (
+                f"a row that matches {op} is lost"
+            )
 
 
 def _located(example: Example) -> None:
@@ -307,4 +309,4 @@ IN_MEMORY: dict[str, Callable[[Example], None]] = {
     "qbeast_core.query.index.fitting": _compatible,
     "qbeast_core.table.inspect.axis_labels": _labelled,
 }
-"""What each module makes of an example: an AssertionError where it is not what is expected."""
+"""The check of each module, which raises an AssertionError for unexpected results."""

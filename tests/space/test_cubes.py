@@ -25,7 +25,7 @@ deep_spaces = st.integers(1, 8).flatmap(lambda d: paths(d, MAX_DEPTH))
 
 
 @given(spaces | deep_spaces)
-def test_text_is_read_and_written_as_the_scalar_rules_say(space):
+def test_text_matches_scalar_rules(space):
     dimensions, found = space
     texts = [text_of_path(path) for path in found]
     cubes = decode_cubes(texts, dimensions=dimensions)
@@ -53,7 +53,7 @@ coordinates = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 0.5, float(np.nextaft
     st.integers(1, 4).flatmap(lambda d: st.lists(st.lists(coordinates, min_size=d, max_size=d), min_size=1)),
     st.integers(0, GRID_BITS),
 )
-def test_points_fall_in_the_cell_that_halving_finds(points, depth):
+def test_points_are_in_cells_found_by_halving(points, depth):
     array = np.array(points)
     columns = [
         grid(column) >> np.uint32(GRID_BITS - depth) if depth else 0 * grid(column) for column in array.T
@@ -65,7 +65,7 @@ def test_points_fall_in_the_cell_that_halving_finds(points, depth):
 
 
 @given(narrow_spaces | spaces)
-def test_order_is_that_of_the_bits_and_ancestors_are_proper_prefixes(space):
+def test_order_follows_bits_and_ancestors_are_prefixes(space):
     dimensions, found = space
     assume(found)
     cubes = decode_cubes([text_of_path(path) for path in found], dimensions=dimensions)
@@ -77,7 +77,7 @@ def test_order_is_that_of_the_bits_and_ancestors_are_proper_prefixes(space):
         assert places.tolist() == [ranks[tuple(one)] for one in bits]
 
 
-def test_the_format_s_own_examples():
+def test_examples_of_the_format_hold():
     cubes = decode_cubes(["", "w", "wg"], dimensions=2)
     assert cubes.depth.tolist() == [0, 1, 2]
     assert cubes.cells.tolist() == [[0, 0], [1, 1], [3, 2]]
@@ -87,7 +87,7 @@ def test_the_format_s_own_examples():
     ("text", "dimensions"),
     [("w?", 2), ("wgw", 7), ("B", 2), ("wé", 2), ("w\ud800", 2), (" ", 6), ("A=", 1), ("AB", 7)],
 )
-def test_an_invalid_text_is_named(text, dimensions):
+def test_invalid_text_is_named(text, dimensions):
     valid = "A" * (-(-dimensions // 6))
     with pytest.raises(InvalidMetadataError) as caught:
         decode_cubes([valid, "", text, valid], dimensions=dimensions)
@@ -95,7 +95,7 @@ def test_an_invalid_text_is_named(text, dimensions):
 
 
 @pytest.mark.parametrize("dimensions", [1, 6, 7, 40])
-def test_a_cube_too_deep_is_refused(dimensions):
+def test_cube_too_deep_raises(dimensions):
     level = "g" + "A" * (-(-dimensions // 6) - 1)
     cubes = decode_cubes([level * MAX_DEPTH, level], dimensions=dimensions)
     assert cubes.depth.tolist() == [32, 1]
@@ -105,7 +105,7 @@ def test_a_cube_too_deep_is_refused(dimensions):
             decode_cubes([level, level * depth], dimensions=dimensions)
 
 
-def test_no_cubes_and_roots_alone_are_fine():
+def test_empty_and_root_cubes_work():
     assert len(decode_cubes([], dimensions=3)) == 0
     assert encode_cubes(decode_cubes([""], dimensions=3)) == [""]
     assert decode_cubes(["", ""], dimensions=3).cells.tolist() == [[0] * 3] * 2

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.predicates.given import Given
+from qbeast_spark_bridge.predicates.given import ColumnTranslator
 from tests.helpers.changes import written
 from tests.helpers.strategies import ROW
 from tests.spark.twins import assert_same_change, small_tasks
@@ -91,8 +91,8 @@ def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_pa
         (F.rand() > 0.5, r"rand\("),
         (F.sum("a") > 1, r"sum\(a\)"),
         (F.row_number().over(Window.orderBy("a")) == 1, "OVER|Window"),
-        (a.cast("string") == "1", "no equal in Polars"),
-        (a == "5", "no equal in Polars"),
+        (a.cast("string") == "1", "no equivalent in Polars"),
+        (a == "5", "no equivalent in Polars"),
         (5, "must be a Polars expression or SQL text"),
         (pl.col("a").sum() > 3, "from that row alone"),
     ]
@@ -135,7 +135,7 @@ def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -
         *(d == date(2024, 1, 5), d > F.lit(date(2024, 2, 1))),
         *(F.lit(True), (a > 1).alias("x") & (f > 3.0)),  # noqa: FBT003 -- of Spark
     ]
-    given = Given.of(rows.schema)
+    given = ColumnTranslator.of(rows.schema)
     counted = [F.count(F.when(one, 1)).alias(str(number)) for number, one in enumerate(conditions)]
     wanted = bridge.read_table(spark, tmp_path / "t").select(*counted).collect()[0]
     for number, condition in enumerate(conditions):

@@ -125,7 +125,7 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
         bridge.merge(df, path, "missing")
     with pytest.raises(qbeast.InvalidInputError, match=r"no such column: .source\.b."):
         bridge.merge(df, path, ROW, matched_if=F.col("source.b") > 1)
-    with pytest.raises(qbeast.InvalidInputError, match="no equal in Polars"):
+    with pytest.raises(qbeast.InvalidInputError, match="no equivalent in Polars"):
         bridge.merge(df, path, ROW, update={"f": F.col("source.f") + 1})
     changing = df.mapInArrow(_shifted_by_the_clock, df.schema)
     with pytest.raises(qbeast.InputChangedError, match="persist=True"):

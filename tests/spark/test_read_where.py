@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.predicates import parse_where
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
@@ -72,7 +72,7 @@ def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
     for expr in exprs:
         kept = kept_rows(FRAME, expr)
         try:
-            text = understand(expr, FRAME.schema).condition
+            text = parse_where(expr, FRAME.schema).condition
         except qbeast.InvalidInputError:
             continue
         if kept is not None:
@@ -185,14 +185,14 @@ def test_polars_expression_reads_same_rows(spark: SparkSession, table: Path) -> 
 )
 def test_expression_without_a_counterpart_raises(expr: pl.Expr) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="nothing was read"):
-        understand(pl.col("flag") & expr, FRAME.schema)
+        parse_where(pl.col("flag") & expr, FRAME.schema)
 
 
 def test_spark_column_is_applied_unchanged(spark: SparkSession, table: Path) -> None:
     texts = ["é'\\1", "é'\\2"]
     wanted = FRAME.filter(pl.col("small") > 3, pl.col("x.y").is_in(texts))[ROW].to_list()
     condition = (f.col("SMALL") > 3) & f.col("`x.y`").isin(*texts)
-    told = understand(condition, FRAME.schema)
+    told = parse_where(condition, FRAME.schema)
     assert (told.predicate, told.condition) == (None, condition)
     assert numbers(read_table(spark, table, where=condition)) == wanted
     assert numbers(read_table(spark, table, where=f.expr("small > 3") & f.col("flag"))) == (

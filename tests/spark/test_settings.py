@@ -10,7 +10,7 @@ import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_spark_bridge.settings import chosen, with_uncounted_batches
+from qbeast_spark_bridge.settings import session_settings, with_uncounted_batches
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -40,11 +40,11 @@ def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: P
 
     @contextmanager
     def looking(spark: SparkSession, settings: dict[str, int]) -> Generator[None]:
-        with chosen(spark, settings):
+        with session_settings(spark, settings):
             seen.append(spark.conf.get(BYTES, None))
             yield
 
-    with mock.patch("qbeast_spark_bridge.settings.chosen", looking):
+    with mock.patch("qbeast_spark_bridge.settings.session_settings", looking):
         bridge.write_table(rows, tmp_path / "t", ["id"])
     assert seen == [MOST]
     assert session.conf.get(BYTES, None) is None
@@ -72,7 +72,7 @@ def test_long_rows_are_written_with_count(session: SparkSession, tmp_path: Path)
 
 def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     def uncounted(columns: str) -> bool:
-        with mock.patch("qbeast_spark_bridge.settings.chosen", wraps=chosen) as asked:
+        with mock.patch("qbeast_spark_bridge.settings.session_settings", wraps=session_settings) as asked:
             with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
         return asked.called
 
@@ -84,7 +84,7 @@ def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     session.conf.unset(ROWS)
     session.conf.set(BYTES, 1 << 20)
     assert not uncounted("a long")
-    with suppress(ZeroDivisionError), chosen(session, {BYTES: 7}):
+    with suppress(ZeroDivisionError), session_settings(session, {BYTES: 7}):
         assert session.conf.get(BYTES) == "7"
         raise ZeroDivisionError
     assert session.conf.get(BYTES) == str(1 << 20)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.predicates import parse_where
 from tests.helpers.tables import small_files
 from tests.query.sql.texts import ROWS, conditions
 from tests.spark.frames import INDEXED, every_type, numbers, to_spark
@@ -71,7 +71,7 @@ def check_texts(rows: DataFrame, texts: list[str]) -> int:
     written: list[tuple[str, str, list[int]]] = []
     for text in dict.fromkeys(texts):
         try:
-            found = understand(text, ROWS.schema)
+            found = parse_where(text, ROWS.schema)
             assert found.predicate is not None
             kept = ROWS.filter(found.predicate)["id"].to_list()
         except (InvalidInputError, pl.exceptions.PolarsError):
@@ -164,7 +164,7 @@ def test_text_reads_rows_like_polars(spark: SparkSession, table: Path, ansi: str
 )
 def test_conditions_spark_defines_differently_raise(text: str, part: str) -> None:
     with pytest.raises(InvalidInputError, match="Filter the DataFrame") as caught:
-        understand(text, SCHEMA)
+        parse_where(text, SCHEMA)
     assert part in str(caught.value)
 
 
@@ -173,9 +173,9 @@ def test_conditions_spark_defines_differently_raise(text: str, part: str) -> Non
 )
 def test_invalid_conditions_raise(text: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was read"):
-        understand(text, SCHEMA)
+        parse_where(text, SCHEMA)
 
 
 def test_collated_column_is_compared_by_spark() -> None:
     with pytest.raises(InvalidInputError, match="collation"):
-        understand("`x.y` = 'a'", SCHEMA, ["x.y"])
+        parse_where("`x.y` = 'a'", SCHEMA, ["x.y"])

@@ -14,7 +14,7 @@ import pytest
 
 import qbeast
 from qbeast_core.errors import InvalidInputError
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import worker_errors
 from qbeast_spark_bridge.session import ensure_java
 from tests.spark import sessions
 
@@ -89,7 +89,7 @@ def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: 
 )
 @pytest.mark.connect
 def test_broken_worker_python_is_one_message(spark: SparkSession, said: str, fact: str) -> None:
-    with pytest.raises(InvalidInputError, match="nothing was written") as caught, own_errors(spark):
+    with pytest.raises(InvalidInputError, match="nothing was written") as caught, worker_errors(spark):
         raise RuntimeError(said)
     assert fact in str(caught.value)
     assert caught.value.__suppress_context__

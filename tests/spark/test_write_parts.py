@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
-from qbeast_spark_bridge.engine.workers import own_errors
+from qbeast_spark_bridge.engine.workers import worker_errors
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
@@ -92,7 +92,7 @@ def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files:
 def test_packs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packs, "_PACK_BYTES", 4_096)
     frame = pl.DataFrame({"text": ["x" * 100] * 1_000})
-    monkeypatch.setattr(packs, "_SENT_BYTES", 1)
+    monkeypatch.setattr(packs, "_BATCH_BYTES", 1)
     made = packed(frame, np.zeros(1_000, np.uint64), np.zeros(1, np.uint64))
     sizes = [packs.unpack_rows(pack)[0].height for _, pack in made]
     assert sum(sizes) == 1_000
@@ -109,7 +109,7 @@ def test_small_batches_are_gathered_and_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rows_beyond_worker_memory_use_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_files, "_HELD_BYTES", 24 * 1_000)
+    monkeypatch.setattr(write_files, "_MAX_BYTES", 24 * 1_000)
     frame = numbers()
 
     def place(task: PlaceTask, _: object) -> list[PlacedFile]:
@@ -201,7 +201,7 @@ def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) 
     trace = RuntimeError(
         f"Job aborted\nTraceback ...\n{type(error)}: {error}\n{note_of(error)}\n\tat java.lang"
     )
-    with pytest.raises(type(error)) as caught, own_errors(spark):
+    with pytest.raises(type(error)) as caught, worker_errors(spark):
         raise trace
     assert str(caught.value) == str(error)
     assert vars(caught.value) == vars(error)
@@ -210,6 +210,6 @@ def test_errors_survive_as_text(spark: SparkSession, error: qbeast.QbeastError) 
 
 def test_foreign_errors_are_unchanged(spark: SparkSession) -> None:
     other = RuntimeError("boom")
-    with pytest.raises(RuntimeError) as caught, own_errors(spark):
+    with pytest.raises(RuntimeError) as caught, worker_errors(spark):
         raise other
     assert caught.value is other

@@ -89,7 +89,7 @@ def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
 
 
 def test_samples_shrink_and_stay_uniform(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_one, "_WHOLE_ROWS", 1_000)
+    monkeypatch.setattr(pass_one, "_MIN_SAMPLE_ROWS", 1_000)
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
     wide = summary_of(df, ["a"], cube_size=4_096)

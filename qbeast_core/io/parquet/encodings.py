@@ -1,4 +1,4 @@
-"""Which columns of a data file deserve a dictionary, and which gain nothing from compression."""
+"""Choose the columns of a data file to dictionary encode, and the columns to leave uncompressed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.io.parquet.value_bytes import rows_within
 
 _SAMPLE_ROWS: Final = 16_384
-_MAX_NUMBERS: Final = 256  # above it DELTA_BINARY_PACKED is as small, and needs no dictionary to be read
+_MAX_NUMBERS: Final = 256  # above it, DELTA_BINARY_PACKED is as small and needs no dictionary
 _MAX_VALUES: Final = 1_024
-_MAX_BYTES: Final = 16 << 10  # read with every page, so a small part of one
+_MAX_BYTES: Final = 16 << 10  # every page read fetches the dictionary too
 _MIN_REPEATS: Final = 8
 _SAMPLE_BYTES: Final = 16 << 20
 
 _MIN_SAVED_SHARE: Final = 0.05
-_VALUE_BYTES: Final = 64 << 10  # of a text or binary: how its beginning shrinks tells enough
+_VALUE_BYTES: Final = 64 << 10  # the start of a text or binary value is enough for a trial
 _COLUMN_BYTES: Final = 16 << 20
 _TRIAL_BYTES: Final = 64 << 20
 
 
 def choose_dictionary(frame: pl.DataFrame) -> list[str]:
-    """Choose the leaf columns to dictionary encode: those with few distinct values, by a sample of the rows.
+    """Return the leaf columns with few distinct values in a sample of the rows.
 
     >>> frame = pl.DataFrame({"id": range(100), "kind": ["a", "b"] * 50, "tags": [["x"], ["y"]] * 50})
     >>> choose_dictionary(frame)
@@ -34,16 +34,15 @@ def choose_dictionary(frame: pl.DataFrame) -> list[str]:
     """
     step = max(1, frame.height // _SAMPLE_ROWS)
     sample = frame if step == 1 else frame.gather_every(step)
-    leaves = (one for column in sample.get_columns() for one in _leaves(column.name, _some(column)))
+    leaves = (leaf for column in sample.get_columns() for leaf in _leaves(column.name, _sample(column)))
     return [path for path, leaf in leaves if _repeats(leaf)]
 
 
 def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Sequence[str]) -> list[str]:
-    """Choose the leaf columns that zstd makes less than 5 % smaller, by trying it on some rows.
+    """Return the leaf columns that zstd makes less than 5 % smaller, measured on some rows.
 
-    Packed numbers without pattern do not shrink; to compress them all the same costs half of the time that
-    a file takes to encode, and some of every scan. What is tried takes some 64 MiB at a time, however large
-    the values are.
+    Packed numbers without a pattern do not shrink. Compressing them would take half of the encoding time of a
+    file, and slow down every scan. A trial uses about 64 MiB at a time, however large the values are.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -74,22 +73,22 @@ def _leaves(path: str, column: pl.Series) -> Iterator[tuple[str, pl.Series]]:
         yield path, column
 
 
-def _some(column: pl.Series) -> pl.Series:
-    # Flat values are looked at where they lie; those of lists are copied.
+def _sample(column: pl.Series) -> pl.Series:
+    # Nested values are copied later, so their sample is limited in bytes.
     return rows_within(column, _SAMPLE_BYTES) if column.dtype.is_nested() else column
 
 
 def _repeats(leaf: pl.Series) -> bool:
-    # By calls of the column alone: a query costs more than to look at some thousand values.
+    # Methods of the column, no query: starting a query costs more than the work on a few thousand values.
     dtype, values = leaf.dtype, len(leaf) - leaf.null_count()
     if not values or isinstance(dtype, pl.Boolean | pl.Null):
         return False
     is_text = isinstance(dtype, pl.String | pl.Binary)
     if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MAX_BYTES).all():
-        return False  # large ones are not compared
+        return False  # comparing large values takes too long
     max_values = _max_values(dtype)
-    if leaf.head(2 * max_values).n_unique() > max_values + 1:  # null may be one
-        return False  # to look at all values takes ten times as long
+    if leaf.head(2 * max_values).n_unique() > max_values + 1:  # null may be one of them
+        return False  # looking at all values takes ten times as long
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _MIN_REPEATS > values or distinct > max_values:
         return False
@@ -106,7 +105,7 @@ def _bytes_each(texts: pl.Series) -> pl.Series:
 
 
 def _trials(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the columns, some at a time, with as many of the rows as a trial can hold; none is empty."""
+    """Yield non-empty frames of some columns each, with as many rows as fit into a trial."""
     group: list[pl.Series] = []
     size = 0
     for column in rows.get_columns():

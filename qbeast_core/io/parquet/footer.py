@@ -1,4 +1,4 @@
-"""Parquet footers: what a reader of single pages must know about a file, its columns and its pages."""
+"""Parquet footers: the facts about a file, its columns and its pages that a reader of single pages needs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _REPEATED: Final = 2
 _I32_LIST, _BINARY_LIST = 0x9, 0x9
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
-# What any bytes can lead to: missing or other fields, numbers out of range.
-_NO_FOOTER: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
+# Errors that damaged bytes can cause: missing or other fields, numbers out of range.
+_PARSE_ERRORS: Final = (ThriftError, LookupError, TypeError, AttributeError, ValueError, OverflowError)
 
 
-class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; the caller reads the whole file
-    """Single pages of this file cannot be read safely; the file as a whole may well be fine."""
+class PagesUnavailable(Exception):  # noqa: N818 - not a failure: the caller reads the whole file
+    """Single pages of this file cannot be read safely; the file as a whole may be valid."""
 
     def __init__(self, reason: str, path: str | None = None) -> None:
         self.reason = reason
@@ -46,7 +46,7 @@ class PagesUnavailable(Exception):  # noqa: N818 - it says what is not there; th
 class ColumnChunk:
     """One leaf column of the file's only row group."""
 
-    # The top-level column it belongs to.
+    # Its top-level column.
     column: str
     # Its dotted path, as Parquet writes it (`tags.list.element`).
     path: str
@@ -84,8 +84,8 @@ def parse_footer(data: bytes) -> FileFooter:
     """Parse a Thrift ``FileMetaData``."""
     try:
         return _checked(_parse_footer(data))
-    except _NO_FOOTER as error:
-        reason = f"the footer cannot be understood ({error})"
+    except _PARSE_ERRORS as error:
+        reason = f"the footer cannot be parsed ({error})"
         raise PagesUnavailable(reason) from error
 
 
@@ -122,13 +122,13 @@ def _parse_footer(data: bytes) -> FileFooter:
 
 
 def _checked(footer: FileFooter) -> FileFooter:
-    """Refuse numbers that cannot be: what follows reckons with them."""
+    """Raise if a number is out of range: later arithmetic relies on them."""
     numbers: list[Any] = [footer.num_rows, footer.version]
     for chunk in footer.chunks:
         numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
         numbers += [chunk.size - 1, *(chunk.offset_index or ())]
     if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
-        reason = "the footer tells of impossible numbers of bytes or rows"
+        reason = "the footer has impossible numbers of bytes or rows"
         raise PagesUnavailable(reason)
     return footer
 

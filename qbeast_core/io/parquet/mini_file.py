@@ -1,4 +1,4 @@
-"""Chosen pages of many files as one small, ordinary Parquet file in memory: one row group per source file."""
+"""Build a small Parquet file in memory from pages of many files: one row group per source file."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class FilePart:
     leaves: Sequence[int]
     # Rows in the chosen pages: the same pages in every leaf.
     rows: int
-    # Per leaf, the dictionary page if there is one and the pages, in file order.
+    # Per leaf: its dictionary page, if any, and its data pages, in file order.
     buffers: Sequence[Sequence[memoryview]]
 
 
 def schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
-    """Return what two files must have in common to lie in one mini file."""
+    """Return a key that is equal for files whose pages fit into one mini file."""
     columns = dict.fromkeys(footer.chunks[leaf].column for leaf in leaves)
     return tuple(element for column in columns for element in footer.schema[column])
 
 
 def build_mini_file(parts: Sequence[FilePart]) -> bytes:
-    """Build a Parquet file out of pages."""
+    """Build a Parquet file from pages."""
     pieces: list[bytes | memoryview] = [MAGIC]
     groups: list[bytes] = []
     at = len(MAGIC)
@@ -81,7 +81,7 @@ def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
 
 
 def _chunk(chunk: ColumnChunk, at: int, size: int, rows: int, buffers: Sequence[memoryview]) -> bytes:
-    """Encode a ColumnChunk: fields 2 and 3, and of its ColumnMetaData 1 to 7, 9 and, for a dictionary, 11."""
+    """Encode a ColumnChunk: its fields 2 and 3, with fields 1 to 7, 9 and (for a dictionary) 11 of ColumnMetaData."""
     dictionary = chunk.data_start - chunk.start
     values = _num_values(buffers) if chunk.repeated else rows
     uncompressed = -(-chunk.uncompressed * size // chunk.size)  # readers take it as a hint
@@ -105,7 +105,7 @@ def _chunk(chunk: ColumnChunk, at: int, size: int, rows: int, buffers: Sequence[
 
 
 def _num_values(buffers: Sequence[memoryview]) -> int:
-    """Sum the values of the data pages: in lists, only the page headers know how many there are."""
+    """Sum the values of the data pages: for lists, only the page headers have the counts."""
     data = b"".join(buffers)
     at = total = 0
     try:
@@ -124,7 +124,7 @@ def _num_values(buffers: Sequence[memoryview]) -> int:
 
 
 def _size(number: int) -> int:
-    """Refuse what would lead backwards, and so round for ever."""
+    """Raise if a size is out of range: a negative one would lead to an endless loop."""
     if not 0 <= number < _MAX_SIZE:
         message = f"a page of {number} bytes or values"
         raise ThriftError(message)

@@ -1,4 +1,4 @@
-"""Dates and times that Spark wrote in the calendar that ruled before October 1582, as a file's metadata says."""
+"""Convert dates and times that Spark wrote in the Julian calendar, used before October 1582, to today's calendar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _YEAR_0: Final = -719_470
 
 _CENTURY_DAYS: Final = 36_525
 _DAY_US: Final = 86_400_000_000
-# Before, Java's old classes know one offset from UTC for a zone, that of Spark's own table of 2020.
+# Before this, Java's old classes use one fixed offset from UTC per zone: the standard offset of 2020.
 _RULES_SINCE: Final = datetime(1900, 1, 1, tzinfo=UTC)
 
 
@@ -32,19 +32,19 @@ class OldCalendar:
     # Dates, and timestamps other than INT96.
     has_dates: bool
     has_int96: bool
-    # Whose days the timestamps were counted in.
+    # The time zone of the writer.
     zone: str = "UTC"
 
     @staticmethod
     def of(metadata: Mapping[str, str]) -> OldCalendar | None:
-        """Return what a footer says, by Spark's own rules; None: all values follow the calendar of today.
+        """Read the metadata of a footer by Spark's rules; None if all values follow today's calendar.
 
         >>> OldCalendar.of({"org.apache.spark.version": "2.4.8"})
         OldCalendar(has_dates=True, has_int96=True, zone='UTC')
         >>> OldCalendar.of({"org.apache.spark.version": "3.5.0"})
         """
         version = metadata.get("org.apache.spark.version")
-        if version is None:  # of another writer, or too old to say: Spark 4 takes it as it is
+        if version is None:  # another writer, or a very old Spark: Spark 4 does not convert it either
             return None
         has_dates = version < "3.0.0" or "org.apache.spark.legacyDateTime" in metadata
         has_int96 = version < "3.1.0" or "org.apache.spark.legacyINT96" in metadata
@@ -52,30 +52,30 @@ class OldCalendar:
             return None
         return OldCalendar(has_dates, has_int96, metadata.get("org.apache.spark.timeZone", "UTC"))
 
-    def today(self, values: pl.Expr, stored: PolarsDataType, wanted: PolarsDataType) -> pl.Expr | None:
-        """Return the values with the same year, month and day in the calendar of today; None: they are as they are."""
-        match wanted:
+    def today(self, values: pl.Expr, stored: PolarsDataType, dtype: PolarsDataType) -> pl.Expr | None:
+        """Return the values with the same year, month and day in today's calendar; None if nothing changes."""
+        match dtype:
             case pl.Date() if self.has_dates:
                 return _shifted(values.to_physical().cast(pl.Int64)).cast(pl.Int32).cast(pl.Date)
             case pl.Datetime(time_zone=str()) if self._is_old(stored):
                 return self._times(values)
             case pl.Struct():
-                dtypes = {one.name: one.dtype for one in getattr(stored, "fields", ())}
+                dtypes = {field.name: field.dtype for field in getattr(stored, "fields", ())}
                 parts = {
-                    one.name: self.today(pl.field(one.name), dtypes[one.name], one.dtype)
-                    for one in wanted.fields
-                    if one.name in dtypes
+                    field.name: self.today(pl.field(field.name), dtypes[field.name], field.dtype)
+                    for field in dtype.fields
+                    if field.name in dtypes
                 }
                 changed = {name: part for name, part in parts.items() if part is not None}
                 return values.struct.with_fields(**changed) if changed else None
             case pl.List():
-                part = self.today(pl.element(), getattr(stored, "inner", stored), wanted.inner)
+                part = self.today(pl.element(), getattr(stored, "inner", stored), dtype.inner)
                 return None if part is None else values.list.eval(part)
             case pl.Map():
-                entries = _entries(wanted)
+                entries = _entries(dtype)
                 stored_entries = _entries(stored) if isinstance(stored, pl.Map) else entries
                 part = self.today(values.cast(entries), stored_entries, entries)
-                return None if part is None else part.cast(wanted)
+                return None if part is None else part.cast(dtype)
             case _:
                 return None
 
@@ -85,7 +85,7 @@ class OldCalendar:
         return self.has_int96 if is_int96 else self.has_dates
 
     def _times(self, values: pl.Expr) -> pl.Expr:
-        """Move local days, and let the zone count the moved ones by its rules of today."""
+        """Shift local days, then convert the result to UTC by the present rules of the zone."""
         zone, offset = self._zone_and_offset()
         local = values.to_physical() + offset
         day = local // _DAY_US
@@ -97,7 +97,7 @@ class OldCalendar:
         return pl.when(values < _RULES_SINCE).then(exact).otherwise(values)
 
     def _zone_and_offset(self) -> tuple[str, int]:
-        """Return the zone as far as it is known, and its microseconds from UTC as Java's old classes have it."""
+        """Return the zone (UTC if unknown), and its offset from UTC in microseconds as in Java's old classes."""
         try:
             at = datetime(2020, 1, 1, tzinfo=ZoneInfo(self.zone))
         except (LookupError, ValueError, OSError):
@@ -112,11 +112,11 @@ def has_times(dtype: pl.DataType) -> bool:
     >>> has_times(pl.List(pl.Date())), has_times(pl.Int64())
     (True, False)
     """
-    return "Date" in str(dtype)  # of types in types too
+    return "Date" in str(dtype)  # nested types are part of the text
 
 
 def _shifted(days: pl.Expr) -> pl.Expr:
-    """Return days since 1970 of the same dates in the calendar of today, which skips three leap years of four."""
+    """Return days since 1970 of the same dates in today's calendar, which has three leap days fewer in 400 years."""
     centuries = (days - _YEAR_0) // _CENTURY_DAYS
     return pl.when(days < _SINCE).then(days + 2 - centuries + centuries // 4).otherwise(days)
 

@@ -1,4 +1,4 @@
-"""From requested pages to byte ranges."""
+"""Plan the byte ranges of requested pages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from qbeast_core.io.parquet.tail import FileTail
 from qbeast_core.io.stores.store import Range, merge_ranges
 from qbeast_core.space.arrays import F64Array, I64Array
 
-# Decompressed bytes of a stored byte that a budget of stored bytes allows for. Ordinary columns stay below it.
+# A budget of stored bytes allows for this many decompressed bytes per stored byte. Ordinary columns stay below it.
 _EXPANSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageRequest:
-    """Pages wanted from one file, with what the table's log says about it."""
+    """Pages to read from one file, with the facts about the file in the table's log."""
 
     path: str
     size_bytes: int
@@ -34,9 +34,9 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PagePlan:
-    """A request with the bytes that answer it."""
+    """A request with the byte ranges to read for it."""
 
-    # What is wanted, and the tail of that file.
+    # The request, and the tail of its file.
     request: PageRequest
     tail: FileTail
     # Numbers of the leaf columns to read, ascending.
@@ -46,8 +46,7 @@ class PagePlan:
     # Rows in the pages; bytes in the ranges.
     rows: int
     size: int
-    # What they count against a bound on bytes: as they are stored, or a quarter of what they decompress to
-    # where that is more.
+    # Bytes to count against a limit: the stored bytes, or a quarter of the decompressed bytes if that is more.
     cost: int
     # Equal for plans whose pages can lie in one mini file.
     schema: tuple[bytes, ...]
@@ -59,7 +58,7 @@ class PagePlan:
 
 
 def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -> PagePlan:
-    """Find the bytes of the requested pages."""
+    """Return the byte ranges of the requested pages."""
     _check(tail, request)
     footer, pages = tail.footer, request.pages
     leaves = _leaves_of(footer, columns)
@@ -81,7 +80,7 @@ def plan_pages(tail: FileTail, request: PageRequest, columns: Collection[str]) -
 
 
 def pages_bytes(tail: FileTail, request: PageRequest, columns: Collection[str]) -> int:
-    """Count the bytes of the requested pages, dictionaries included, without naming them."""
+    """Return the number of bytes of the requested pages and their dictionaries, without the ranges."""
     _check(tail, request)
     leaves, pages = _leaves_of(tail.footer, columns), request.pages
     chunks = [tail.footer.chunks[leaf] for leaf in leaves]
@@ -111,27 +110,27 @@ def _check(tail: FileTail, request: PageRequest) -> None:
     """Raise if a request does not match the file, or has no pages."""
     footer, pages = tail.footer, request.pages
     if (footer.num_rows, tail.page_rows) != (request.num_rows, request.page_rows):
-        reason = "the file's rows or pages are not those in the table's log"
-        # A file that another writer replaced: its pages would be cut at other rows, and rows would be wrong silently.
+        reason = "the file's rows or pages differ from the table's log"
+        # Another writer replaced the file. Its pages are cut at other rows: reading them would return wrong rows.
         raise PagesUnavailable(reason, request.path)
     if len(pages) == 0 or pages[0] < 0 or pages[-1] >= tail.pages or (pages[1:] <= pages[:-1]).any():
-        reason = f"the pages wanted are not ascending numbers from 0 to {tail.pages - 1}"
+        reason = f"the requested pages are not ascending numbers from 0 to {tail.pages - 1}"
         raise PagesUnavailable(reason, request.path)
 
 
 def _leaves_of(footer: FileFooter, columns: Collection[str]) -> list[int]:
-    wanted = set(columns)
-    return [number for number, chunk in enumerate(footer.chunks) if chunk.column in wanted]
+    names = set(columns)
+    return [number for number, chunk in enumerate(footer.chunks) if chunk.column in names]
 
 
 def _costs(footer: FileFooter, leaves: list[int]) -> F64Array:
-    """Return what a stored byte of each leaf counts: some columns decompress to a thousand times their size."""
+    """Return the cost of a stored byte of each leaf: some columns decompress to a thousand times their size."""
     chunks = [footer.chunks[leaf] for leaf in leaves]
     return np.array([max(1.0, chunk.uncompressed / (_EXPANSION * max(chunk.size, 1))) for chunk in chunks])
 
 
 def _leaf_ranges(tail: FileTail, leaves: list[int], pages: I64Array) -> list[list[Range]]:
-    # Successive pages lie side by side, so each run of them is one range.
+    # Consecutive pages are adjacent in the file, so each run of them is one range.
     breaks = np.flatnonzero(np.diff(pages) != 1)
     first = pages[np.concatenate(([0], breaks + 1))]
     after = pages[np.concatenate((breaks, [len(pages) - 1]))] + 1

@@ -1,4 +1,4 @@
-"""Read chosen pages of data files: exactly their bytes, through a small Parquet file in memory."""
+"""Read single pages of data files: fetch their bytes and decode them through a small Parquet file in memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
 
 _TAIL_BYTES: Final = 30_000
-_WINDOW: Final = 512  # files whose tails are asked for at once, and held
+_WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
 
 @dataclass(frozen=True, slots=True)
 class PageRanges:
-    """Everything a request reads from its file."""
+    """All byte ranges that a request reads from its file."""
 
     # Start and length of the dictionary pages and data pages, ascending, touching ranges merged.
     data: list[Range]
@@ -35,7 +35,7 @@ class PageRanges:
 
 
 class PageReader:
-    """Reads pages of a table's data files; remembers the tails of files, which never change.
+    """Read pages of a table's data files; caches the tails of files, which never change.
 
     Safe to share between threads.
     """
@@ -48,17 +48,17 @@ class PageReader:
 
     @property
     def size_bytes(self) -> int:
-        """What the tails that are remembered take in memory, about."""
+        """Approximate memory of the cached tails."""
         return len(self._tails) * _TAIL_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
-        """Name every byte that `read` fetches for a request, the four magic bytes aside."""
+        """Return the byte ranges that `read` fetches for a request."""
         plan = self._plan(columns, request)
         tail = (request.size_bytes - request.tail_bytes, request.tail_bytes)
         return PageRanges(merge_ranges(plan.all_ranges), tail, plan.size + request.tail_bytes)
 
     def bytes_of(self, request: PageRequest, columns: Sequence[str]) -> int:
-        """Count what `ranges` names, which takes longer; with the same errors."""
+        """Return the number of bytes in `ranges`, which is slower; raises the same errors."""
         return pages_bytes(self._tail(request), request, columns) + request.tail_bytes
 
     def read(
@@ -76,7 +76,7 @@ class PageReader:
         max_bytes: int,
         fallback: Callable[[PageRequest], pl.DataFrame] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Read as `read` does, in frames of bounded size."""
+        """Yield the rows of the requested pages in frames of limited size."""
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
             for piece in split_plan(plan, max_bytes) if plan else ():
@@ -115,7 +115,7 @@ class PageReader:
                 return self._tails[key]
         start = request.size_bytes - request.tail_bytes
         if request.tail_bytes < 1 or start < 0:
-            reason = "the table's log names no page directory"
+            reason = "the table's log has no page directory for it"
             raise PagesUnavailable(reason, request.path)
         try:
             tail = parse_tail(self._store.get_range(request.path, start, request.tail_bytes))
@@ -124,10 +124,10 @@ class PageReader:
         except StorageError as error:
             if self._store.size(request.path) == request.size_bytes:
                 raise
-            reason = f"the file does not have the {request.size_bytes} bytes that the table's log tells of"
+            reason = f"the file does not have the {request.size_bytes} bytes that the table's log states"
             raise PagesUnavailable(reason, request.path) from error
         if max((chunk.start + chunk.size for chunk in tail.footer.chunks), default=0) > start:
-            reason = "the footer tells of pages behind the end of the file"
+            reason = "the footer has pages behind the end of the file"
             raise PagesUnavailable(reason, request.path)
         with self._lock:
             self._tails[key] = tail
@@ -152,7 +152,7 @@ class PageReader:
         else:
             yield frame
             return
-        for plan in plans:  # which of them it was is known only one by one
+        for plan in plans:  # one by one, to find the plan that fails
             try:
                 frame = self._read([plan], columns, schema)
             except PagesUnavailable:
@@ -187,8 +187,8 @@ class PageReader:
 
 
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
-    """Give the frame exactly these columns and data types."""
-    dtypes = frame.schema  # once: Polars makes it anew each time
+    """Return the frame with exactly these columns and data types."""
+    dtypes = frame.schema  # once: Polars builds it at each access
     if columns and list(dtypes) != list(columns):  # select([]) would drop the rows
         missing = [pl.lit(None, dtype=schema[name]).alias(name) for name in columns if name not in dtypes]
         frame = (frame.with_columns(missing) if missing else frame)[list(columns)]

@@ -17,12 +17,10 @@ from qbeast_core.io.parquet.tail import dump_directory
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-_DICTIONARY_BYTES: Final = (
-    64 << 10
-)  # every page read fetches the dictionary too; one that outgrows this is dropped
-_PAGE_BYTES: Final = (
-    1 << 31
-) - 1  # rows alone cut pages: an earlier cut in one column would break the alignment
+# Every page read fetches the dictionary too; larger dictionaries are dropped.
+_DICTIONARY_BYTES: Final = 64 << 10
+# Only rows cut pages: a cut by bytes in one column would break the alignment of pages.
+_PAGE_BYTES: Final = (1 << 31) - 1
 _ONE_GROUP: Final = 1 << 40
 
 
@@ -32,9 +30,8 @@ class EncodedFile:
 
     data: bytes
     size_bytes: int
-    # How many of them, at the end, tell a `PageReader` where the pages lie (page directory and footer). 0
-    # when single pages cannot be read, for one because the file has no rows. Such a file is an ordinary
-    # Parquet file.
+    # Length of the page directory and footer at the end, for `PageReader`. 0 if single pages cannot be read, for
+    # example because the file has no rows; it is still an ordinary Parquet file.
     tail_bytes: int
 
 
@@ -49,12 +46,12 @@ def encode_data_file(
     compression_level: int = 1,
     values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
-    """Encode rows as a data file, in the order given.
+    """Encode rows as a data file, in their order.
 
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
-    and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY;
-    and so is all that lies in structs, lists and maps.
+    and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
+    The same holds for values in structs, lists and maps.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), page_rows=2)
@@ -97,13 +94,13 @@ def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows
         message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
         raise InvalidInputError(message, argument="weights")
     high = np.ascontiguousarray(weights >> 16, dtype=np.int32)
-    # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
+    # Built from a buffer: pa.array of an ndarray imports pandas.
     column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])
     return table.append_column(WEIGHT_COLUMN, column)
 
 
 def _with_values(table: Any, values: Mapping[str, pl.Series]) -> Any:
-    """Return the same table with dictionaries: places among values become such values."""
+    """Return the same table with columns of codes and their values as dictionary columns."""
     for name, dictionary in values.items():
         codes = table.column(name).combine_chunks()
         column = pa.DictionaryArray.from_arrays(
@@ -118,7 +115,7 @@ def _has_nan(column: Any) -> bool:
 
 
 def _to_arrow(frame: pl.DataFrame) -> Any:
-    """Hand flat strings over as views, without a copy; pyarrow cannot write views inside structs."""
+    """Convert a frame. Flat strings become views without a copy; pyarrow cannot write views inside structs."""
     views, copies = pl.CompatLevel.newest(), pl.CompatLevel.oldest()
     columns = {c.name: c.to_arrow(compat_level=copies if c.dtype.is_nested() else views) for c in frame}
     return pa.table(columns)

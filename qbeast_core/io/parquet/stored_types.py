@@ -1,4 +1,4 @@
-"""Types that files of other writers hold under a column of a table, and how they are read as that column's own."""
+"""Column types in files of other writers, and how to read them as the type in the table's schema."""
 
 from __future__ import annotations
 
@@ -31,55 +31,56 @@ _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
 )
 
 
-def stored_type(stored: pl.DataType, wanted: pl.DataType) -> pl.DataType:
-    """Return the type to read a file's column as, so that a strict cast makes a table's column of it without loss.
+def stored_type(stored: pl.DataType, target: pl.DataType) -> pl.DataType:
+    """Return the type to read a file's column as, so that a strict cast to the table's type loses nothing.
 
-    Polars itself widens numbers and converts timestamps; a type that is not castable is left to it, and refused.
+    Polars itself widens numbers and converts timestamps. For types that cannot be cast, the table's type is returned
+    and Polars raises.
 
     >>> stored_type(pl.Int32(), pl.Int8()), stored_type(pl.Int8(), pl.Int32()), stored_type(pl.Int64(), pl.Boolean())
     (Int32, Int32, Boolean)
     >>> stored_type(pl.Struct({"a": pl.Binary, "b": pl.Date}), pl.Struct({"b": pl.Date, "a": pl.String}))
     Struct({'b': Date, 'a': Binary})
     """
-    match stored, wanted:
+    match stored, target:
         case pl.Struct(), pl.Struct():
-            stored_fields = {one.name: _type(one.dtype) for one in stored.fields}
-            fields = {one.name: _type(one.dtype) for one in wanted.fields}
+            stored_fields = {field.name: _type(field.dtype) for field in stored.fields}
+            fields = {field.name: _type(field.dtype) for field in target.fields}
             return pl.Struct(
                 {name: stored_type(stored_fields.get(name, dtype), dtype) for name, dtype in fields.items()}
             )
         case pl.List(), pl.List():
-            return pl.List(stored_type(_type(stored.inner), _type(wanted.inner)))
+            return pl.List(stored_type(_type(stored.inner), _type(target.inner)))
         case pl.Map(), pl.Map():
-            key = stored_type(_type(stored.key), _type(wanted.key))
-            value = stored_type(_type(stored.value), _type(wanted.value))
-            # INT96 overflows in maps as Polars reads them, and not in lists.
+            key = stored_type(_type(stored.key), _type(target.key))
+            value = stored_type(_type(stored.value), _type(target.value))
+            # Polars overflows on INT96 in maps, but not in lists.
             return (
                 pl.List(pl.Struct({"key": key, "value": value}))
                 if "'ns'" in str(stored)
                 else pl.Map(key, value)
             )
         case _:
-            return stored if _is_cast(stored, wanted) else wanted
+            return stored if _is_cast(stored, target) else target
 
 
-def _is_cast(stored: pl.DataType, wanted: pl.DataType) -> bool:
-    """Return whether Spark or deltalake read one type as the other without loss, and Polars' scan does not."""
-    bits, wanted_bits = _INTEGER_BITS.get(stored), _INTEGER_BITS.get(wanted)
-    if isinstance(wanted, pl.Decimal):
-        return bits is not None or _is_narrowed(stored, wanted)
-    if bits is None or wanted_bits is None:
-        return (stored, wanted) in _PAIRS
-    return stored != wanted and bits >= wanted_bits
+def _is_cast(stored: pl.DataType, target: pl.DataType) -> bool:
+    """Return whether Spark or deltalake read a type as another one without loss, where a scan of Polars does not."""
+    bits, target_bits = _INTEGER_BITS.get(stored), _INTEGER_BITS.get(target)
+    if isinstance(target, pl.Decimal):
+        return bits is not None or _is_narrowed(stored, target)
+    if bits is None or target_bits is None:
+        return (stored, target) in _PAIRS
+    return stored != target and bits >= target_bits
 
 
-def _is_narrowed(stored: pl.DataType, wanted: pl.Decimal) -> bool:
+def _is_narrowed(stored: pl.DataType, target: pl.Decimal) -> bool:
     """Return whether a decimal type needs a cast to another one."""
-    if not isinstance(stored, pl.Decimal) or stored.scale > wanted.scale:
+    if not isinstance(stored, pl.Decimal) or stored.scale > target.scale:
         return False
-    return stored.scale < wanted.scale or (stored.precision or 38) > (wanted.precision or 38)
+    return stored.scale < target.scale or (stored.precision or 38) > (target.precision or 38)
 
 
 def _type(dtype: PolarsDataType) -> pl.DataType:
-    """Return an instance: the types inside of others may be classes."""
+    """Return an instance of a type: nested types may be classes."""
     return dtype if isinstance(dtype, pl.DataType) else dtype()

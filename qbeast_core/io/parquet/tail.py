@@ -1,15 +1,15 @@
-"""The end of our data files: where every page lies, in few bytes, in front of the Parquet footer.
+"""The tail of a data file: a compact directory of all pages, followed by the Parquet footer.
 
-Every selective read pays for an index of the pages, and Parquet's own OffsetIndexes take about 14 bytes per
-page and column. With aligned pages all but the sizes is known, so the writer puts a *page directory* between
-the OffsetIndexes (which stay, for other engines) and the footer, in bytes that no Parquet reader looks at::
+Every selective read needs an index of the pages, and Parquet's own OffsetIndexes take about 14 bytes per
+page and column. With aligned pages only the sizes are needed, so the writer puts a *page directory* between
+the OffsetIndexes (kept for other engines) and the footer. Other Parquet readers skip these bytes::
 
-    magic "QBPAGES1" | CRC-32 of all that follows, to the end of the file | rows per page | pages
+    magic "QBPAGES1" | CRC-32 of everything after it | rows per page | pages
     | leaf columns | length of the sizes | sizes | Parquet footer | its length | "PAR1"
 
-Numbers are little-endian uint32. The sizes are those of all data pages in bytes, header included, by (column,
-page), in four planes of like bytes (lowest first), compressed by zlib. The checksum covers the footer too: a
-damaged tail is noticed before a wrong row can come of it.
+Numbers are little-endian uint32. The sizes are in bytes, page header included, by (column, page). They are stored
+as four planes (all lowest bytes first), compressed by zlib. The checksum covers the footer too, so a damaged tail
+never leads to wrong rows.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ from qbeast_core.space.arrays import I64Array
 _DIRECTORY_MAGIC: Final = b"QBPAGES1"
 _HEAD: Final = struct.Struct("<8sIIIII")
 _CHECKED_FROM: Final = 12
-_MAX_RATIO: Final = 1040  # zlib packs no better
+_MAX_RATIO: Final = 1040  # the best ratio zlib reaches
 
 
 @dataclass(frozen=True, slots=True)
 class FileTail:
-    """What the tail of a data file says."""
+    """The parsed tail of a data file."""
 
     footer: FileFooter
     # Rows in every page but the last, which has the rest.
     page_rows: int
-    # int64, shape (leaf columns, pages + 1): first byte of every data page in the file; the last one is the
-    # end of the chunk.
+    # int64, shape (leaf columns, pages + 1): first byte of every data page, then the end of the chunk.
     page_starts: I64Array
 
     @property
     def pages(self) -> int:
-        """Number of pages every column is cut into."""
+        """Number of pages per column."""
         return int(self.page_starts.shape[1]) - 1
 
 
 def dump_directory(sizes: I64Array, *, page_rows: int, parquet_tail: bytes) -> bytes:
-    """Write the page directory to be put right before ``parquet_tail``."""
+    """Return the page directory to write right before ``parquet_tail``."""
     leaves, pages = sizes.shape
     planes = np.ascontiguousarray(sizes, dtype="<u4").view(np.uint8).reshape(-1, 4).T
     body = zlib.compress(planes.tobytes(), 9)
@@ -60,7 +59,7 @@ def dump_directory(sizes: I64Array, *, page_rows: int, parquet_tail: bytes) -> b
 def parse_tail(data: bytes) -> FileTail:
     """Parse the last bytes of a data file, from the page directory on."""
     if len(data) < _HEAD.size + 8 or data[:8] != _DIRECTORY_MAGIC:
-        _refuse("there is no page directory where the table's log says")
+        _refuse("there is no page directory at the position in the table's log")
     _, checksum, page_rows, pages, leaves, length = _HEAD.unpack_from(data)
     if zlib.crc32(memoryview(data)[_CHECKED_FROM:]) != checksum:
         _refuse("the page directory or the footer is damaged")
@@ -82,16 +81,16 @@ def parse_tail(data: bytes) -> FileTail:
 
 
 def _inflate(packed: bytes, size_bytes: int) -> bytes:
-    """Decompress to so many bytes and no more: a few packed ones can stand for any number."""
+    """Decompress exactly this number of bytes, and raise for more: a few bytes could expand without limit."""
     if size_bytes > _MAX_RATIO * len(packed):
-        _refuse("the page directory tells of more pages than it can name")
+        _refuse("the page directory claims more pages than it can list")
     engine = zlib.decompressobj()
     try:
         sizes = engine.decompress(packed, size_bytes + 1)
     except zlib.error:
         sizes = b""
     if len(sizes) != size_bytes or not engine.eof or engine.unused_data:
-        _refuse("the page directory names other pages than it tells of")
+        _refuse("the page directory does not list as many pages as it claims")
     return sizes
 
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: read any struct without a schema, write what a Parquet footer needs."""
+"""Thrift's compact protocol: read any struct without a schema, and write the parts of a Parquet footer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-_MAX_DEPTH = 64  # no metadata nests deeper; garbage must not exhaust the stack
+_MAX_DEPTH = 64  # deeper than any metadata; damaged bytes must not exhaust the stack
 
 
 class ThriftError(ValueError):
@@ -16,11 +16,11 @@ class ThriftError(ValueError):
 
 
 class ThriftStruct(NamedTuple):
-    """A struct as it was read."""
+    """A parsed struct."""
 
     # Value by field number; integers as int, binary as bytes, lists and sets as list, maps as dict.
     fields: dict[int, Any]
-    # Where it lies in the buffer it was read from, so that it can be copied without being understood.
+    # Its position in the buffer, to copy it unchanged.
     start: int
     end: int
 
@@ -99,7 +99,7 @@ def _list_header(kind: int, size: int) -> bytes:
 
 
 def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:
-    # Every file's footer is read here, and most of it is headers and numbers of one byte: no calls for these.
+    # Parses the footer of every file, mostly headers and numbers of one byte: these are read without calls.
     fields: dict[int, Any] = {}
     position, number = at, 0
     try:
@@ -182,7 +182,7 @@ def _read_map(data: bytes, at: int, depth: int) -> tuple[dict[Any, Any], int]:
 
 
 def _check_size(data: bytes, at: int, size: int) -> None:
-    if size > len(data) - at:  # every element takes at least a byte
+    if size > len(data) - at:  # an element takes at least a byte
         message = f"{size} elements cannot follow byte {at} of {len(data)}"
         raise ThriftError(message)
 

@@ -1,4 +1,4 @@
-"""How many bytes values take, row by row: what is cut by bytes instead of by rows asks here."""
+"""Bytes of values per row, to limit samples and pages by bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array
 
-# Bytes of a row in one column that a Parquet page, whose size is a signed 32-bit number, can surely hold.
+# A value up to this size fits into a Parquet page, whose size is a signed 32-bit number.
 MAX_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
 
 _PAGE_BYTES: Final = 16 << 20
@@ -20,9 +20,9 @@ _FIXED_BYTES: Final = 8
 
 
 def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
-    """Return some values of a column, in order, that take `max_bytes` at most together.
+    """Return the first values of a column that take at most `max_bytes` together.
 
-    Values that take more than that alone are left out.
+    Single values of more than `max_bytes` are left out.
 
     >>> rows_within(pl.Series(["a" * 100, "b", "c", "d"]), 12).to_list()
     ['b', 'c']
@@ -36,7 +36,7 @@ def rows_within(column: pl.Series, max_bytes: int) -> pl.Series:
 
 
 def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
-    """Return how many rows a page holds, given how many it should, where values are large.
+    """Return the number of rows per page: `page_rows`, or fewer if values are large.
 
     >>> page_rows_within(pl.DataFrame({"scan": ["x" * (1 << 20)] * 64}), 256)
     8
@@ -47,14 +47,14 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
         sizes = _value_bytes(column)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         largest = int(sizes.max())
-        most = max(_PAGE_BYTES, min(2 * largest, _MAX_PAGE_BYTES), largest)
-        while page_rows > 1 and _largest_page(ends, page_rows) > most:
+        max_bytes = max(_PAGE_BYTES, min(2 * largest, _MAX_PAGE_BYTES), largest)
+        while page_rows > 1 and _largest_page(ends, page_rows) > max_bytes:
             page_rows = -(-page_rows // 2)
     return page_rows
 
 
 def refuse_huge_values(frame: pl.DataFrame) -> None:
-    """Refuse values that Parquet cannot hold, by the names of their columns."""
+    """Raise if a value is too large for Parquet."""
     for column in frame.get_columns():
         if column.estimated_size() <= MAX_VALUE_BYTES or not _varies(column.dtype):
             continue
@@ -70,7 +70,7 @@ def refuse_huge_values(frame: pl.DataFrame) -> None:
 
 
 def _value_bytes(column: pl.Series) -> I64Array:
-    """Return about how many bytes each value takes in a plain Parquet page: text as it is, any number 8.
+    """Return the approximate bytes of each value in a plain Parquet page: 8 for a number.
 
     >>> _value_bytes(pl.Series(["abc", None, ""])).tolist()
     [7, 4, 4]

@@ -1,1 +1,1 @@
-"""Where files are: local folders and object stores."""
+"""Files in local folders and object stores."""

@@ -1,4 +1,4 @@
-"""A table in a local folder; what was written stays written, also through a power cut."""
+"""A table in a local folder; written files are durable, also after a power cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbeast_core.io.stores.store import Entry, Range, merge_ranges, split_blocks
 
 
 class LocalStore:
-    """A `Store` in a folder. Folders are made when something is written.
+    """A `Store` in a local folder. Writes create missing folders.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -30,7 +30,7 @@ class LocalStore:
         self.allow_absolute_paths = allow_absolute_paths
 
     def locate(self, path: str) -> str:
-        """Return where a file lies, as other libraries take it; no symbolic link leads there from outside."""
+        """Return the path of a file for other libraries; raise if a symbolic link leads out of the table."""
         location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
         if not self.allow_absolute_paths:
             refuse_link_out(self.uri, path)
@@ -53,20 +53,20 @@ class LocalStore:
         return split_blocks(merged, blocks, ranges)
 
     def put(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file, replacing one of that name."""
+        """Write a file, and replace an existing one."""
         target = self._entry(path)
-        with _errors("write", path), _written(target, data) as written:
-            written.replace(target)
+        with _errors("write", path), _temporary_file(target, data) as file:
+            file.replace(target)
 
     def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file unless there is one.
+        """Write a file unless it exists.
 
-        A hard link decides who wins, as in deltalake and obstore, so all three exclude each other.
+        A hard link decides which writer wins, as in deltalake and obstore, so all three exclude each other.
         """
         target = self._entry(path)
-        with _errors("write", path), _written(target, data) as written:
-            os.link(written, target)
-            written.unlink()
+        with _errors("write", path), _temporary_file(target, data) as file:
+            os.link(file, target)
+            file.unlink()
 
     def list(self, prefix: str) -> list[str]:
         """List the files below a folder."""
@@ -91,12 +91,12 @@ class LocalStore:
             return self._at(path).stat().st_size
 
     def delete(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with _errors("delete", path):
             self._entry(path).unlink(missing_ok=True)
 
     def _entry(self, path: str) -> Path:
-        """Return what is replaced or removed under a name: of a symbolic link the link itself."""
+        """Return the path to replace or remove: for a symbolic link, the link itself."""
         location = locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
         if not self.allow_absolute_paths and "/" in path:
             refuse_link_out(self.uri, path.rpartition("/")[0])
@@ -115,7 +115,7 @@ def _errors(action: str, path: str) -> Generator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and action != "write":
             raise
-        # The folder that cannot be made, or is none.
+        # The path that cannot be created, or is not a folder.
         where = f" ({error.filename})" if action == "write" and error.filename else ""
         kept = " Nothing was changed at that path." if action != "read" else ""
         message = f"cannot {action} {path!r}: {error.strerror or error}{where}.{kept} Remove the cause and try again."
@@ -132,8 +132,8 @@ def _opened(path: Path, flags: int) -> Generator[int]:
 
 
 @contextmanager
-def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
-    """Give a durable file of a temporary name beside the target; make its new name durable afterwards."""
+def _temporary_file(target: Path, data: bytes | memoryview) -> Generator[Path]:
+    """Write a durable temporary file beside the target; sync the folder after the caller renamed it."""
     _make_folders(target.parent)
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
@@ -144,7 +144,7 @@ def _written(target: Path, data: bytes | memoryview) -> Generator[Path]:
             os.fsync(file)
         yield temporary
         _sync_folder(target.parent)
-    except BaseException:  # an interrupt too leaves no temporary file; raised again
+    except BaseException:  # also on an interrupt; raised again
         temporary.unlink(missing_ok=True)
         raise
 
@@ -163,7 +163,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _pread(file: int, path: str, start: int, length: int) -> memoryview:
     block = os.pread(file, length, start)
-    while len(block) < length:  # a single read gives at most 2 GiB
+    while len(block) < length:  # a single read returns at most 2 GiB
         more = os.pread(file, length - len(block), start + len(block))
         if not more:
             end = start + length

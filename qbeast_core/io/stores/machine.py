@@ -1,4 +1,4 @@
-"""Memory: how much there is, of the machine or of the cgroup that this process is in; and giving back what is free."""
+"""Memory: the limit of the machine or of this process's cgroup, and a call that returns free memory to the system."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-_KNOWN_SECONDS: Final = 60
+_CACHE_SECONDS: Final = 60
 
 
 def memory_of_machine() -> int:
-    """Return `machine_bytes`, asked again after a while: a cgroup's limit may change while the process lives."""
-    return _machine_bytes(int(time.monotonic() // _KNOWN_SECONDS))
+    """Return `machine_bytes`, cached for a minute: the limit of a cgroup may change while the process runs."""
+    return _machine_bytes(int(time.monotonic() // _CACHE_SECONDS))
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Return the memory that this process can have at most: of the machine, or of its cgroup (version 1 or 2).
+    """Return the maximum memory of this process: that of the machine, or of its cgroup (version 1 or 2).
 
     >>> machine_bytes() > 1 << 20
     True
@@ -29,9 +29,9 @@ def machine_bytes(root: Path = Path("/")) -> int:
 
 
 def give_back_memory() -> None:
-    """Give back to the system what the C library keeps of memory that was freed, where it can.
+    """Return freed memory that the C library still holds to the system, where supported.
 
-    Arrays of some megabytes leave much behind, in a heap for each thread. It takes some milliseconds.
+    The library keeps much memory of freed arrays of some megabytes, in a heap per thread. The call takes milliseconds.
     """
     trim = _trim()
     if trim is not None:
@@ -42,7 +42,7 @@ def give_back_memory() -> None:
 def _trim() -> Callable[[int], int] | None:
     try:
         return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # another C library than GNU's
+    except (AttributeError, OSError, TypeError):  # not the GNU C library
         return None
 
 
@@ -54,12 +54,12 @@ def _machine_bytes(_now: int) -> int:
 def _physical_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # a system that does not tell
+    except (AttributeError, OSError, ValueError):  # not available on this system
         return 8 << 30
 
 
 def _limits(root: Path) -> Iterator[str]:
-    """Give what the cgroups of this process, and those that they lie in, are limited to."""
+    """Yield the limits of the cgroups of this process and of their parents."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, name = rest.partition(":")

@@ -38,7 +38,7 @@ _CLIENT: Final = frozenset(
 )
 _NOTHING: Final = "nothing was read or written"
 _IGNORED: Final = {*LOCKING_SETTINGS, "object_store_concurrency_limit"}
-# What a request costs, in bytes: less leaves up to twice the requests, more reads bytes and joins hardly anything.
+# Ranges nearer than this are read together. A smaller gap means up to twice the requests; a larger one joins few more.
 _GAP_BYTES: Final = 1 << 14
 _SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
@@ -64,7 +64,7 @@ class RemoteStore:
             self._store: Any = self._open_any(self.uri)
         except (BaseError, TypeError, ValueError) as error:
             if self.uri.partition("://")[0].lower() not in SCHEMES:
-                kinds = ", ".join(f"{one}://" for one in SCHEMES)
+                kinds = ", ".join(f"{scheme}://" for scheme in SCHEMES)
                 message = f"`path` must be a folder or begin with one of {kinds}, not {uri!r}; {_NOTHING}"
                 raise InvalidInputError(message, argument="path") from None
             cause = str(error).splitlines()[0].rstrip(".")
@@ -75,7 +75,7 @@ class RemoteStore:
             raise InvalidInputError(message, argument="storage_options") from shown_cause(error)
 
     def locate(self, path: str) -> str:
-        """Return where a file lies, as other libraries take it."""
+        """Return the address of a file for other libraries."""
         return locate_file(self.uri, path, allow_absolute=self.allow_absolute_paths)
 
     def get(self, path: str) -> bytes:
@@ -89,31 +89,30 @@ class RemoteStore:
         return bytes(self.get_ranges(path, [(start, length)])[0])
 
     def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
-        """Read several ranges, in parallel; what lies between near ones is read along, and dropped."""
+        """Read several ranges in parallel; ranges near each other are one request."""
         merged = merge_ranges(ranges, gap_bytes=_GAP_BYTES)
-        asked = [(start, length) for start, length in merged if length]  # a range of no bytes is no request
-        starts, lengths = [start for start, _ in asked], [length for _, length in asked]
+        requests = [(start, length) for start, length in merged if length]  # empty ranges need no request
+        starts, lengths = [start for start, _ in requests], [length for _, length in requests]
         store, key = self._at(path)
-        with _errors("read", path):  # coalesce=0: its own gap is a megabyte
-            found = obstore.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0)
-        given = iter(found)
-        blocks = [memoryview(next(given) if length else b"") for _, length in merged]
+        with _errors("read", path):  # coalesce=0: the default gap is a megabyte
+            buffers = iter(obstore.get_ranges(store, key, starts=starts, lengths=lengths, coalesce=0))
+        blocks = [memoryview(next(buffers) if length else b"") for _, length in merged]
         if [len(block) for block in blocks] != [length for _, length in merged]:
             message = f"{path!r} is too short: it was cut or replaced. Restore it and try again."
             raise StorageError(message, path=path)
         return split_blocks(merged, blocks, ranges)
 
     def put(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file, replacing one of that name."""
+        """Write a file, and replace an existing one."""
         store, key = self._at(path)
         with _errors("write", path):
             obstore.put(store, key, data)
 
     def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file unless there is one, by a conditional put.
+        """Write a file unless it exists, by a conditional put.
 
-        An error may come after the file was stored, and a `FileExistsError` may be about our own file, or
-        come before any file is there: read the path back to know.
+        An error does not mean that nothing was stored, and a `FileExistsError` may be caused by our own request
+        after a retry: read the path to find out.
         """
         if self._other_locking:
             message = (
@@ -137,10 +136,10 @@ class RemoteStore:
         """List the files below a folder, with their sizes and ages."""
         with _errors("list", prefix):
             pages = obstore.list(self._store, prefix or None, offset=after or None)
-            found = [entry for page in pages for entry in page]
+            entries = [entry for page in pages for entry in page]
         return sorted(
             Entry(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))
-            for entry in found
+            for entry in entries
         )
 
     def size(self, path: str) -> int:
@@ -150,13 +149,13 @@ class RemoteStore:
             return int(obstore.head(store, key)["size"])
 
     def delete(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         store, key = self._at(path)
         with _errors("delete", path), suppress(FileNotFoundError):
             obstore.delete(store, key)
 
     def _at(self, path: str) -> tuple[Any, str]:
-        """Return the store that a file lies in, and its key there."""
+        """Return the store of a file, and its key there."""
         place = self.locate(path)
         if is_address(path):  # elsewhere in the same bucket: the option allows it
             return self._bucket, place.split("/", 3)[3]
@@ -164,12 +163,12 @@ class RemoteStore:
 
     @cached_property
     def _bucket(self) -> Any:
-        """The whole bucket, opened with the credentials of the table: it is the table's own."""
+        """The table's bucket as a store, with the credentials of the table."""
         return self._open_any("/".join(self.uri.split("/", 3)[:3]))
 
 
 def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Sort deltalake's storage options into what obstore calls config, client_options and retry_config.
+    """Convert deltalake's storage options to obstore's config, client_options and retry_config.
 
     >>> translate_options({"AWS_REGION": "eu-west-1", "aws_allow_http": "true", "max_retries": "3"})
     {'config': {'aws_region': 'eu-west-1'}, 'client_options': {'allow_http': 'true'},
@@ -211,10 +210,10 @@ def _duration(name: str, value: str) -> timedelta:
 
 
 def _refuse_password(uri: str) -> None:
-    """Raise where an address holds a password: it would be shown and logged wherever the table is named."""
+    """Raise if an address has a password: it would appear in messages and logs."""
     if urlsplit(uri).password is not None:
         message = (
-            f"{uri!r} holds a password; nothing was read or written. Give credentials in `storage_options`."
+            f"{uri!r} has a password; nothing was read or written. Give credentials in `storage_options`."
         )
         raise InvalidInputError(message, argument="path")
 

@@ -1,4 +1,4 @@
-"""Stores on S3 whose other writers do not exclude each other as ours do: which setting says so, and a refusal."""
+"""Detect settings by which other writers commit to S3 without conditional puts, and raise for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from qbeast_core.errors import UnsupportedTableError
 
-# Settings by which `deltalake` commits to S3 without conditional puts, in lower case.
+# Settings that make `deltalake` commit to S3 without conditional puts, in lower case.
 LOCKING_SETTINGS: Final = ("aws_s3_locking_provider", "aws_s3_allow_unsafe_rename", "allow_unsafe_rename")
 
 _SCHEMES: Final = ("s3://", "s3a://")
@@ -18,7 +18,7 @@ _OFF: Final = ("", "0", "false", "no", "none")
 def other_locking(
     uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Name the setting by which writers of this table commit without conditional puts; None: there is none.
+    """Return the setting that makes other writers commit without conditional puts, or None.
 
     Such a writer and ours could both win the same version, and one commit would be lost.
 
@@ -38,7 +38,7 @@ def other_locking(
 def refuse_unsafe_locking(
     uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Raise where deltalake would write to S3 without conditional puts; call it before files are written.
+    """Raise if deltalake would write to S3 without conditional puts; call it before writing files.
 
     >>> refuse_unsafe_locking("/data/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     """

@@ -1,4 +1,4 @@
-"""Where a table's bytes lie: one small interface over local folders and object stores."""
+"""`Store`: one small interface to files in local folders and object stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Range = tuple[int, int]
 
 
 class Entry(NamedTuple):
-    """A file that a listing found: its path, its bytes, and when it was written (ms since 1970 UTC)."""
+    """A file of a listing: its path, size in bytes and modification time (ms since 1970 UTC)."""
 
     path: str
     size: int
@@ -30,14 +30,14 @@ class Entry(NamedTuple):
 class Store(Protocol):
     """Files below a table's root.
 
-    Paths are relative to the root, separated by ``/``, decoded (no ``%20``). Every method raises
-    `StorageError` naming the path when the store refuses, and `UnsupportedTableError` for a path that leads
-    out of the root; a missing file is a `FileNotFoundError`.
+    Paths are relative to the root, separated by ``/``, decoded (no ``%20``). Every method raises `StorageError`
+    if the store fails, `UnsupportedTableError` for a path out of the root, and `FileNotFoundError` for a
+    missing file.
     """
 
     @property
     def uri(self) -> str:
-        """The root in its one form, see `qbeast_core.io.stores.location.resolve_location`."""
+        """The root in its canonical form; see `qbeast_core.io.stores.location.resolve_location`."""
         ...
 
     @property
@@ -47,11 +47,11 @@ class Store(Protocol):
 
     @property
     def allow_absolute_paths(self) -> bool:
-        """Whether files may be named by absolute paths."""
+        """Whether absolute paths of files are allowed."""
         ...
 
     def locate(self, path: str) -> str:
-        """Return where a file lies, as other libraries take it; see `qbeast_core.io.stores.location.locate_file`."""
+        """Return the location of a file for other libraries; see `qbeast_core.io.stores.location.locate_file`."""
         ...
 
     def get(self, path: str) -> bytes:
@@ -59,27 +59,27 @@ class Store(Protocol):
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
-        """Read ``length`` bytes from byte ``start``; fewer available bytes are a `StorageError`."""
+        """Read ``length`` bytes from byte ``start``; raise `StorageError` if there are fewer."""
         ...
 
     def get_ranges(self, path: str, ranges: Sequence[Range]) -> list[memoryview]:
-        """Read several ascending ranges, one buffer each: those that touch, or are so near that it pays, at once."""
+        """Read several ascending ranges, one buffer each; adjacent and near ranges are one read."""
         ...
 
     def put(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file, replacing one of that name; it is durable, and never seen half written."""
+        """Write a file, and replace an existing one; the file is durable, and never visible half written."""
         ...
 
     def put_if_absent(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file unless there is one; exactly one of many writers wins."""
+        """Write a file unless it exists; exactly one of many writers wins."""
         ...
 
     def list(self, prefix: str) -> list[str]:
-        """List the files below a folder and its folders, sorted; a missing folder has none."""
+        """List all files below a folder, sorted; none for a missing folder."""
         ...
 
     def entries(self, prefix: str, *, after: str = "") -> Sequence[Entry]:
-        """List like `list`, from behind a path on; say of each file how long and how old it is."""
+        """List the files of `list` after a path, with their sizes and modification times."""
         ...
 
     def size(self, path: str) -> int:
@@ -87,7 +87,7 @@ class Store(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file if it exists."""
         ...
 
 
@@ -104,24 +104,24 @@ def open_store(
     """
     whole = resolve_location(uri)
     if not is_address(whole):
-        from qbeast_core.io.stores.local import LocalStore  # noqa: PLC0415 - it needs this module
+        from qbeast_core.io.stores.local import LocalStore  # noqa: PLC0415 - imports this module
 
         return LocalStore(whole, allow_absolute_paths=allow_absolute_paths)
-    from qbeast_core.io.stores.remote import RemoteStore  # noqa: PLC0415 - obstore is loaded for object stores alone
+    from qbeast_core.io.stores.remote import RemoteStore  # noqa: PLC0415 - loads obstore, only for object stores
 
     return RemoteStore(whole, storage_options or {}, allow_absolute_paths=allow_absolute_paths)
 
 
 def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]:
-    """Return options of a store, or refuse what maps no texts to texts; values are not shown: they may be secret.
+    """Return the options of a store; raise if they do not map texts to texts. Messages never show values.
 
     >>> checked_options({"aws_region": "eu-west-1"}), checked_options(None)
     ({'aws_region': 'eu-west-1'}, {})
     """
-    given = cast("object", storage_options)  # callers without a type checker pass anything
-    if given is not None and not isinstance(given, Mapping):
+    value = cast("object", storage_options)  # callers without a type checker may pass anything
+    if value is not None and not isinstance(value, Mapping):
         invalid_argument(
-            "storage_options", "must map texts to texts", "nothing was read or written", value=type(given)
+            "storage_options", "must map texts to texts", "nothing was read or written", value=type(value)
         )
     options = dict(storage_options or {})
     wrong = [key for key, value in options.items() if not isinstance(cast("object", value), str)]
@@ -133,13 +133,13 @@ def checked_options(storage_options: Mapping[str, str] | None) -> dict[str, str]
     return options
 
 
-class _Place(Protocol):
+class _HasRoot(Protocol):
     @property
     def local_root(self) -> Path | None: ...
 
 
-def map_files(store: _Place, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
-    """Return what a function that reads gives for each item: several at once where a request takes its time."""
+def map_files(store: _HasRoot, function: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
+    """Return the results of a reading function for all items; in parallel for object stores."""
     if store.local_root is not None or len(items) < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(_REMOTE_READS) as pool:
@@ -147,7 +147,7 @@ def map_files(store: _Place, function: Callable[[_In], _Out], items: Sequence[_I
 
 
 def merge_ranges(ranges: Sequence[Range], *, gap_bytes: int = 0) -> list[Range]:
-    """Join each range with the one before it where they touch, or lie near each other.
+    """Join ascending ranges that touch, or whose gap is at most `gap_bytes`.
 
     >>> merge_ranges([(4, 6), (10, 5), (20, 1)])
     [(4, 11), (20, 1)]
@@ -167,7 +167,7 @@ def merge_ranges(ranges: Sequence[Range], *, gap_bytes: int = 0) -> list[Range]:
 def split_blocks(
     merged: Sequence[Range], blocks: Sequence[memoryview], ranges: Sequence[Range]
 ) -> list[memoryview]:
-    """Cut the blocks read for ``merge_ranges(ranges)``, with whatever gap, into the ranges; nothing is copied."""
+    """Cut the blocks read for ``merge_ranges(ranges)`` into the ranges, without copying."""
     parts: list[memoryview] = []
     pairs = zip(merged, blocks, strict=True)
     (first, size), block = (0, -1), memoryview(b"")

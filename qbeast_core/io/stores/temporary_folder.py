@@ -1,4 +1,4 @@
-"""Folders for temporary files: ours alone, and gone with their process, also if it was killed."""
+"""Private folders for temporary files, removed with their process, or later if it was killed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if sys.platform != "win32":
     import fcntl
 
 _LOCK: Final = "lock"
-_YOUNG_SECONDS: Final = 600  # a folder without a lock may be about to get one
+_YOUNG_SECONDS: Final = 600  # a new folder may not have its lock yet
 
 
 class TemporaryFolder:
-    """A new folder, locked as long as this process lives or until it is closed.
+    """A new folder, locked until it is closed or the process ends.
 
-    Folders of that prefix that killed processes of the same user left there are removed first.
+    Folders with the same prefix that killed processes of the same user left behind are removed first.
 
     >>> folder = TemporaryFolder(Path("."), "rows-")
     >>> folder.path.is_dir()
@@ -33,35 +33,35 @@ class TemporaryFolder:
     """
 
     def __init__(self, parent: Path, prefix: str) -> None:
-        _remove_left(parent, prefix)
-        self.path, self._lock = _made(parent, prefix)
+        _remove_stale(parent, prefix)
+        self.path, self._lock = _create_locked(parent, prefix)
 
     def close(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and its content."""
         os.close(self._lock)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _made(parent: Path, prefix: str) -> tuple[Path, int]:
-    """Make a folder and lock it; another one where somebody took it for a dead one before the lock was on."""
+def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
+    """Create a folder and lock it; retry if another process removed it before the lock was taken."""
     while True:
         path = parent / f"{prefix}{uuid.uuid4().hex}"
         path.mkdir(mode=0o700)
         try:
-            lock = _locked(path / _LOCK, os.O_CREAT | os.O_EXCL)
+            lock = _lock_file(path / _LOCK, os.O_CREAT | os.O_EXCL)
             if path.is_dir():
                 return path, lock
             os.close(lock)
         except (BlockingIOError, FileNotFoundError):
             continue
-        except BaseException:  # an interrupt too leaves no folder; raised again
+        except BaseException:  # also on an interrupt; raised again
             shutil.rmtree(path, ignore_errors=True)
             raise
 
 
-def _remove_left(parent: Path, prefix: str) -> None:
-    """Remove folders of ours whose process is gone; whatever cannot be told or removed stays."""
-    if sys.platform == "win32":  # no lock tells there who lives
+def _remove_stale(parent: Path, prefix: str) -> None:
+    """Remove our folders whose process has ended; folders that cannot be checked or removed stay."""
+    if sys.platform == "win32":  # file locks are not available
         return
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
@@ -71,13 +71,13 @@ def _remove_left(parent: Path, prefix: str) -> None:
 
 
 def _remove_dead(path: Path) -> None:
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         return
     try:
-        lock = _locked(path / _LOCK, 0)
+        lock = _lock_file(path / _LOCK, 0)
     except FileNotFoundError:
-        if time.time() - found.st_mtime > _YOUNG_SECONDS:
+        if time.time() - status.st_mtime > _YOUNG_SECONDS:
             shutil.rmtree(path)
         return
     try:
@@ -86,13 +86,13 @@ def _remove_dead(path: Path) -> None:
         os.close(lock)
 
 
-def _locked(path: Path, flags: int) -> int:
-    """Open a file and lock it; raise `OSError` if it is a link, or a living process holds it."""
+def _lock_file(path: Path, flags: int) -> int:
+    """Open a file and lock it; raise `OSError` if it is a link or another process holds the lock."""
     lock = os.open(path, os.O_RDWR | flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         if sys.platform != "win32":
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:  # an interrupt too leaves no file open; raised again
+    except BaseException:  # also on an interrupt; raised again
         os.close(lock)
         raise
     return lock
