@@ -1547,7 +1547,7 @@ class Table:
         ----------
         properties : mapping of str to str or None
             None unsets. Your own names, and those of Delta that need no feature of readers and writers, such as
-             ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
             (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
