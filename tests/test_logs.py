@@ -62,7 +62,7 @@ def test_a_lost_race_is_told(
 
     monkeypatch.setattr(commits, "put_commit", lose)
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
-    assert any("version 1" in text and "is not ours" in text for _, text in told(caplog))
+    assert any("version 1" in text and "was not written" in text for _, text in told(caplog))
 
 
 def test_messages_are_neither_made_nor_shown_where_nobody_listens(path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_plan_is_that_of_the_library(sales: Path) -> None:
 def test_a_plan_says_why_a_filter_keeps_nothing_closed(sales: Path) -> None:
     where = "brand LIKE '%7'"
     assert (
-        "does not understand it; compare a column with constants"
+        "does not support it; compare a column with constants"
         in run("explain", sales, "--where", where).stdout
     )
     told = said("explain", sales, "--where", where)["unused_conditions"]

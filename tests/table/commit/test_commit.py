@@ -230,7 +230,7 @@ def test_a_lost_reply_with_nothing_there_is_unknown_on_an_object_store(tmp_path:
 def test_nobody_waits_forever(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     pauses: list[float] = []
-    with pytest.raises(CommitConflictError, match="faster every time") as caught:
+    with pytest.raises(CommitConflictError, match="committed first each time") as caught:
         commit(
             FaultyStore(tmp_path, *["exists"] * 12),
             snapshot,

@@ -212,7 +212,7 @@ def test_an_empty_sample_of_few_keys_warns_the_reader(tmp_path: Path) -> None:
     }
     for name, read in reads.items():
         with pytest.warns(
-            qbeast.EmptySampleWarning, match="where about 150 of 3,000 were to be expected"
+            qbeast.EmptySampleWarning, match="about 150 of 3,000 rows were expected"
         ) as caught:
             read()
         assert [one.filename for one in caught] == [__file__], name
