@@ -190,7 +190,7 @@ def test_a_sample_of_so_many_rows_says_what_each_stands_for(sales: Path, tmp_pat
     assert set(shown[0]) == {*ROWS.columns, "sampling_weight"}
     shown = said("show", sales, "--rows", "7", "--where", "id % 10 = 3", "--limit", "9")["rows"]
     assert [one["id"] % 10 for one in shown] == [3] * 7
-    assert "one of `rows`, `sample`" in complaint("show", sales, "--rows", "5", "--sample", "1%", code=2)
+    assert "cannot be combined" in complaint("show", sales, "--rows", "5", "--sample", "1%", code=2)
 
 
 @pytest.mark.parametrize(

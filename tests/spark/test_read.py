@@ -80,7 +80,7 @@ def test_about_so_many_rows_are_those_of_polars_with_their_weights(spark: SparkS
     expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
     assert_frame_equal(found, expected.sort(ROW), check_exact=True)
     assert read_table(spark, table, expand=True).selectExpr("sum(sampling_weight)").first()[0] == 600
-    with pytest.raises(qbeast.InvalidInputError, match="give one of"):
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be combined"):
         read_table(spark, table, rows=10, sample=0.1)
 
 

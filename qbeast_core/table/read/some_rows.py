@@ -11,6 +11,7 @@ from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.query.plan.fractions import Sample, fraction_below
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
+from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.table.read.scan_task import read_parts

@@ -1,4 +1,4 @@
-"""The version that an append of ours makes, derived from the version before without reading the log."""
+"""Derive the version after an append from the version before, without reading the log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
 
 def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
-    """Return the version after `head` if our commit only adds files; None: it must be loaded."""
+    """Return the version after `head` if the commit only adds files. None: it must be loaded."""
     if any(not isinstance(action, AddFile | Txn) for action in actions):
         return None
     files = with_adds(head.files, [action for action in actions if isinstance(action, AddFile)])
     if files is None:
         return None
     version = head.version + 1
-    LOG.debug("knows version %d of %s: %d files", version, head.uri, files.height)
+    LOG.debug("version %d of %s follows from the commit: %d files", version, head.uri, files.height)
     newest = replace(
         head,
         version=version,
@@ -38,7 +38,7 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
 
 
 def _index(head: Snapshot, files: pl.DataFrame) -> IndexTable | None:
-    """Return the index of the new version; None: that of `head` is not known yet."""
+    """Return the index of the new version. None: the index of `head` is not decoded yet."""
     index = head.decoded_index
     if index is None:
         return None

@@ -219,7 +219,7 @@ def test_a_conflict_with_nothing_there_is_the_same_version_again(tmp_path: Path)
 def test_a_lost_reply_with_nothing_there_is_unknown_on_an_object_store(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     intent = WriteIntent(mode="append", revision=snapshot.config.latest)
-    with pytest.raises(CommitUnknownError, match="perhaps it is there") as caught:
+    with pytest.raises(CommitUnknownError, match="the version may exist") as caught:
         commit(FaultyStore(tmp_path, "lost", remote=True), snapshot, intent, ids=lambda: "token")
     assert (caught.value.version, caught.value.txn_id) == (1, "token")
     with pytest.raises(StorageError, match="connection was reset"):
