@@ -1667,7 +1667,7 @@ class Table:
 def _refuse_all_but_snapshots(snapshot: object) -> None:
     """Raise if `Table` is called with a path."""
     if not isinstance(snapshot, Snapshot):
-        msg = f"Table cannot be called with {snapshot!r}: call qbeast.open_table(path)"
+        msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
         raise InvalidInputError(msg, argument="snapshot")
 
 

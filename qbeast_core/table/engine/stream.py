@@ -146,7 +146,7 @@ class _OneShotSource:
             if first is None:
                 msg = (
                     "the iterator returned no frame: its columns are unknown; nothing was written. "
-                    "Return a frame without rows."
+                    "Return an empty frame."
                 )
                 raise InvalidInputError(msg, argument="df")
             self._first = to_frame(first)

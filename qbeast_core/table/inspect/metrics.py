@@ -218,10 +218,8 @@ def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
         )
     spreads = [(name, value) for name in _SPREADS if (value := getattr(item, name)) is not None]
     if spreads:
-        lines += _table(
-            ("", *_SHOWN),
-            [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads],
-        )
+        rows = [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads]
+        lines += _table(("", *_SHOWN), rows)
     if item.levels:
         lines += _table(
             ("depth", "kind", "cubes", "blocks", "files", "rows", "rows per cube", "std"),
