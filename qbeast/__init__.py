@@ -1,7 +1,7 @@
 """Delta tables organised by a multidimensional index.
 
-Filters on any indexed column skip most of the data; a sample of a fraction reads about that fraction of
-the bytes. Every Delta reader still reads the tables.
+Filters on indexed columns skip most of the data. A sample of a fraction reads about this fraction of the bytes. All
+readers of Delta can read the tables.
 
 >>> import polars as pl, qbeast
 >>> rows = pl.DataFrame({"id": range(1000), "price": [i % 97 for i in range(1000)]})
@@ -150,7 +150,7 @@ _HOMES = {
     "carbon_tables.table": ("CarbonTable",),
     "resources": ("Resources",),
     "results": ("MetadataResult",),
-    "runtime": ("Progress",),
+    "support.runtime": ("Progress",),
     "table.check.faults": ("CheckReport",),
     "table.check.repair": ("RepairResult",),
     "table.dml.plan": ("ChangeResult",),
@@ -169,7 +169,7 @@ _HOMES = {
     "table.write.suggest": ("SuggestedColumns", "suggest_columns"),
     "table.write.write": ("WriteResult",),
 }
-_LATER = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
 
@@ -178,15 +178,15 @@ if not _typing.TYPE_CHECKING:  # type checkers report a name that is missing
 
         try:
             return version("qbeast")
-        except PackageNotFoundError:  # run from a source tree that was never installed
+        except PackageNotFoundError:  # run from sources without installation
             return "0"
 
     def __getattr__(name: str) -> object:
-        """Import what is used: `import qbeast` alone imports no Polars, and a program needs few of the operations."""
+        """Import modules at the first use, so that `import qbeast` is fast and does not import Polars."""
         if name == "__version__":
             value: object = _version()
-        elif name in _LATER:
-            value = getattr(_importlib.import_module(f"qbeast_core.{_LATER[name]}"), name)
+        elif name in _MODULES:
+            value = getattr(_importlib.import_module(f"qbeast_core.{_MODULES[name]}"), name)
         else:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=_sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""What `import qbeast` offers: signatures, documentation, order of steps."""
+"""Public functions of `qbeast` that read and write tables."""
 
 from __future__ import annotations
 
@@ -61,54 +61,54 @@ def write_table(
 ) -> WriteResult:
     """Write rows to a table, organised by the indexed columns, in one atomic commit.
 
-    Readers see all of it or none of it. If anything raises, the table is as it was; at worst files that no
-    version names are left behind, which a vacuum removes. The table is an ordinary Delta table.
+    If the write fails, the table is unchanged. It may leave files that no version names, which a vacuum removes. The
+    table is a regular Delta table.
 
     Parameters
     ----------
     df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame, pyarrow Dataset, anything with \
     ``__arrow_c_stream__``, or an iterator of such frames
-        The rows. Queries, datasets, readers and iterators may hold more than memory: they are read batch by batch,
-        queries and datasets two or three times, which have to give the same rows each time; what can be read once
-        is kept on disk meanwhile. Categoricals are stored as strings, unsigned integers as the next wider signed ones,
-        timestamps in microseconds. A PySpark DataFrame is written by its executors, see
+        Rows to write. Queries, datasets, readers and iterators are read in batches and may be larger than memory.
+        Queries and datasets are read two or three times and must return the same rows each time; rows that can be read
+        only once are stored on disk temporarily. Categoricals are stored as strings, unsigned integers as the next
+        wider signed type, timestamps in microseconds. A PySpark DataFrame is written by its executors, see
         `qbeast_spark_bridge.write_table`.
     path : str or path-like
-        Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table; created if absent.
+        Folder or address (``s3://``, ``gs://``, ``az://`` ...) of the table. It is created if it does not exist.
     columns : sequence of str or mapping of str to str, optional
         Columns to index, in order: ``"name"`` or ``"name:kind"`` with kind ``linear``, ``quantiles`` or
-        ``hash``; without a kind it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
-        ``{"name": "hash"}`` work too. Bytes, shorts, ints, longs, floats, doubles,
-        decimals, dates, timestamps and strings can be indexed. Needed for a new table; an append and an overwrite
-        keep those of the table, kinds and order. A hashed column stays hashed unless another kind is named.
+        ``hash``. Without a kind, it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
+        ``{"name": "hash"}`` are also accepted. Bytes, shorts, ints, longs, floats, doubles, decimals, dates, timestamps
+        and strings can be indexed. Required for a new table. By default an append or an overwrite keeps the columns of
+        the table, with kinds and order. A hashed column stays hashed unless another kind is named.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
-        What to do when the table exists. An append to no table creates it.
+        What to do if the table exists. An append creates the table if it does not exist.
     cube_size : int, optional
-        Rows a cube of the tree aims to hold, 1 to 2**31 - 1; by default chosen from the number of rows at
-        creation and then kept, by an overwrite as long as it names no `columns`. Another size than the table's begins
-        a new revision.
+        Target number of rows per cube, 1 to 2**31 - 1. By default it is chosen from the number of rows at creation,
+        and then kept; an overwrite with `columns` chooses it again. A new size begins a new revision.
     column_stats : mapping or JSON text, optional
-        What is known beyond these rows: ``<column>_min``, ``<column>_max``, ``<column>_quantiles``.
+        Statistics of all rows to expect, beyond these rows: ``<column>_min``, ``<column>_max``,
+        ``<column>_quantiles``.
     schema_mode : {"merge", "overwrite"}, optional
-        ``"merge"`` lets rows lack columns (null) or bring new ones; ``"overwrite"``, with mode
+        ``"merge"`` allows rows without some columns (null) or with new columns. ``"overwrite"``, with mode
         ``"overwrite"``, replaces the schema.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
     txn : tuple of str and int, optional
-        ``(application id, version)``: if the table holds that version of the application or a later one,
-        nothing is written. Makes a retried write idempotent.
+        ``(application id, version)``. If the table has this version of the application or a later one, nothing is
+        written. This makes a retry of a write idempotent.
     commit_metadata : mapping of str to str, optional
-        Kept in the history beside our own entries.
+        Entries to add to the history.
     dialect : {"documented", "qbeast-spark"}, optional
-        How blocks are spelled in a new table: as the format documents say (default), or as the JVM
-        implementation reads them. Appends follow the table.
+        Encoding of the index in a new table: as in the format documents (default), or as the JVM implementation
+        reads it. Appends use the dialect of the table.
     dry_run : bool, default False
-        Plan the write and throw the plan away: the result says what would be done, and nothing is written.
+        Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
-        Called with a `Progress` at every step; or True, for a bar in terminals (by rich, ``pip install rich``) and
-        notebooks.
+        Function that is called with a `Progress` at each step. True shows a progress bar in terminals (with rich,
+        ``pip install rich``) and notebooks.
     resources : Resources, optional
-        Memory, folder for temporary files, and whether to use it, see `qbeast.Resources`; not for Spark.
+        Memory and temporary files to use, see `qbeast.Resources`. Not for Spark.
     memory_bytes, spill_dir : optional
         Short for ``resources=qbeast.Resources(memory_bytes=..., spill_dir=...)``.
 
@@ -120,28 +120,27 @@ def write_table(
     Raises
     ------
     InvalidInputError
-        An option cannot be used as given (`InvalidColumnsError`: the columns to index;
-        `SchemaMismatchError`: the rows do not fit the table).
+        An option is invalid (`InvalidColumnsError`: the columns to index; `SchemaMismatchError`: the rows do not fit
+        the table).
     TableExistsError
-        Mode ``"error"`` and the table exists, or there is something else at the path.
+        Mode is ``"error"`` and the table exists, or there is something else at the path.
     NotQbeastTableError, UnsupportedTableError
-        The Delta table has no Qbeast index, or a feature that qbeast cannot write.
+        The Delta table has no Qbeast index, or has a feature that qbeast cannot write.
     InputChangedError
-        Rows were not the same when they were read again; nothing was committed.
+        A second read returned other rows. Nothing was committed.
     CommitConflictError
-        Another writer changed the table in conflict with this write.
+        The write conflicts with a commit of another writer.
     CommitUnknownError
-        The store failed, and it is unknown whether the commit was made; check before you write again.
+        The store failed, and it is unknown whether the commit exists. Check before you write again.
     StorageError
-        The store, or the folder for temporary files, refused a write: no rights, disk full.
+        The store, or the folder for temporary files, refused a write: no permission, disk full.
 
     Warns
     -----
     AddedColumnWarning
-        If rows bring columns to a table of qbeast-spark, whose optimize (0.7.1) loses their values.
+        The rows add columns to a table of qbeast-spark, whose optimize (0.7.1) loses their values.
     DesignEffectWarning
-        If these rows bring the design effect of the table above 2: equal index keys repeat so much that samples
-        are clustered.
+        The rows bring the design effect of the table above 2: index keys repeat so often that samples are clustered.
 
     Examples
     --------
@@ -173,8 +172,8 @@ def write_table(
     )
     if is_spark_frame(df):
         bridge = importlib.import_module("qbeast_spark_bridge.write")
-        written: WriteResult = bridge.write_frame(df, path, options)
-        return written
+        result: WriteResult = bridge.write_frame(df, path, options)
+        return result
     with local_engine(resources, memory_bytes, spill_dir) as local:
         options = replace(options, progress=local.report_progress(callback_of(progress)))
         return local.report(write_rows(source_of(df), path, options, engine=local))
@@ -194,28 +193,28 @@ def open_table(
     path : str or path-like
         Folder or address of the table.
     version : int, date, datetime or str, optional
-        A version number; or a time, or a date, which means its first moment (in UTC if it has no zone): the newest
-        version of that time or before. Texts of these work too, times in ISO 8601.
+        Version number; or a time, for the newest version at this time. A date is its first moment. Times without a zone
+        are in UTC. Texts are accepted too, times in ISO 8601.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
     allow_absolute_paths : bool, default False
-        Read files that the table's log names by absolute paths, as those of a shallow clone are: of the local
-        disk for a local table, of the same bucket for one in an object store. Only for tables whose writers
-        you trust; else such a file is refused when it is to be read.
+        Read files that the log names by absolute paths, as in a shallow clone: on the local disk for a local table, in
+        the same bucket for a table in an object store. Use it only for tables whose writers you trust. By default a
+        read of such a file raises.
 
     Returns
     -------
     Table
-        Pinned at that version.
+        The table at this version.
 
     Raises
     ------
     TableNotFoundError
-        The path has no Delta table.
+        There is no Delta table at the path.
     NotQbeastTableError, UnsupportedTableError
-        It has no Qbeast index, or a feature that cannot be read right.
+        The table has no Qbeast index, or has a feature that qbeast cannot read.
     VersionNotFoundError
-        The version does not exist, or all are newer than the time.
+        The version does not exist, or all versions are newer than the time.
 
     Examples
     --------
@@ -240,36 +239,36 @@ def scan_table(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> pl.LazyFrame:
-    """Scan a table lazily: columns, filters, limits and the sample decide which bytes are read.
+    """Scan a table lazily. Columns, filters, limits and the sample reduce the bytes that are read.
 
-    The version is fixed now, not when the frame is collected. The same sample gives the same rows every
-    time, a larger fraction gives those and more, whatever has been appended or re-organised since. Rows
-    with equal values of all indexed columns are in a sample together or not at all.
+    The version is fixed by this call, not by `collect`. The same sample returns the same rows each time, and a larger
+    fraction returns these and more, also after appends and optimizes. Rows with equal values of all indexed columns are
+    in a sample together or not at all.
 
     Parameters
     ----------
     path : str or path-like
         Folder or address of the table.
     where : polars.Expr or str, optional
-        Rows to keep, as by ``.filter`` of the frame. A text is SQL, as for `Table.delete`.
+        Rows to return, as in ``.filter``. A text is SQL, as in `Table.delete`.
     columns : sequence of str, optional
-        Columns to return, in order; all by default. Filters can use other columns.
+        Columns to return, in order. By default all columns. Filters can use other columns.
     sample : float, str or tuple of float, optional
-        A fraction in [0, 1] of the rows, or ``(from, to)``, the rows between two fractions. Texts such as ``"1%"``,
-        ``"0.01"`` and ``"10%:20%"`` mean the same.
+        Fraction of the rows in [0, 1], or ``(from, to)`` for the rows between two fractions. Texts such as ``"1%"``,
+        ``"0.01"`` and ``"10%:20%"`` are accepted too.
     version : int, date, datetime or str, optional
         See `open_table`.
     rows : int, optional
-        An approximate number of random rows instead of a fraction. The result varies like the count of any sample, see
-        `Table.design_effect`. With `where` at least this number of matching rows: all if fewer match, more if the last
-        ones share an index key; the call then reads the weights of matching rows. A later ``.filter(...)`` takes from
-        the rows of the sample.
+        Approximate number of random rows, instead of `sample`. The actual number varies like the count of any sample,
+        see `Table.design_effect`. With `where` it is the minimum number of matching rows: all are returned if fewer
+        match, and more if the last rows share an index key; the call then reads the weights of matching rows. A later
+        ``.filter(...)`` filters the rows of the sample.
     expand : bool, default False
-        Add a last column `sampling_weight`: how many rows of the table each row stands for, 1 over its probability to
-        be in the sample. Its sum estimates a count, the sum of ``x * sampling_weight`` a sum; `estimate` does that,
-        with intervals.
+        Add a last column `sampling_weight`: the number of rows of the table that a row represents, 1 over its
+        probability to be in the sample. Its sum estimates a count, and the sum of ``x * sampling_weight`` a sum.
+        `estimate` also computes intervals.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
     allow_absolute_paths : bool, default False
         See `open_table`.
 
@@ -281,15 +280,15 @@ def scan_table(
     Raises
     ------
     InvalidInputError
-        The sample is not a fraction or pair of fractions, `rows` is given with it or is not a whole number, a column
-        is not in the table, or `where` is not a condition on the rows.
+        The sample is not a fraction or a pair of fractions, `rows` is not a whole number or is combined with `sample`,
+        a column is not in the table, or `where` is not a condition on rows.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Warns
     -----
     EmptySampleWarning
-        The sample has no row although many were expected: there are few index keys.
+        The sample is empty although many rows were expected: there are few index keys.
 
     Examples
     --------
@@ -371,7 +370,7 @@ def estimate(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Estimate:
-    """Estimate aggregates of a table to a promised error, from as small a sample as that needs.
+    """Estimate aggregates of a table with a maximum error, from the smallest sample that is sufficient.
 
     Parameters
     ----------
@@ -386,7 +385,7 @@ def estimate(
     Returns
     -------
     Estimate
-        Prints as a table; `.frame` holds answers and intervals, `.met` says whether the error was reached.
+        `.frame` holds answers and intervals, `.met` says whether the error was reached.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What `import qbeast` offers for whole tables: convert, upgrade, look for and drop them."""
+"""Public functions of `qbeast` for whole tables: convert, upgrade and drop tables, and check if they exist."""
 
 from __future__ import annotations
 
@@ -30,51 +30,49 @@ def convert_table(
     resources: Resources | None = None,
     memory_bytes: int | None = None,
 ) -> ConvertResult:
-    """Let a Delta table, or a folder of Parquet files, be a table of qbeast's, without moving any data.
+    """Convert a Delta table, or a folder of Parquet files, to a Qbeast table without rewriting data.
 
-    One commit says which columns are to be indexed. The rows that are there stay in their files, not indexed
-    yet: reads and samples are right, but open all of them until an optimize indexes them. What is written
-    later is indexed at once; what other Delta writers append is not, until the next optimize. Converting the
-    same table again, with the same columns, changes nothing.
+    One commit sets the columns to index. Existing rows stay in their files and are not indexed yet: reads and samples
+    are correct, but open all of these files until an optimize indexes them. Rows that qbeast writes later are indexed
+    at once; rows that other Delta writers append are indexed by the next optimize. A second conversion with the same
+    columns changes nothing.
 
     Parameters
     ----------
     path : str or path-like
-        Folder or address of the table, or of the Parquet files: all in one folder, of one schema (columns may
-        be missing, then they are null). A Delta log is made for them; their columns are read once, for
-        statistics.
+        Folder or address of the table or of the Parquet files. These are in one folder and have one schema; missing
+        columns are null. A Delta log is created for them, and their columns are read once for statistics.
     columns : sequence of str or mapping of str to str
-        Columns to index, in order, as for `write_table`. How each is indexed is decided when the first rows
-        are.
+        Columns to index, in order, as in `write_table`. Kinds are chosen when the first rows are indexed.
     cube_size : int, optional
-        Rows a cube of the tree aims to hold, at least 1; by default chosen from the number of rows.
+        Target number of rows per cube, at least 1. By default it is chosen from the number of rows.
     dialect : {"documented", "qbeast-spark"}, optional
-        How blocks will be spelled, see `write_table`.
+        Encoding of the index, see `write_table`.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
     commit_metadata : mapping of str to str, optional
-        Kept in the history beside our own entries.
+        Entries to add to the history.
     dry_run : bool, default False
-        Change nothing and say what would be done.
+        Change nothing. The result says what would be done.
     resources, memory_bytes
-        See `write_table`: they bound how many Parquet files are read at the same time.
+        See `write_table`. They limit the number of Parquet files that are read at the same time.
 
     Returns
     -------
     ConvertResult
-        Version, files, rows and bytes found, and whether anything was converted.
+        Version, number of files, rows and bytes, and whether the table was converted.
 
     Raises
     ------
     InvalidColumnsError
-        The columns are unknown or cannot be indexed, or the table is indexed by other ones already.
+        The columns are unknown or cannot be indexed, or the table is indexed by other columns already.
     InvalidInputError
-        Another option cannot be used as given, or a Parquet file is damaged or has a type that Delta lacks
-        (`SchemaMismatchError`: two files disagree about a column).
+        Another option is invalid, or a Parquet file is damaged or has a type that Delta does not support
+        (`SchemaMismatchError`: two files have different types of a column).
     TableNotFoundError
         There is neither a Delta table nor a Parquet file.
     UnsupportedTableError
-        It is partitioned, or has a feature that must not be read or written; the message names it.
+        The table is partitioned, or has a feature that qbeast cannot read or write.
     CommitConflictError, CommitUnknownError, StorageError
         See `write_table`.
 
@@ -107,45 +105,45 @@ def upgrade_table(
     storage_options: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> UpgradeResult:
-    """Bring a table that qbeast-spark wrote before its version 0.6.0 up to date, without touching its data.
+    """Upgrade a table that qbeast-spark wrote before its version 0.6.0, without rewriting data.
 
-    One commit gives every data file the tags of today; the rows stay where they are, and qbeast returns each
-    of them once before and after. Done again it changes nothing, and a table of today has nothing to upgrade.
+    One commit updates the tags of the data files. qbeast returns each row once before and after. A second upgrade, or
+    an upgrade of a newer table, changes nothing.
 
-    Such tables may hold files with *copies* of rows. qbeast passes over them; every other reader of Delta
-    tables returns those rows twice.
+    Such tables may hold files with *copies* of rows. qbeast skips the copies; other readers of Delta tables return
+    these rows twice.
 
     Parameters
     ----------
     path : str or path-like
         Folder or address of the table.
     replicated : {"keep", "drop"}, optional
-        What to do with files with copies: they are kept, as the format's documents have it (default, with a warning if
-        there are any), or dropped from the table, after which every reader sees each row once. Either way
-        files that readers disagree about, all of them copies, are dropped.
+        Whether to keep files with copies (default, as in the format documents, with a warning if there are any), or to
+        drop them, so that all readers return each row once. Files of copies that only some readers take for live are
+        always dropped.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
     dry_run : bool, default False
-        Change nothing and say what would be done.
+        Change nothing. The result says what would be done.
 
     Returns
     -------
     UpgradeResult
-        The version, and how many files were retagged, kept and dropped.
+        Version, and number of files retagged, kept and dropped.
 
     Raises
     ------
     InvalidInputError
-        `replicated` is neither.
+        `replicated` is invalid.
     TableNotFoundError, NotQbeastTableError, UnsupportedTableError
-        There is no Delta table, it has no Qbeast index, or a feature that must not be written.
+        There is no Delta table, it has no Qbeast index, or it has a feature that qbeast cannot write.
     CommitConflictError, CommitUnknownError, StorageError
         See `write_table`.
 
     Warns
     -----
     QbeastWarning
-        Copies are kept although `replicated` was not given.
+        Copies are kept and `replicated` was not passed.
 
     Examples
     --------
@@ -167,12 +165,12 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     path : str or path-like
         Folder or address.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
 
     Raises
     ------
     InvalidInputError, StorageError
-        The path is not one, or the store cannot be read.
+        The path is invalid, or the store cannot be read.
 
     Examples
     --------
@@ -187,11 +185,11 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
 def drop_table(
     path: str | os.PathLike[str], *, confirm: bool, storage_options: Mapping[str, str] | None = None
 ) -> DropResult:
-    """Delete a Delta table: its log and its data files, of all versions. This cannot be undone.
+    """Delete a Delta table: its log, and the data files of all versions. This cannot be undone.
 
-    Only files below the folder are deleted, never what a link or an absolute path leads to: the log, Parquet files and
-    deletion vectors, but not those in folders that begin with ``_`` or ``.``, or that are tables of their own. Other
-    files stay. If a deletion fails, call it again: the log is deleted last.
+    Only the log, Parquet files and deletion vectors in the folder are deleted. Other files stay, and so do files in
+    folders that begin with ``_`` or ``.``, files in folders that are tables themselves, and targets of links and
+    absolute paths. If a deletion fails, call the function again: the log is deleted last.
 
     Parameters
     ----------
@@ -200,12 +198,12 @@ def drop_table(
     confirm : bool
         Must be True.
     storage_options : mapping of str to str, optional
-        For object stores, as `deltalake` takes them.
+        Options for object stores, as in `deltalake`.
 
     Returns
     -------
     DropResult
-        The files that were deleted, and their bytes.
+        The deleted files and their size.
 
     Raises
     ------

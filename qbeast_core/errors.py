@@ -11,26 +11,26 @@
     ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
     ├── TableNotFoundError       (also a FileNotFoundError)  there is no Delta table
     ├── NotQbeastTableError      (also a ValueError)         a Delta table without Qbeast metadata
-    ├── UnsupportedTableError                                a feature or partitioning we must not touch
-    ├── DamagedFileError         (also a ValueError)         bytes of a file are not what its format says
+    ├── UnsupportedTableError                                a feature or partitioning that is not supported
+    ├── DamagedFileError         (also a ValueError)         bytes of a file break its format
     ├── VersionNotFoundError     (also a LookupError)        no such version or no version that old
-    ├── CommitConflictError                                  another writer's change forbids ours
-    ├── CommitUnknownError                                   it is unknown whether the commit landed
+    ├── CommitConflictError                                  a commit of another writer conflicts
+    ├── CommitUnknownError                                   it is unknown whether the commit exists
     ├── StorageError             (also an OSError)           the store refused a read or a write
     ├── MissingDependencyError   (also a RuntimeError)       a program or package is not installed
     └── SessionLostError         (also a RuntimeError)       the Spark session ended before the commit
 
     QbeastWarning                (a UserWarning)
-    ├── AddedColumnWarning                                   a JVM's optimize loses values of an added column
-    ├── CorruptTagWarning                                    unreadable index tags: the file is read whole
+    ├── AddedColumnWarning                                   optimize of a JVM loses values of an added column
+    ├── CorruptTagWarning                                    invalid index tags: the file is read as a whole
     ├── DesignEffectWarning                                  equal keys cluster the sample
-    │   └── EmptySampleWarning                               no row, where many were to be expected
-    ├── HiddenColumnWarning                                  files hold a column that a JVM minds
-    └── LostValuesWarning                                    a foreign file holds less than was written
+    │   └── EmptySampleWarning                               no row, but many were expected
+    ├── HiddenColumnWarning                                  files have a column that a JVM does not expect
+    └── LostValuesWarning                                    a file of another format lost values
 
-Catch `QbeastError` to catch them all. Codes never change and are listed in docs/errors.md; facts are attributes; errors
-survive pickling. `argument`, `value` and `known` name the invalid argument, its value and the values that it accepts.
-`changed` says whether the call changed the table before it failed.
+Catch `QbeastError` to catch all of them. Codes never change and are listed in docs/errors.md. Facts are attributes.
+Errors can be pickled. `argument`, `value` and `known` are the invalid argument, its value and the values that it
+accepts. `changed` says whether the call changed the table before it failed.
 """
 
 from __future__ import annotations
@@ -78,26 +78,14 @@ _MAX_CHARACTERS: Final = 80
 
 
 def shown_cause(error: BaseException) -> BaseException | None:
-    """Return what an error may name as its cause: None where that would print a password or a signature.
-
-    Parameters
-    ----------
-    error : BaseException
-        Of a library that reaches stores.
-    """
+    """Return the error, or None if its text contains a password or a signature, for ``raise ... from``."""
     text = str(error)
     return error if without_secrets(text) == text else None
 
 
 @contextmanager
 def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
-    """Let errors raised inside tell what the call had done before them, by `QbeastError.changed`.
-
-    Parameters
-    ----------
-    changed : callable
-        Asked when an error comes: whether the table is another now; None: nobody can tell.
-    """
+    """Set `QbeastError.changed` of errors raised inside. `changed` returns whether the table changed; None: unknown."""
     try:
         yield
     except QbeastError as error:
@@ -108,13 +96,13 @@ def changed_before(changed: Callable[[], bool | None]) -> Generator[None]:
 
 def _rebuild(cls: type[QbeastError], args: tuple[Any, ...], state: dict[str, Any]) -> QbeastError:
     error = cls.__new__(cls, *args)
-    error.args = args  # an OSError leaves them to __init__, which is not called here
+    error.args = args  # `OSError.__new__` does not set them
     error.__dict__.update(state)
     return error
 
 
 class _Shown:
-    """Errors and warnings, whose messages may be shown to people."""
+    """Errors and warnings whose messages are safe to show to people."""
 
     args: tuple[Any, ...]
 
@@ -123,24 +111,24 @@ class _Shown:
 
 
 class QbeastError(_Shown, Exception):
-    """Base of every error raised on purpose; catch this one to catch them all.
+    """Base class of all errors of qbeast.
 
-    Messages quote names, data and other libraries: they hold no password or signature of an address, no colours and
-    no control characters; they are one line.
+    Messages may quote names, data and other libraries. They are one line without passwords, signatures of addresses,
+    colours and control characters.
     """
 
     code: ClassVar[str] = "qbeast"
-    """Stable and machine-readable: codes may be added, never renamed."""
+    """Stable, machine-readable code. Codes may be added but are never renamed."""
 
     changed: bool | None = False
-    """Whether the call changed the table before it failed; None: nobody can tell.
+    """Whether the call changed the table before it failed. None: unknown.
 
-    False for nearly all: a call commits once, at its end, or not at all. True where a call makes several commits, or
-    deletes files one by one, and some of that was done; a second call goes on from there.
+    Usually False, because a call commits once, at its end. True if the call makes several commits or deletes files, and
+    some of this was done. A second call continues.
     """
 
     argument: str | None = None
-    """The argument that is invalid, or that can help; None if the error is not about an argument."""
+    """Name of the argument that is invalid or that can help. None: the error is not about an argument."""
 
     value: object = None
     """The value of `argument`, if that value is invalid."""
@@ -149,7 +137,7 @@ class QbeastError(_Shown, Exception):
     """Values that `argument` accepts, the most similar first; empty if they cannot be listed."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without calling ``__init__``, so that errors survive leaving a worker process."""
+        """Pickle without ``__init__``, so that workers can return errors."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -162,7 +150,7 @@ class _PathError(QbeastError):
 
 
 class InvalidInputError(QbeastError, ValueError):
-    """An argument cannot be used as given; nothing was read or written because of it."""
+    """An argument is invalid."""
 
     code = "invalid-input"
 
@@ -182,7 +170,7 @@ def invalid_argument(
     known: Iterable[object] = (),
     cure: str = "",
 ) -> NoReturn:
-    """Raise `InvalidInputError` for the value of an argument; by default it suggests a known value that is similar.
+    """Raise `InvalidInputError` for the value of an argument. By default it suggests a similar known value.
 
     >>> invalid_argument("mode", "must be one of two", "nothing was written", value="apend", known=["append"])
     Traceback (most recent call last):
@@ -197,7 +185,7 @@ def invalid_argument(
 
 
 def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:
-    """Raise `InvalidInputError` for names that are not names of columns; it suggests similar ones.
+    """Raise `InvalidInputError` for unknown columns. It suggests similar names.
 
     >>> unknown_columns("on", ["idd"], ["id"], "nothing was changed")
     Traceback (most recent call last):
@@ -225,7 +213,7 @@ def _brief(value: object) -> str:
 
 
 class InputChangedError(InvalidInputError):
-    """Rows that had to be read twice were not the same the second time."""
+    """Rows had to be read twice, and the second read returned other rows."""
 
     code = "input-changed"
 
@@ -236,7 +224,7 @@ class InputChangedError(InvalidInputError):
 
 
 class InvalidColumnsError(InvalidInputError):
-    """The columns to index are unknown, repeated, not indexable, too many or not those of the table."""
+    """The columns to index are unknown, repeated, not indexable, too many or differ from the columns of the table."""
 
     code = "invalid-columns"
 
@@ -248,7 +236,7 @@ class InvalidColumnsError(InvalidInputError):
 
 
 class SchemaMismatchError(InvalidInputError):
-    """The rows do not fit the table's columns; `problems` lists every difference."""
+    """The rows do not fit the columns of the table. `problems` lists all differences."""
 
     code = "schema-mismatch"
 
@@ -264,7 +252,7 @@ class InvalidMetadataError(QbeastError, ValueError):
 
 
 class TableExistsError(_PathError, FileExistsError):
-    """A table, or something else, is at the path and the mode forbids writing to it."""
+    """There is a table, or something else, at the path, and the mode forbids writing to it."""
 
     code = "table-exists"
 
@@ -276,13 +264,13 @@ class TableNotFoundError(_PathError, FileNotFoundError):
 
 
 class NotQbeastTableError(_PathError, ValueError):
-    """The Delta table at the path carries no Qbeast metadata."""
+    """The Delta table at the path has no Qbeast metadata."""
 
     code = "not-a-qbeast-table"
 
 
 class UnsupportedTableError(_PathError):
-    """The table uses a feature that this library must not read or write."""
+    """The table uses a feature that this library does not support."""
 
     code = "unsupported-table"
 
@@ -292,14 +280,14 @@ class UnsupportedTableError(_PathError):
 
 
 class DamagedFileError(_PathError, ValueError):
-    """The bytes of a file are not what its format says: it was cut, overwritten, or is another kind of file.
+    """The bytes of a file break its format: it was truncated or overwritten, or has another format.
 
     Attributes
     ----------
     path : str
-        The file.
+        Path of the file.
     place : str
-        Where in it, from the outside inwards; empty if that is not known.
+        Place in the file, from the outermost structure to the innermost; empty if unknown.
     """
 
     code = "damaged-file"
@@ -310,7 +298,7 @@ class DamagedFileError(_PathError, ValueError):
 
 
 class VersionNotFoundError(_PathError, LookupError):
-    """The table has no such version, or none that old."""
+    """The version does not exist, or all versions are newer than the time."""
 
     code = "version-not-found"
 
@@ -320,7 +308,7 @@ class VersionNotFoundError(_PathError, LookupError):
 
 
 class CommitConflictError(QbeastError):
-    """Another writer's change forbids this commit; nothing of it is visible."""
+    """The commit conflicts with a commit of another writer. Nothing was committed."""
 
     code = "commit-conflict"
 
@@ -330,7 +318,7 @@ class CommitConflictError(QbeastError):
 
 
 class CommitUnknownError(QbeastError):
-    """The store failed while the commit was written and cannot tell whether it landed."""
+    """The store failed during the commit, and it is unknown whether the commit exists."""
 
     code = "commit-unknown"
     changed = None
@@ -341,20 +329,20 @@ class CommitUnknownError(QbeastError):
 
 
 class StorageError(_PathError, OSError):
-    """The store refused a read or a write: missing rights, full disk, lost network."""
+    """A read or a write failed: no permission, full disk, lost network."""
 
     code = "storage"
 
 
 class MissingDependencyError(QbeastError, RuntimeError):
-    """A program or package that this call needs is not installed where it runs; nothing was done.
+    """A program or package that the call needs is not installed. Nothing was done.
 
     Attributes
     ----------
     dependency : str
-        Its name.
+        Name of the program or package.
     extra : str or None
-        The extra of qbeast that brings it: ``"plot"``.
+        Extra of qbeast that installs it, such as ``"plot"``.
     """
 
     code = "missing-dependency"
@@ -365,34 +353,34 @@ class MissingDependencyError(QbeastError, RuntimeError):
 
 
 class SessionLostError(QbeastError, RuntimeError):
-    """The Spark session that moved the rows ended before the commit; the table is as it was."""
+    """The Spark session that moved the rows ended before the commit. The table is unchanged."""
 
     code = "session-lost"
 
 
 class QbeastWarning(_Shown, UserWarning):
-    """Base of every warning qbeast gives; its messages are like those of `QbeastError`."""
+    """Base class of all warnings of qbeast. Messages follow the rules of `QbeastError`."""
 
 
 class AddedColumnWarning(QbeastWarning):
-    """A table that a JVM uses got a column, and an optimize of that JVM loses values of such columns."""
+    """A column was added to a table that qbeast-spark uses, whose optimize loses values of such columns."""
 
 
 class CorruptTagWarning(QbeastWarning):
-    """Index tags or settings cannot be read, or cannot be true: the files are read whole, no row is lost."""
+    """Index tags or settings are invalid. The files are read as a whole; no row is lost."""
 
 
 class HiddenColumnWarning(QbeastWarning):
-    """Files hold a column beyond the table's schema, and a JVM that is to use the table minds it."""
+    """Files have a column that is not in the schema of the table, and qbeast-spark does not expect it."""
 
 
 class LostValuesWarning(QbeastWarning):
-    """A file of another format holds less than was given to its writer, which is known to have failed there."""
+    """A file of another format has lost values because of a known error of its writer."""
 
 
 class DesignEffectWarning(QbeastWarning):
-    """Rows with equal index keys enter a sample together (cluster sampling), and here they are many."""
+    """Many rows have equal index keys, and such rows enter a sample together (cluster sampling)."""
 
 
 class EmptySampleWarning(DesignEffectWarning):
-    """A sample holds no row where many were to be expected: the index keys are few."""
+    """A sample has no row although many were expected: there are few index keys."""

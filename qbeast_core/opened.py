@@ -42,5 +42,5 @@ def open_reader(
     *,
     allow_absolute_paths: bool = False,
 ) -> Reader:
-    """Return the reader of a table, for engines that plan reads themselves; options and errors as `open_version`."""
+    """Return the reader of a table, for engines that plan reads themselves. Same options as `open_version`."""
     return open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader

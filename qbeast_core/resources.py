@@ -1,4 +1,4 @@
-"""What a call may use of this machine."""
+"""Memory and temporary files of a call."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ EngineName: TypeAlias = Literal["auto", "memory", "spill"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a call may use of this machine: its memory, a folder for temporary files, and when to use that folder.
+    """Resources of this machine that a call may use: memory, and a folder for temporary files.
 
     Attributes
     ----------
     memory_bytes : int, optional
-        How much the call may add to the memory of the process, approximately, 4 MiB or more. By default the
-        environment variable ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of the memory of the machine or its
-        cgroup. It bounds the rows that are held; Python and its libraries take some 100 MiB more, and so does a query
-        that produces the rows.
+        Approximate memory that the call may add to the process, 4 MiB or more. By default the environment variable
+        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of the memory of the machine or its cgroup. It limits the
+        rows in memory. Python and its libraries need about 100 MiB more, and so does a query that produces the rows.
     spill_dir : path-like, optional
-        Folder for temporary files, at most twice the size of the rows. By default the environment variable
-        ``QBEAST_SPILL_DIR``, or the folder of the system. The files are removed when the call ends; those of a killed
-        process are removed by the next call that spills.
+        Folder for temporary files, which need at most twice the size of the rows. By default the environment variable
+        ``QBEAST_SPILL_DIR``, or the temporary folder of the system. The files are removed when the call ends. Files of
+        a killed process are removed by the next call that spills.
     engine : {"auto", "memory", "spill"}, default "auto"
-        ``"memory"`` holds the rows in memory, ``"spill"`` sorts them through temporary files, ``"auto"`` chooses memory
-        while the estimated need fits `memory_bytes`. The tables are equally good.
+        ``"memory"`` keeps the rows in memory, ``"spill"`` sorts them through temporary files, ``"auto"`` uses memory
+        if the estimated need fits `memory_bytes`. The tables are equally good.
 
     Examples
     --------
@@ -49,14 +48,14 @@ def combined(
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> Resources:
-    """Return the resources of a call: `memory_bytes` and `spill_dir` override what `resources` says.
+    """Return the resources of a call. `memory_bytes` and `spill_dir` override the values of `resources`.
 
     >>> combined(Resources(memory_bytes=8 << 20, engine="spill"), memory_bytes=16 << 20)
     Resources(memory_bytes=16777216, spill_dir=None, engine='spill')
     """
     if not isinstance(cast("object", resources), Resources | None):
-        what = "must be a qbeast.Resources, such as qbeast.Resources(memory_bytes=2 << 30)"
-        invalid_argument("resources", what, "nothing was changed", value=resources)
+        problem = "must be a qbeast.Resources, such as qbeast.Resources(memory_bytes=2 << 30)"
+        invalid_argument("resources", problem, "nothing was changed", value=resources)
     chosen = resources or Resources()
     if memory_bytes is not None:
         chosen = replace(chosen, memory_bytes=memory_bytes)

@@ -1,4 +1,4 @@
-"""Results of operations: the version, whether a commit was made, files and rows added and removed."""
+"""Results of operations."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _MAX_CHARACTERS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Result:
-    """Outcome of an operation on a table.
+    """Result of an operation on a table.
 
     Attributes
     ----------
     version : int
-        The version that it made; the present one if it made none, -1 if there is no table.
+        The new version; the current version if nothing was committed, -1 if there is no table.
     committed : bool
-        Whether it made a version. False: there was nothing to do, or it was a dry run.
+        Whether a version was committed. False: there was nothing to do, or it was a dry run.
     dry_run : bool
-        Whether it changed nothing and the facts are those of a real run.
+        Whether it was a dry run: nothing was changed, and the other attributes say what would be done.
     """
 
     version: int
     committed: bool
     dry_run: bool = False
 
-    # Names of properties that are printed and converted like fields.
+    # Names of properties to print and convert like fields.
     derived: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
@@ -44,41 +44,41 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook, and frames below it."""
-        values = (getattr(self, one.name) for one in fields(self))
+        """Return the facts as HTML for a notebook, with the frames."""
+        values = (getattr(self, item.name) for item in fields(self))
         frames = [value for value in values if isinstance(value, pl.DataFrame)]
         return html_of(
             type(self).__name__, {name: escape(fact) for name, fact in self._facts().items()}, *frames
         )
 
     def _facts(self) -> dict[str, str]:
-        """Return the printed facts: those that differ from the default."""
-        given = ((one.name, getattr(self, one.name), one.default) for one in fields(self) if one.repr)
-        names = [name for name, value, usual in given if usual is MISSING or value != usual]
+        """Return the facts to print. Fields with their default value are omitted."""
+        shown = ((item.name, getattr(self, item.name), item.default) for item in fields(self) if item.repr)
+        names = [name for name, value, default in shown if default is MISSING or value != default]
         return {name: _words(getattr(self, name)) for name in (*names, *self.derived)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values; frames are lists of dicts.
+        """Return all attributes as plain values. Frames become lists of dicts.
 
         Examples
         --------
         >>> Result(version=3, committed=True).to_dict()
         {'version': 3, 'committed': True, 'dry_run': False}
         """
-        names = [*(one.name for one in fields(self)), *self.derived]
+        names = [*(item.name for item in fields(self)), *self.derived]
         return {name: _plain(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MetadataResult(Result):
-    """Outcome of `Table.set_properties`, `Table.add_columns` and `Table.widen_columns`.
+    """Result of `Table.set_properties`, `Table.add_columns` and `Table.widen_columns`.
 
     Attributes
     ----------
     changed : tuple of str
-        Properties or columns that were set, added or widened; empty if the table had them.
+        Properties or columns that were set, added or widened; empty if the table had them already.
     rewritten_files : int
-        Data files written in a wider type, which replace as many or more.
+        Number of data files written with a wider type. They replace as many files or more.
     """
 
     changed: tuple[str, ...]
@@ -87,16 +87,16 @@ class MetadataResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FilesResult(Result):
-    """Outcome of an operation that writes data files.
+    """Result of an operation that writes data files.
 
     Attributes
     ----------
     files, bytes : int
-        Data files written, and their bytes.
+        Number and size of the data files written.
     engine : {"memory", "spill", "spark"}
-        Whether this machine held the rows, or moved them through temporary files, or executors of Spark did.
+        Whether the rows were in memory, were sorted through temporary files, or were written by executors of Spark.
     spilled_bytes : int
-        Bytes written to temporary files.
+        Number of bytes written to temporary files.
     """
 
     files: int
@@ -107,18 +107,18 @@ class FilesResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class RewriteResult(FilesResult):
-    """Outcome of an operation that puts data files in the place of others.
+    """Result of an operation that replaces data files.
 
     Attributes
     ----------
     plan : polars.DataFrame
-        The files that are, or would be, taken out, and why.
+        The files to replace, and why.
     revision_id : int
-        Of the files written last; the newest of the table if there are none.
+        Revision of the files written last; the newest revision of the table if no file was written.
     new_revision : bool
-        Whether rows needed a new one.
+        Whether a new revision was added.
     attempts : int
-        Versions tried.
+        Number of attempts to commit.
     """
 
     plan: pl.DataFrame = field(repr=False)
@@ -130,27 +130,27 @@ class RewriteResult(FilesResult):
 
     @property
     def files_removed(self) -> int:
-        """Files taken out, or that would be."""
+        """Number of files that were, or would be, replaced."""
         return self.plan.height
 
     @property
     def bytes_removed(self) -> int:
-        """Their bytes."""
+        """Size of the files that were, or would be, replaced."""
         return int(self.plan["bytes"].sum())
 
 
 def _words(value: object) -> str:
-    """Format a value for people: numbers in groups of three digits, no quotes."""
+    """Format a value for people: thousands separators, no quotes."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not known"}[value]
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_words(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_words(item)}" for name, item in value.items())
     if isinstance(value, tuple):
-        listed = ", ".join(map(_words, value[:_FEW]))
-        few = len(value) <= _FEW and len(listed) <= _MAX_CHARACTERS
-        return listed if few else f"{len(value):,}, from {_words(value[0])} to {_words(value[-1])}"
+        text = ", ".join(map(_words, value[:_FEW]))
+        few = len(value) <= _FEW and len(text) <= _MAX_CHARACTERS
+        return text if few else f"{len(value):,}, from {_words(value[0])} to {_words(value[-1])}"
     return str(shortened(value))
 
 

@@ -24,7 +24,7 @@ from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name
-from qbeast_core.table.read.heights import most_rows
+from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
@@ -143,10 +143,10 @@ def read_table(
 
     if rows is not None:
         refuse_rows(rows, sample)
-        max_rows = None if where is None else most_rows(reader, condition.predicate)
+        upper_bound = None if where is None else max_rows(reader, condition.predicate)
         lowest = partial(_lowest_weights, matching, reader.indexed, rows)
         sample = (
-            sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, max_rows, lowest)
+            sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, upper_bound, lowest)
         )
     weight = sampling_weight(reader, sample) if expand else None
     warn_if_empty(reader, sample)

@@ -136,7 +136,7 @@ LIMITS = {
         (value_bytes, "MAX_VALUE_BYTES"),
         (tokens, "MAX_CHARACTERS"),
     ],
-    "1 to {};": [(revision, "MOST_COLUMNS")],
+    "1 to {};": [(revision, "MAX_COLUMNS")],
     "| {} levels": [(grid, "GRID_BITS"), (footer, "_MAX_DEPTH")],
     ", {} conditions": [(parse, "MAX_CONDITIONS")],
     " {} levels": [(tokens, "MAX_LEVELS")],

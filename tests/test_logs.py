@@ -64,7 +64,7 @@ def test_lost_race_is_logged(
 
     monkeypatch.setattr(commits, "put_commit", lose)
     qbeast.write_table(ROWS.with_columns(pl.col("id") + 4000), path, mode="append")
-    assert any("version 1" in text and "is not ours" in text for _, text in messages(caplog))
+    assert any("version 1" in text and "was not written" in text for _, text in messages(caplog))
 
 
 def test_disabled_logging_formats_no_messages(path: Path) -> None:

@@ -1,7 +1,7 @@
-"""A table at one version, opened: what it is, what it holds, and what reads of it cost.
+"""The class `Table`: public methods of a table at one version.
 
-One class, so one file, and most of it docstrings: a method reads its arguments and calls the operation, which is in a
-room of its own.
+One class, so one file, and most of it docstrings: a method converts its arguments and calls the operation, which is in
+its own package.
 """
 
 from __future__ import annotations
@@ -67,19 +67,18 @@ _UNREAD: Final = "nothing was read"
 
 
 class Table:
-    """A table pinned at one version; made by `qbeast.open_table`.
+    """A table at one version, opened by `qbeast.open_table`.
 
-    The object stays at its version, whatever others commit, until `refresh` or a change through this object moves it:
-    in place, to the newest version or to the one that the change made. A query made before, such as a LazyFrame of
-    `scan`, keeps the version it was made of; `copy.copy` makes a second object that moves by itself. Safe to share
-    between threads.
+    Commits of others do not change the version of the object. `refresh` moves it to the newest version, and a change
+    through this object moves it to the version of the change. Queries made before, such as a LazyFrame of `scan`, keep
+    their version. `copy.copy` makes an independent object. Safe to share between threads.
 
     Methods share these parameters and errors:
 
     - `where`, `columns`, `sample`, `rows` and `expand` of a read, and the errors for them: see `qbeast.scan_table`.
       InvalidInputError is also raised if `where` cannot be evaluated for a row.
     - `txn`, `commit_metadata`, `progress`, `resources`, `memory_bytes` and `spill_dir` of a change: see
-      `qbeast.write_table`. With ``dry_run=True`` nothing is changed, and the result says what would be done.
+      `qbeast.write_table`. With ``dry_run=True`` nothing is changed; the result says what would be done.
     - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
 
     Examples
@@ -98,7 +97,7 @@ class Table:
 
     @property
     def _snapshot(self) -> Snapshot:
-        """The version that this object is at: that of its reader, so that both move at once."""
+        """The current version. It is stored only in the reader, so that both change at once."""
         return self._reader.snapshot
 
     @property
@@ -113,19 +112,19 @@ class Table:
 
     @property
     def reader(self) -> Reader:
-        """What plans reads of this version: for engines, and subject to change."""
+        """Planner of reads of this version, for engines. It is subject to change."""
         return self._reader
 
     def _newest(self) -> Snapshot:
-        """Return the newest version, which a change starts from."""
+        """Return the newest version, which a change is based on."""
         return refresh(self._snapshot)
 
     def _move_to(self, snapshot: Snapshot | None) -> None:
-        """Show the version that a change of ours made; reads begun before keep theirs."""
+        """Move to a version, by default the newest. Reads that began before keep their version."""
         self._reader = self._reader.renewed() if snapshot is None else self._reader.at(snapshot)
 
     def __repr__(self) -> str:
-        if is_forked():  # counting would wait for ever
+        if is_forked():  # counting rows would hang
             return f"Table {self.uri!r}, version {self.version}, cannot be used here: {FORKED}"
         latest = self._snapshot.config.latest
         kinds = {} if latest is None else latest.transformer_kinds
@@ -164,48 +163,47 @@ class Table:
 
     @property
     def revisions(self) -> tuple[Revision, ...]:
-        """All revisions, oldest first; revision 0 owns the files without index."""
+        """All revisions, oldest first. Revision 0 is for files without index."""
         return tuple(self._snapshot.config.revisions.values())
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Names of the indexed columns, in order; none where no revision can be read."""
+        """Names of the indexed columns, in order. Empty if there is no valid revision."""
         return self._reader.indexed
 
     @property
     def cube_size(self) -> int:
-        """Rows a cube of the newest revision aims to hold."""
+        """Target number of rows per cube of the newest revision."""
         return self._reader.latest.desired_cube_size
 
     @property
     def design_effect(self) -> float | None:
-        """How many times the variance of a sampled count is that of rows drawn independently of each other.
+        """Variance of a sampled count, relative to a sample of independent rows.
 
-        Rows with equal index keys enter a sample together (cluster sampling): with a design effect of 3.1 a
-        sampled count varies 1.8 times as much (the square root) as with independent rows, and error bars are that
-        much wider. It is ``sum(m_k ** 2) / n`` over the index keys, m_k of n rows having key k. Told by tags of
-        the live files: exactly for a table of one file or of few keys, else to about 4 %. Rows that deletion
-        vectors hide are counted. None if a live file has no such tag: another writer made it, or it is not indexed
-        yet; `optimize` adds it.
+        Rows with equal index keys enter a sample together (cluster sampling). With a design effect of 3.1 a sampled
+        count varies 1.8 times as much (the square root) as with independent rows, and error bars are 1.8 times as wide.
+        It is ``sum(m_k ** 2) / n`` over the index keys, if m_k of n rows have key k. It is computed from tags of the
+        live files: exactly for a table of one file or of few keys, else to about 4 %. Deleted rows are counted. None if
+        a live file has no such tag, because another writer made it or it is not indexed yet; `optimize` adds the tag.
 
         Above 2 a sample is clustered: index a column of many values as well.
         """
         return counts_of(self._snapshot).design_effect
 
     def refresh(self) -> Table:
-        """Move this object to the table's newest version, in place, and return it; cheap where there is none newer.
+        """Move this object to the newest version of the table, in place.
 
         Returns
         -------
         Table
-            This very object, so that calls can go on: ``table.refresh().count()``.
+            This object, so that calls can be chained: ``table.refresh().count()``.
 
         Raises
         ------
         TableNotFoundError, NotQbeastTableError
-            The table, or its index, is gone; the object stays at its version.
+            The table, or its index, does not exist any more. The object stays at its version.
         StorageError
-            The store refused.
+            The store cannot be read.
 
         Examples
         --------
@@ -226,7 +224,7 @@ class Table:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table's properties, without those that describe the index."""
+        """Properties of the table, without the settings of the index."""
         stored = self._snapshot.metadata.configuration
         return {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
 
@@ -239,7 +237,7 @@ class Table:
         rows: int | None = None,
         expand: bool = False,
     ) -> pl.LazyFrame:
-        """Return the table as a Polars LazyFrame: what is not needed is not read.
+        """Return the table as a Polars LazyFrame. Only the data that a query needs is read.
 
         Examples
         --------
@@ -287,12 +285,12 @@ class Table:
         expand: bool = False,
         batch_bytes: int = 64 << 20,
     ) -> Iterator[pl.DataFrame]:
-        """Read the table batch by batch, in bounded memory; rows come in the order of the index, not shuffled.
+        """Read the table in batches, in bounded memory. Rows are in the order of the index, not shuffled.
 
         Parameters
         ----------
         batch_bytes : int, default 64 MiB
-            Size of a batch in memory, at most, approximately; a batch has at least one row.
+            Approximate maximum size of a batch in memory. A batch has at least one row.
 
         Yields
         ------
@@ -335,12 +333,12 @@ class Table:
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
     ) -> pl.DataFrame:
-        """Return some rows, in no particular order; no more is read than that takes.
+        """Return some rows, in no particular order. Only the data for these rows is read.
 
         Parameters
         ----------
         rows : int, default 10
-            Number of rows, at most.
+            Maximum number of rows.
 
         Examples
         --------
@@ -355,7 +353,7 @@ class Table:
             return self.scan(where, columns=columns, sample=sample).head(rows).collect()
 
     def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
-        """Count rows; without arguments the log alone is read.
+        """Count rows. Without arguments, only the log is read.
 
         Examples
         --------
@@ -387,7 +385,7 @@ class Table:
     ) -> pa.Table:
         """Read the table into memory as a pyarrow Table.
 
-        Libraries that take an Arrow stream take the table itself, batch by batch:
+        Libraries that support Arrow streams can read the table itself in batches:
         ``pyarrow.RecordBatchReader.from_stream(table)``.
 
         Examples
@@ -435,11 +433,11 @@ class Table:
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
     def sql(self, query: str, *, sample: Sample | None = None) -> pl.LazyFrame:
-        """Run a query in Polars' own SQL; the table is called ``self``.
+        """Run a query in the SQL of Polars. The name of the table is ``self``.
 
-        Filters, columns and limits of the query decide what is read, as in `scan`. Types and rules are those of Polars,
-        not those of `where`, which is SQL of DuckDB. The text is a whole query, which may name other files: do not take
-        it from people who must not read them.
+        Filters, columns and limits reduce the data that is read, as in `scan`. Types and rules are those of Polars, not
+        of DuckDB as in `where`. The text is a whole query, which may read other files: do not accept it from people who
+        must not read them.
 
         Parameters
         ----------
@@ -449,7 +447,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            Polars does not understand the query.
+            Polars cannot run the query.
 
         Examples
         --------
@@ -463,10 +461,10 @@ class Table:
             answer = self.scan(sample=sample).sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
-            why = first_line(str(error)).rstrip(".")
-            taken = [name for name in self.columns if why.endswith(f"unsupported function {name!r}")]
-            why += "".join(f'. Write the column in double quotes: "{name}"' for name in taken)
-            msg = f"Polars does not understand the query {query!r}: {why}. The table is called self. Nothing was read."
+            reason = first_line(str(error)).rstrip(".")
+            keywords = [name for name in self.columns if reason.endswith(f"unsupported function {name!r}")]
+            reason += "".join(f'. Write the column in double quotes: "{name}"' for name in keywords)
+            msg = f"Polars cannot run the query {query!r}: {reason}. The table is called self. Nothing was read."
             raise InvalidInputError(msg, argument="query") from error
         return answer
 
@@ -477,7 +475,7 @@ class Table:
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
     ) -> Plan:
-        """Plan a read without reading rows: which files, pages and bytes it opens, and why it skips the rest.
+        """Plan a read without reading rows: the files, pages and bytes to read, and why others are skipped.
 
         Parameters
         ----------
@@ -487,8 +485,8 @@ class Table:
         Returns
         -------
         Plan
-            Prints as a few lines; `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total`
-            and `.share` are numbers.
+            `.files` is a frame, `.bytes_opened`, `.bytes_total`, `.rows_opened`, `.rows_total` and `.share` are
+            numbers.
 
         Examples
         --------
@@ -504,14 +502,13 @@ class Table:
         )
 
     def files(self, where: Predicate | None = None, *, sample: Sample | None = None) -> pl.DataFrame:
-        """Return the data files that a read opens: a list that any engine can take.
+        """Return the data files that a read opens, for other engines.
 
         Returns
         -------
         polars.DataFrame
-            `path` (of the file, decoded), `size_bytes`, `num_records`, `revision_id` (null: not indexed), `ranges`
-            (byte ranges of the column data needed; null: all of it). The engine still has to apply filter and sample
-            to the rows.
+            `path` (decoded), `size_bytes`, `num_records`, `revision_id` (null: not indexed), `ranges` (byte ranges of
+            the column data to read; null: the whole file). The engine has to apply the filter and the sample to rows.
 
         Raises
         ------
@@ -542,15 +539,15 @@ class Table:
         sample: Sample | None = None,
         task_bytes: int = TASK_BYTES,
     ) -> list[ScanTask]:
-        """Split a read of this version into tasks that any process can run, without reading the log again.
+        """Split a read of this version into tasks that any process can run without reading the log.
 
-        Together they return every row of the read exactly once. They can be pickled, for a pool of processes or
-        another machine that reaches the files; the pickles hold the storage options.
+        Together the tasks return each row of the read once. They can be pickled, for a pool of processes or for another
+        machine with access to the files. The pickles contain the storage options.
 
         Parameters
         ----------
         task_bytes : int, default 64 MiB
-            Stored bytes of a task, approximately; larger files are split between pages where their pages are known.
+            Approximate number of stored bytes per task. Larger files are split between pages if their pages are known.
 
         Returns
         -------
@@ -576,8 +573,8 @@ class Table:
         >>> rows = pl.DataFrame({"id": range(100_000), "half": [i / 2 for i in range(100_000)]})
         >>> _ = qbeast.write_table(rows, "halves", columns=["id"])
         >>> tasks = qbeast.open_table("halves").scan_tasks("id < 70000", columns=["half"], task_bytes=100_000)
-        >>> sent = [pickle.dumps(task) for task in tasks]  # say to the processes of a pool
-        >>> sum(frame.height for task in sent for frame in pickle.loads(task).read())
+        >>> pickles = [pickle.dumps(task) for task in tasks]  # for example, to send to a pool of processes
+        >>> sum(frame.height for task in pickles for frame in pickle.loads(task).read())
         70000
         """
         condition = filter_of(where, self.schema)
@@ -602,59 +599,58 @@ class Table:
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
     ) -> Estimate:
-        """Estimate aggregates to a promised error, from as small a sample as that needs.
+        """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
 
-        A pilot of about 20,000 rows shows how much the answers vary; then the fraction that the error needs is read,
-        and checked. Answers that a sample cannot promise are computed from all rows, and are exact.
+        A pilot of about 20,000 rows measures how much the answers vary. Then the fraction that the error needs is read
+        and checked. Answers that a sample cannot provide with this error are computed exactly from all rows.
 
         Parameters
         ----------
         aggregates : polars.Expr or str, or a sequence or mapping of these
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
             expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
-            Texts are SQL: ``"avg(delay)"``, several with commas, each perhaps with ``AS name``. A mapping names the
-            answers; else expressions have their own names, and texts stand for themselves. A text alone may also be
-            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
+            names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
+            be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         by : str or polars.Expr, or a sequence or mapping of these, optional
-            Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or
-            SQL; named as aggregates are. Null is a group. A group without a sampled row is not listed, see
-            `Estimate.complete`.
+            Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
+            like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
         where
             Rows to aggregate, see `qbeast.scan_table`.
         join : tuple of frame and column names, optional
-            A frame with each value of these columns once, joined to the rows (those without a partner get nulls)
-            before anything else: `by`, `where` and `aggregates` may use its columns.
+            A frame with distinct values of these columns, which is left-joined to the rows first. `by`, `where` and
+            `aggregates` can use its columns.
         error : float or str, optional
             Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
         absolute : mapping of str to float, optional
-            The same for answers of these names, in their own unit: for values that may be near zero.
+            Maximum error of answers by name, in the unit of the answer, for values that may be near zero.
         confidence : float or str, default 0.95
-            Probability that an answer has at most that error, in (0, 1): 0.99 or ``"99%"``.
+            Probability that an answer has at most this error, in (0, 1): 0.99 or ``"99%"``.
         sample : float, str or tuple of float, optional
-            Read this sample, whatever the error; answers have intervals.
+            Read this sample, instead of `error`. Answers have intervals.
         simultaneous : bool, default False
             Whether the confidence holds for all answers of all groups at once, not for each one.
         max_fraction : float or str, default 1.0
             Read at most this fraction of the keys, even if the error is not reached, see `Estimate.met`.
         max_bytes : int, optional
-            Read at most this number of bytes of data files, likewise.
+            Read at most this number of bytes of data files, even if the error is not reached.
         min_group_rows : int, default 0
-            Groups that seem to have fewer rows are listed with their intervals, but need not reach the error.
+            Groups that are estimated to have fewer rows need not reach the error. They are listed with their intervals.
         memory_bytes : int, optional
-            Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read instead,
-            which holds groups only (and for quantiles, values of rows). It is an error if these do not fit either, or
-            the keys of a `sample`.
+            Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
+            needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
+            `sample` do not fit, an error is raised.
 
         Returns
         -------
         Estimate
-            Prints as a table; `.frame` holds answers and intervals.
+            `.frame` holds answers and intervals.
 
         Raises
         ------
         InvalidInputError
-            An argument is invalid, such as an aggregate that a sample cannot estimate (``max``); nothing was read. Or
-            the answer needs more memory than `memory_bytes`.
+            An argument is invalid, such as an aggregate that a sample cannot estimate (``max``), or the answer needs
+            more memory than `memory_bytes`.
 
         Examples
         --------
@@ -704,19 +700,19 @@ class Table:
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
     ) -> Iterator[Estimate]:
-        """Estimate aggregates in rounds, each better than the one before; arguments as for `estimate`.
+        """Estimate aggregates in rounds of growing samples. Arguments as for `estimate`.
 
         Yields
         ------
         Estimate
-            One for each round, which reads only rows that were not read before, at most as many as all rounds before
-            it. The last one is the answer that `estimate` promises. If it needs all rows, as rare groups do, all are
-            read again after at most half of them: `min_group_rows` leaves such groups out.
+            One for each round. A round reads only new rows, at most as many as all rounds before it. The last one is
+            the result of `estimate`. If it needs all rows, as rare groups do, all rows are read again after at most
+            half of them; `min_group_rows` avoids this.
 
         Raises
         ------
         InvalidInputError
-            As for `estimate`, before anything is read.
+            As for `estimate`. It is raised before rows are read.
 
         Examples
         --------
@@ -764,17 +760,16 @@ class Table:
         Parameters
         ----------
         limit : int, optional
-            Maximum number of commits; by default all that the log still has.
+            Maximum number of commits. By default all commits that the log still has.
 
         Returns
         -------
         polars.DataFrame
-            `version`, `timestamp` (UTC), `operation`, `summary` (the next numbers, in words); `rows_written`,
+            `version`, `timestamp` (UTC), `operation`, `summary` (a text of the next numbers); `rows_written`,
             `rows_inserted`, `rows_updated`, `rows_deleted`, `files_added`, `files_removed`, `bytes_added`; `metrics`
-            and `parameters`, structs with all entries under their names in the Delta log; `metadata`, a struct with
-            the writer's ``commit_metadata`` and other entries; `engine`, `read_version`, `is_blind_append`,
-            `isolation_level`, `txn_id`. Null: not in the commit. A struct that is empty in all commits is a column of
-            nulls.
+            and `parameters`, structs with the entries of the Delta log; `metadata`, a struct with ``commit_metadata``
+            and other entries; `engine`, `read_version`, `is_blind_append`, `isolation_level`, `txn_id`. Missing values
+            are null. A struct without entries in all commits is a column of nulls.
 
         Raises
         ------
@@ -799,7 +794,7 @@ class Table:
     def versions(self) -> pl.DataFrame:
         """Return the versions up to this one: `version`, `timestamp` (UTC) and `operation`, newest first.
 
-        They are those that the log still has; a vacuum may have deleted files of some.
+        These are the versions that the log still has. A vacuum may have deleted files of some of them.
 
         Examples
         --------
@@ -813,23 +808,23 @@ class Table:
         return self.history().select("version", "timestamp", "operation")
 
     def metrics(self, *, revision: int | None = None) -> Metrics:
-        """Return index metrics, counted from the log alone: no data file is opened.
+        """Return index metrics. They are computed from the log; no data file is opened.
 
         Parameters
         ----------
         revision : int, optional
-            This revision only; all of them by default. 0: files without index.
+            Return metrics of this revision only. 0: files without index. By default all revisions.
 
         Returns
         -------
         Metrics
-            Prints as tables; `.revisions` are values, `.frame` and `.levels` frames, `.to_json()` JSON. Rows hidden
-            by deletion vectors count, copies of layouts before 0.6.0 are counted apart.
+            `.revisions` are values, `.frame` and `.levels` frames, `.to_json()` JSON. Deleted rows are counted. Copies
+            of layouts before 0.6.0 are counted separately.
 
         Raises
         ------
         InvalidInputError
-            If the table has no such revision.
+            The table does not have this revision.
 
         Examples
         --------
@@ -846,31 +841,31 @@ class Table:
 
     @shows_progress("checking")
     def check(self, *, data: bool = True, progress: ProgressLike = None) -> CheckReport:
-        """Verify this version against the format; nothing is changed.
+        """Check that this version follows the format. Nothing is changed.
 
-        In the log: tags can be read, name known revisions and agree with statistics and page layouts, thresholds and
-        weights are in order along every branch, files exist and have their size. In the data: every row is in the cube
-        of its block, within its weights, and in one block only, the hidden weight column and the pages are right,
-        statistics enclose the values, copies of layouts before 0.6.0 have their originals. The order along branches is
-        a fault only in revisions that no other library wrote to.
+        In the log: tags are valid, name revisions of the table and agree with statistics and page layouts; thresholds
+        and weights are in order along every branch; files exist and have the right size. In the data: every row is in
+        the cube of its block, within its weights, and in one block only; the hidden weight column and the pages are
+        right; statistics enclose the values; copies of layouts before 0.6.0 have their originals. A wrong order along
+        branches is a fault only in revisions that no other library wrote to.
 
         Parameters
         ----------
         data : bool, default True
-            Whether to read the data files, all of them, in bounded memory (8 bytes a row in layouts before 0.6.0).
-            Otherwise only the log is read, which is fast.
+            Whether to read all data files, in bounded memory (8 bytes per row in layouts before 0.6.0). Otherwise only
+            the log is read, which is fast.
         progress : callable or bool, optional
-            Called with a `Progress` (stage ``"read"``) after every data file.
+            Called with a `Progress` (stage ``"read"``) after each data file.
 
         Returns
         -------
         CheckReport
-            Prints as a few lines; `.ok`, `.faults` (a frame, one row for each fault), `.notes`.
+            `.ok`, `.faults` (a frame with one row per fault), `.notes`.
 
         Raises
         ------
         StorageError
-            If the store refuses.
+            The store cannot be read.
 
         Examples
         --------
@@ -886,31 +881,30 @@ class Table:
 
     @shows_progress("repairing")
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
-        """Repair faults in the log, in one commit; data files are not rewritten.
+        """Repair faults in the log, in one commit. Data files are not rewritten.
 
-        The newest version is checked, log and data. Files with wrong tags lose them: they are read whole, and
-        `optimize` indexes them again. If only the pages are wrong, the page layout is removed; wrong sizes are
-        corrected, and wrong statistics replaced by the number of rows. Settings that cannot be read are removed, and
-        the newest readable revision is used. Everything else stays as it is, also what others commit meanwhile. No row
-        is lost or returned twice: files with copies of rows (format 11) keep their tags.
+        The log and the data of the newest version are checked. Wrong tags are removed: their files are read as a whole
+        until `optimize` indexes them again. If only the pages are wrong, the page layout is removed. Wrong sizes are
+        corrected, and wrong statistics are replaced by the number of rows. Invalid settings are removed, and the newest
+        valid revision is used. Concurrent commits are kept. No row is lost or returned twice: files with copies of rows
+        (format 11) keep their tags.
 
         Parameters
         ----------
         progress : callable or bool, optional
-            Called with a `Progress` (stage ``"read"``) after every data file that is checked.
+            Called with a `Progress` (stage ``"read"``) after each data file.
 
         Returns
         -------
         RepairResult
-            Prints as a few lines; `.repaired_files` names the files and what was done, `.remaining` the faults that
-            remain, with advice.
+            `.repaired_files` lists the files and repairs, `.remaining` the remaining faults with advice.
 
         Raises
         ------
         UnsupportedTableError
-            The table must not be written.
+            The table cannot be written.
         CommitConflictError
-            Other writers committed first every time.
+            Other writers committed first each time.
 
         Examples
         --------
@@ -939,35 +933,33 @@ class Table:
         fractions: Sequence[float] | None = None,
         axes: Axes | None = None,
     ) -> Figure:
-        """Draw the table; needs matplotlib. No data is read but page directories.
+        """Draw the table with matplotlib. Of data files, only page directories are read.
 
         Parameters
         ----------
         kind : {"tree", "space", "fraction"}
-            ``"tree"``: every cube above its children, one line for each depth, with their rows. ``"space"``: the
-            boxes of the cubes along two indexed columns; a query fills those it opens. ``"fraction"``: the share of
-            bytes that samples open.
+            ``"tree"``: each cube above its children, one line per depth. ``"space"``: the boxes of the cubes along two
+            indexed columns, with the cubes that a query opens. ``"fraction"``: the share of bytes that samples open.
         columns : sequence of str, optional
-            Of the space: two indexed columns, the first two by default. Of the fraction: columns to return.
+            For the space: two indexed columns, by default the first two. For the fraction: columns to return.
         where, sample
-            The query, see `qbeast.scan_table`: for space and fraction, and its sample for the space.
+            Query for the space, see `qbeast.scan_table`. The fraction uses `where` only.
         revision : int, optional
-            Which tree or space; the newest one that files are indexed with by default.
+            Revision of the tree or space. By default the newest revision with files.
         fractions : sequence of float, optional
-            Samples to price, in (0, 1]; ten from 0.5 % to all by default.
+            Samples to draw, in (0, 1]. By default ten from 0.5 % to 100 %.
         axes : matplotlib Axes, optional
-            Draw there instead of into a figure of its own.
+            Axes to draw on. By default a new figure is made.
 
         Returns
         -------
         matplotlib Figure
-            Save it with ``.savefig(path)``. As the last value of a cell a notebook shows it, without any magic; of
-            `axes` given, it is the figure that they belong to.
+            The figure, or the figure of `axes`. Save it with ``.savefig(path)``. Notebooks display it.
 
         Raises
         ------
         InvalidInputError
-            An unknown kind, column, revision or fraction.
+            A kind, column, revision or fraction is invalid.
         MissingDependencyError
             Matplotlib is not installed.
 
@@ -1007,56 +999,56 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> OptimizeResult:
-        """Rewrite the files that are out of shape; the rows stay the same, and a second optimize does nothing.
+        """Rewrite files to improve the index. The rows stay the same, and a second optimize does nothing.
 
-        By default these files are rewritten, and their rows indexed with the newest revision: files without index
-        (``"staged"``), files with deletion vectors (``"deletion vector"``), small files, if there are enough to join
-        (``"small file"``); and of the newest revision, files of another implementation (``"foreign layout"``) and
-        files most of whose rows would go deeper into a tree of the present table (``"overfull cubes"``). A few more
-        files may be rewritten to keep the thresholds in order (``"order of weights"``). Rows outside of the newest
-        revision begin a new one in the same commit. If joined files make others small, a further commit joins these.
+        By default these files are rewritten, and their rows are indexed with the newest revision: files without index
+        (``"staged"``); files with deletion vectors (``"deletion vector"``); small files, if there are enough to join
+        (``"small file"``); and of the newest revision, files of another implementation (``"foreign layout"``), and
+        files with mostly rows that a rewrite would place deeper in the tree (``"overfull cubes"``). A few more files
+        may be rewritten to keep the thresholds in order (``"order of weights"``). Rows outside of the newest revision
+        begin a new one in the same commit. If joined files make others small, a further commit joins these.
 
-        Full reads and samples return the same rows before and after. Appends that happen meanwhile are kept.
+        Full reads and samples return the same rows before and after. Concurrent appends are kept.
 
         Parameters
         ----------
         files : sequence of str or path-like, optional
-            Rewrite these files, whatever their shape: paths as in `files()` or as in the plan.
+            Rewrite these files, also those in good shape: paths as in `files()` or in the plan.
         revision : int or "all", optional
-            Look at the files of this revision only; 0: the files without index. ``"all"``: at every revision, in one
-            commit each. By default at the newest one and the files without index. Rows stay in their revision.
+            Consider files of this revision only; 0: files without index. ``"all"``: all revisions, in one commit each.
+            By default the newest revision and files without index. Rows stay in their revision.
         fraction : float or str, optional
-            Look only at files that a sample of this fraction, in [0, 1], opens. Of the files without index: the
-            oldest, up to this share of their bytes.
+            Consider only files that a sample of this fraction, in [0, 1], opens. Of files without index, consider the
+            oldest up to this share of their bytes.
         full : bool, default False
-            Rewrite every file looked at, whatever its shape, into a fresh tree.
+            Rewrite all considered files, also those in good shape, into a new tree.
         into : {"newest", "new"}, optional
-            ``"newest"``: rows of older revisions move to the newest one; files of all older revisions are rewritten,
-            or those of `files` or `revision`. ``"new"``: rewrite the whole table into a new revision, whose ranges and
-            quantiles come from its present rows, and drop all other revisions: values of deleted rows leave the
-            metadata (see docs/personal-data.md). Columns keep their kinds; statistics given by `column_stats` are
-            dropped. It excludes `files`, `revision` and `fraction`.
+            ``"newest"``: move rows of older revisions to the newest one, by default from all older revisions, or from
+            `files` or `revision`. ``"new"``: rewrite the whole table into a new revision, whose ranges and quantiles
+            come from its current rows, and drop all other revisions, so that the metadata does not contain values of
+            deleted rows (see docs/personal-data.md). Columns keep their kinds; statistics of `column_stats` are
+            dropped. It cannot be combined with `files`, `revision` and `fraction`.
         dry_run : bool, default False
-            Change nothing; the result names the files that would be rewritten, and why.
+            Change nothing. The result lists the files that would be rewritten, and why.
 
         Returns
         -------
         OptimizeResult
-            What was done; `.plan` names the files and the reasons.
+            `.plan` lists the files and the reasons.
 
         Raises
         ------
         InvalidInputError
-            Options exclude each other, or there is no such revision or file.
+            Options cannot be combined, or a revision or file does not exist.
         UnsupportedTableError
-            The table holds copies of rows (upgrade it first), or must not be written.
+            The table holds copies of rows (upgrade it first), or cannot be written.
         CommitConflictError
-            Another writer replaced or deleted files that were being rewritten; nothing was changed.
+            Another writer replaced or deleted files that were being rewritten. Nothing was changed.
 
         Notes
         -----
-        The rows of the rewritten files are held in memory if three times their size fits `memory_bytes`; larger
-        rewrites read the rows twice and sort them through temporary files.
+        Rows of rewritten files are loaded into memory if three times their size fits `memory_bytes`. Larger rewrites
+        read the rows twice and sort them through temporary files.
 
         Examples
         --------
@@ -1107,35 +1099,35 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Delete rows, in one commit; the index is kept.
+        """Delete rows, in one commit. The index is kept.
 
-        Files without such rows stay as they are; files with no other rows are removed without being read whole. The
-        rest of the rows of the other files are written again, into their cubes; a few more files may be rewritten to
-        keep the index in order. Rows that deletion vectors of other writers hide stay deleted.
+        Files without matching rows stay. Files in which all rows match are removed. Other files are rewritten without
+        the matching rows; a few more files may be rewritten to keep the index in order. Rows that deletion vectors of
+        other writers hide stay deleted.
 
-        The change is made to the newest version, whatever version is open; if another writer commits first, it is made
-        again to the new version.
+        The change applies to the newest version, not to the version of this object. If another writer commits first, it
+        is applied to the new version.
 
         Parameters
         ----------
         where : polars.Expr, str or True
-            Rows to delete: those for which it is true, not those for which it is null. A text is an expression in
-            SQL on the columns of a row, in the dialect of DuckDB, never a query. True: all rows.
+            Rows to delete: rows for which the condition is true, not null. A text is an SQL expression on the columns
+            of a row, in the dialect of DuckDB, not a query. True: all rows.
 
         Returns
         -------
         ChangeResult
-            What was done; `.plan` names the files.
+            `.plan` lists the files.
 
         Raises
         ------
         InvalidInputError
             `where` is not a condition on single rows of this table.
         UnsupportedTableError
-            The table allows appends only, keeps a feed of changes, holds copies of rows (upgrade it first), or
-            must not be written.
+            The table allows only appends, has a change data feed, holds copies of rows (upgrade it first), or cannot be
+            written.
         CommitConflictError
-            Other writers committed first every time; nothing was changed.
+            Other writers committed first each time. Nothing was changed.
 
         Examples
         --------
@@ -1157,7 +1149,7 @@ class Table:
     def update(
         self,
         where: Predicate | Literal[True],
-        set: Mapping[str, Value],  # noqa: A002 - as SQL calls it
+        set: Mapping[str, Value],  # noqa: A002 - the name in SQL
         *,
         dry_run: bool = False,
         txn: tuple[str, int] | None = None,
@@ -1167,34 +1159,33 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Set columns of some rows to other values, in one commit; the index is kept.
+        """Set columns of some rows to new values, in one commit. The index is kept.
 
-        Files without such rows stay as they are. The rows of the others are written again, those with new values in
-        indexed columns into other cubes; rows with values outside of the index begin a new revision, as in an append,
-        and the others stay in theirs. Otherwise as `delete`.
+        Files without matching rows stay. Other files are rewritten; rows with new values in indexed columns move to
+        other cubes. Rows with values outside of the index begin a new revision, as in an append; the others stay in
+        their revision. Otherwise as `delete`.
 
         Parameters
         ----------
         where : polars.Expr, str or True
-            Rows to update: those for which it is true, not those for which it is null. A text is SQL, as in `delete`.
-            True: all rows.
+            Rows to update: rows for which the condition is true, not null. A text is SQL, as in `delete`. True: all
+            rows.
         set : mapping of str to polars.Expr, str or a plain value
-            New values by column, computed from the old row. A text is SQL, so a text to store is written
-            ``"'text'"`` or ``pl.lit("text")``. Numbers are cast to the column's type, except
-            fractions to whole numbers.
+            New values by column, computed from the old row. A text is SQL; to store a text, write ``"'text'"`` or
+            ``pl.lit("text")``. Numbers are cast to the type of the column, except fractions to whole numbers.
 
         Returns
         -------
         ChangeResult
-            What was done; `.plan` names the files.
+            `.plan` lists the files.
 
         Raises
         ------
         InvalidInputError
-            `where` is not a condition on single rows of this table, `set` has something that is not a value for a
-            column, or a value is too large for the column's type.
+            `where` is not a condition on single rows of this table, `set` contains an invalid value, or a value is too
+            large for the type of the column.
         SchemaMismatchError
-            A value of another type than the column's, or a null where there may be none.
+            A value has another type than the column, or is null in a column without nulls.
         UnsupportedTableError
             As for `delete`.
 
@@ -1227,8 +1218,8 @@ class Table:
 
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(options.progress))
-            made = change if isinstance(change, Change) else change(local)
-            result, newest = run_change(self._reader, made, options, engine=local)
+            operation = change if isinstance(change, Change) else change(local)
+            result, newest = run_change(self._reader, operation, options, engine=local)
             result = local.report(result)
         if result.committed:
             self._move_to(newest)
@@ -1259,21 +1250,21 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> ChangeResult:
-        """Merge rows into the table, in one commit: by default replace rows that match and insert the others.
+        """Merge rows into the table, in one commit. By default matching rows are replaced, and others inserted.
 
         Rows match if all columns of `on` are equal; a null equals nothing. Files whose statistics or cubes exclude a
-        match are not read; files without a match stay as they are. Changed and new rows are written into their cubes;
-        values outside of the index begin a new revision, as in an append. Otherwise as `delete`.
+        match are not read. Files without a match stay. Rows with values outside of the index begin a new revision, as
+        in an append. Otherwise as `delete`.
 
         In conditions and values, plain names are columns of the table, and ``source.price`` (in SQL) or
-        ``pl.col("source").struct.field("price")`` is a column of the source. A new row has the columns of the
+        ``pl.col("source").struct.field("price")`` is a column of the source. Values of new rows can use columns of the
         source only.
 
         Parameters
         ----------
         source : polars.DataFrame, polars.LazyFrame, iterator of frames or anything with ``__arrow_c_stream__``
-            Rows to merge, whatever `qbeast.write_table` takes. Columns that the table does not have can be used in
-            conditions and values.
+            Rows to merge, of any type that `qbeast.write_table` accepts. Conditions and values can use columns that the
+            table does not have.
         on : str or sequence of str
             Columns to match by, in the table and in the source.
         when_matched : {"update", "delete", "ignore"}, default "update"
@@ -1281,16 +1272,16 @@ class Table:
         matched_if : polars.Expr or str, optional
             Only for rows for which this is true.
         delete_if : polars.Expr or str, optional
-            Rows with a match to delete instead of updating them. Rows of the source without a match are inserted all
-            the same, unless `not_matched_if` excludes them.
+            Matching rows to delete instead of updating them. Rows of the source without a match are inserted unless
+            `not_matched_if` excludes them.
         update : mapping of str to polars.Expr, str or a plain value, optional
-            New values of columns, as in `update`; by default every column gets the value of the source.
+            New values of columns, as in `update`. By default each column gets the value of the source.
         when_not_matched : {"insert", "ignore"}, default "insert"
             What to do with rows of the source that have no match.
         not_matched_if : polars.Expr or str, optional
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
-            Values of new rows, other columns are null; by default the columns of the source.
+            Values of new rows; other columns are null. By default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
@@ -1298,29 +1289,29 @@ class Table:
         source_name : str, default "source"
             Name of the source in conditions and values, for a table that has a column "source".
         schema_mode : {"merge"}, optional
-            Schema evolution: columns of the source that the table does not have are added to it, in the same commit,
-            and columns that the source does not have stay as they are in rows that match, and are null in new ones.
-            With `update` and `insert` those new columns come that they name.
+            Schema evolution: add columns of the source that the table does not have, in the same commit. Columns that
+            the source does not have keep their values in matching rows and are null in new rows. With `update` and
+            `insert`, only the new columns that they name are added.
 
         Returns
         -------
         ChangeResult
-            What was done; `.plan` names the files.
+            `.plan` lists the files.
 
         Raises
         ------
         InvalidInputError
-            Several rows of the source would change the same row, a condition or a value is invalid, or options exclude
-            each other.
+            Several rows of the source would change the same row, a condition or a value is invalid, or options cannot
+            be combined.
         SchemaMismatchError
-            The source lacks columns of the table, or has them in another type, or a null where there may be none.
+            Columns are missing in the source or have another type, or a value is null in a column without nulls.
         UnsupportedTableError
-            As for `delete`; a table that allows appends only takes merges that insert and nothing else.
+            As for `delete`. A table that allows only appends accepts merges that only insert.
 
         Notes
         -----
-        A source that takes more than an eighth of the budget is read twice and matched in temporary files, one that can
-        be read once is kept there, compressed; the table's rows are held as `optimize` holds them.
+        A source of more than an eighth of the memory budget is read twice and matched in temporary files. A source that
+        can be read only once is also stored there, compressed. Rows of the table need memory as in `optimize`.
 
         Examples
         --------
@@ -1376,34 +1367,34 @@ class Table:
         dry_run: bool = True,
         allow_short_retention: bool = False,
     ) -> VacuumResult:
-        """Delete data files that the table does not need any more; by default only list them.
+        """Delete data files that the table does not need any more. By default they are only listed.
 
-        These are files of old versions, and files that interrupted writes left behind. Files of the newest version and
-        their deletion vectors are never deleted, nor files that are not data files. Deleting cannot be undone, and
-        versions that need the files cannot be read afterwards.
+        These are files of old versions, and files of interrupted writes. Files of the newest version, their deletion
+        vectors, and files that are not data files are never deleted. A deletion cannot be undone, and versions that
+        need the files cannot be read afterwards.
 
         Parameters
         ----------
         retention_hours : float, optional
-            Keep files that were removed from the table, or written, less than this number of hours ago; by default
-            the table's property ``delta.deletedFileRetentionDuration``, or 168 (a week).
+            Keep files that were removed from the table, or written, less than this number of hours ago. By default
+            the property ``delta.deletedFileRetentionDuration`` of the table, or 168 (a week).
         dry_run : bool, default True
-            Delete nothing; the result lists the files.
+            Delete nothing. The result lists the files.
         allow_short_retention : bool, default False
-            Accept less than the table's own retention: a running write, or a reader of an older version, can then lose
+            Allow a retention below that of the table. A running write, or a reader of an older version, can then lose
             files.
 
         Returns
         -------
         VacuumResult
-            The files and their bytes.
+            The files and their size.
 
         Raises
         ------
         InvalidInputError
-            The retention is not a number of hours, or too short.
+            The retention is not a number of hours, or is too short.
         UnsupportedTableError, StorageError
-            The table must not be written; the store refused.
+            The table cannot be written, or the store failed.
 
         Examples
         --------
@@ -1428,29 +1419,29 @@ class Table:
         )
 
     def restore(self, version: int | str | date, *, dry_run: bool = False) -> RestoreResult:
-        """Make an older version the newest: its rows, its columns, its properties and its index.
+        """Restore an older version: its rows, columns, properties and index.
 
-        One commit; no data is rewritten, and the versions in between stay in the history. Commits of others during the
-        call are undone as well. Ids of revisions that were made since are not used again.
+        This is one commit without rewriting data. The versions in between stay in the history. Concurrent commits of
+        others are undone too. Ids of later revisions are not used again.
 
         Parameters
         ----------
         version : int, date, datetime or str
-            A version number, or a time, as for `qbeast.open_table`.
+            Version number or time, as in `qbeast.open_table`.
 
         Returns
         -------
         RestoreResult
-            The new version, and how many files were added and removed.
+            The new version, and the number of files added and removed.
 
         Raises
         ------
         VersionNotFoundError
             The version does not exist, or a vacuum deleted some of its files.
         NotQbeastTableError
-            That version has no Qbeast index.
+            The version has no Qbeast index.
         UnsupportedTableError
-            The table must not be written, or allows appends only.
+            The table cannot be written, or allows only appends.
 
         Examples
         --------
@@ -1475,33 +1466,33 @@ class Table:
         return result
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
-        """Rewrite the index in the log in the other of its two dialects, for readers that know only one.
+        """Convert the index in the log to another dialect, for readers that support only one.
 
-        One commit that changes tags only: no file is rewritten, and qbeast always reads both dialects.
-        Files written in dialect ``"documented"`` hold a column `_qbeast_weight` beyond the table's schema. An
-        optimize by qbeast-spark 0.7 fails on it, or takes it for a column that was added; the result names these
-        files, a `HiddenColumnWarning` says so, and ``optimize(full=True)`` takes the column out.
+        One commit changes tags only; no file is rewritten. qbeast always reads both dialects. Files in dialect
+        ``"documented"`` have a column `_qbeast_weight` that is not in the schema of the table. An optimize by
+        qbeast-spark 0.7 fails on it, or takes it for a new column. The result lists these files, a
+        `HiddenColumnWarning` is raised, and ``optimize(full=True)`` removes the column.
 
         Parameters
         ----------
         dialect : {"documented", "qbeast-spark"}
-            As the documents of the format have it, or as the JVM implementation.
+            The dialect of the format documents, or of the JVM implementation.
         jvm : {"0.7", "0.8"}, default "0.7"
-            The qbeast-spark that must read the table: its last release, which fails on quantiles and on columns
-            of one value, or its main branch.
+            Version of qbeast-spark that must read the table: its last release, which fails on quantiles and on columns
+            with one value, or its main branch.
 
         Returns
         -------
         DialectResult
-            The version, and how many files got new tags.
+            The version, and the number of files with new tags.
 
         Raises
         ------
         InvalidColumnsError
-            The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or,
-            up to 0.7, by quantiles.
+            The JVM cannot read an index of these columns: of type byte, short or timestamp without zone, or, up to
+            0.7, by quantiles.
         InvalidInputError, UnsupportedTableError
-            The dialect is unknown; the table must not be written.
+            The dialect is unknown, or the table cannot be written.
 
         Examples
         --------
@@ -1523,7 +1514,7 @@ class Table:
         Returns
         -------
         UpgradeResult
-            The version, and how many files were retagged, kept and dropped.
+            Version, and number of files retagged, kept and dropped.
 
         Examples
         --------
@@ -1541,28 +1532,28 @@ class Table:
         return result
 
     def set_properties(self, properties: Mapping[str, str | None]) -> MetadataResult:
-        """Set properties of the table, or unset them, in one commit.
+        """Set or unset properties of the table, in one commit.
 
         Parameters
         ----------
         properties : mapping of str to str or None
-            None unsets. Your own names, and those of Delta that need no feature of readers and writers, such as
-            ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            Values by name; None unsets a property. Names are your own, or properties of Delta that need no table
+            feature, such as ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
             (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
         -------
         MetadataResult
-            Prints as a few lines; `.changed` names the properties.
+            `.changed` lists the properties.
 
         Raises
         ------
         InvalidInputError
-            A name that qbeast uses itself, a value that is not a text, or not valid for a property of Delta.
+            A name is reserved for qbeast, a value is not a text, or is not valid for a property of Delta.
         UnsupportedTableError
             A property, or the table, needs a feature that qbeast does not support.
         CommitConflictError, CommitUnknownError, StorageError
-            See `qbeast.write_table`; a conflict also where another writer set the same property.
+            See `qbeast.write_table`. It is also a conflict if another writer set the same property.
 
         Examples
         --------
@@ -1579,36 +1570,36 @@ class Table:
         return result
 
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
-        """Add columns at the end of the schema, in one commit; existing rows get nulls.
+        """Add columns at the end of the schema, in one commit. Existing rows get nulls.
 
-        Renaming and dropping columns is not supported: Delta tables can do it with the feature columnMapping, and
-        tables that use it are refused by name.
+        Columns cannot be renamed or dropped: Delta tables need the feature columnMapping for this, which qbeast does
+        not support.
 
         Parameters
         ----------
         columns : mapping of str to type, or pyarrow.Schema
-            New columns; names differ from those of the table in more than case. Types are those of Polars
-            (``pl.Int64``), Python (``int``), Arrow (``pa.int64()``), `deltalake` or PySpark, or names as Delta, SQL or
-            Polars have them (``"long"``, ``"bigint"``, ``"Int64"``, ``"decimal(9,2)"``).
+            New columns. Names must differ from the columns of the table by more than case. Types are types of Polars
+            (``pl.Int64``), Python (``int``), Arrow (``pa.int64()``), `deltalake` or PySpark, or names of types in
+            Delta, SQL or Polars (``"long"``, ``"bigint"``, ``"Int64"``, ``"decimal(9,2)"``).
 
         Returns
         -------
         MetadataResult
-            Prints as a few lines; `.changed` names the columns.
+            `.changed` lists the columns.
 
         Raises
         ------
         SchemaMismatchError
-            A column of that name is there.
+            A column exists already.
         InvalidInputError
-            A type that Delta does not have.
+            Delta does not support a type.
         UnsupportedTableError
-            The table must not be written.
+            The table cannot be written.
 
         Warns
         -----
         AddedColumnWarning
-            If qbeast-spark uses the table: an optimize of its release 0.7.1 loses the values of such columns.
+            qbeast-spark uses the table, and an optimize of its release 0.7.1 loses the values of such columns.
 
         Examples
         --------
@@ -1627,30 +1618,30 @@ class Table:
     def widen_columns(
         self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None
     ) -> MetadataResult:
-        """Give columns a wider type, in one commit.
+        """Change columns to a wider type, in one commit.
 
-        From Int8 and Int16 to Int32 at most, no file is rewritten, and indexed columns may be among them. To Int64, and
-        from Float32 to Float64, all files are rewritten with the new type, each row into the cube it had: tables that
-        hold files of both types need Delta's feature typeWidening, which many readers refuse.
+        From Int8 or Int16 to at most Int32, no file is rewritten, and columns may be indexed. To Int64, and from
+        Float32 to Float64, all files are rewritten with the new type, and rows stay in their cubes: tables with files
+        of both types need the feature typeWidening of Delta, which many readers do not support.
 
         Parameters
         ----------
         columns : mapping of str to type
-            Types as for `add_columns`. Columns of integers, with a wider type of integers; or of Float32, with Float64.
+            New types, as in `add_columns`: wider integers for integers, or Float64 for Float32.
         resources : Resources, optional
             See `qbeast.write_table`.
 
         Returns
         -------
         MetadataResult
-            Prints as a few lines; `.changed` names the columns, `.rewritten_files` says how many files are new.
+            `.changed` lists the columns, `.rewritten_files` is the number of rewritten files.
 
         Raises
         ------
         InvalidInputError
             A column does not exist.
         UnsupportedTableError
-            Another change of type, an indexed column whose rows would have other hashes, or the table must not be
+            The change of type is not supported, the hashes of an indexed column would change, or the table cannot be
             written.
 
         Examples
@@ -1674,14 +1665,14 @@ class Table:
 
 
 def _refuse_all_but_snapshots(snapshot: object) -> None:
-    """Raise where somebody makes a table of a path."""
+    """Raise if `Table` is called with a path."""
     if not isinstance(snapshot, Snapshot):
-        msg = f"a Table is opened, not made: call qbeast.open_table(path); got {snapshot!r}"
+        msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
         raise InvalidInputError(msg, argument="snapshot")
 
 
 def _options(
-    dry_run: bool,  # noqa: FBT001 - handed on
+    dry_run: bool,  # noqa: FBT001 - passed on
     txn: tuple[str, int] | None,
     commit_metadata: Mapping[str, str] | None,
     progress: ProgressLike,

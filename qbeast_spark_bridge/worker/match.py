@@ -155,7 +155,7 @@ def _judge_file(
     if parts is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
     source = pl.concat(matches) if matches else rules.empty_source
-    numbered = rules.numbered(source, whole=rules.looks_at_source())
+    numbered = rules.numbered(source, whole=rules.uses_source())
     _, counts = MatchRows(task.files, task.judged, numbered, rules.clauses, rules.conditions)([parts])
     if counts.any():
         answer = FileAnswer(number, counts[:, 0], task.store(source))

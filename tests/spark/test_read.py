@@ -80,7 +80,7 @@ def test_requested_row_count_equals_polars_with_weights(spark: SparkSession, tab
     expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
     assert_frame_equal(found, expected.sort(ROW), check_exact=True)
     assert read_table(spark, table, expand=True).selectExpr("sum(sampling_weight)").first()[0] == 600
-    with pytest.raises(qbeast.InvalidInputError, match="give one of"):
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be combined"):
         read_table(spark, table, rows=10, sample=0.1)
 
 

@@ -95,7 +95,7 @@ def test_sql_is_pushed_down(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM self", "SELEC 1", "SELECT * FROM other", ""])
 def test_invalid_sql_raises(table: qbeast.Table, query: str) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="Polars does not understand the query") as caught:
+    with pytest.raises(qbeast.InvalidInputError, match="Polars cannot run the query") as caught:
         table.sql(query)
     assert caught.value.argument == "query"
 

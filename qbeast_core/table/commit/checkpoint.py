@@ -1,4 +1,4 @@
-"""Checkpoints after a commit: at the interval of the table, else once the commits outweigh the last checkpoint."""
+"""Write a checkpoint after a commit: at the interval of the table, or if the commits outweigh the last checkpoint."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OUTWEIGHING: Final = 2
 
 
 def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
-    """Write a checkpoint after `version`, just committed, if it is time; failing is a warning.
+    """Write a checkpoint after the commit of `version` if one is due. A failure is a warning.
 
-    A table with ``delta.checkpointInterval`` gets one at its multiples, any other at a multiple of ten if the
+    With ``delta.checkpointInterval``, one is due at its multiples. Otherwise, one is due at multiples of ten if the
     commits since the last one outweigh it.
     """
     text = snapshot.metadata.configuration.get("delta.checkpointInterval", "")
@@ -30,7 +30,7 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
     if version == 0 or version % (interval or _EVERY):
         return
     try:
-        # Only the end of a long log is listed: an older checkpoint does not count.
+        # List only the end of a long log. After 100 commits a checkpoint is due anyway.
         end = f"{LOG_DIRECTORY}/{max(version - 2 * _MAX_COMMITS, 0):020d}"
         if interval or outweighs_checkpoint(store.entries(LOG_DIRECTORY, after=end), version=version):
             newest = refresh(snapshot)
@@ -43,9 +43,9 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, version: int) -> None:
 
 
 def outweighs_checkpoint(entries: Iterable[Entry], *, version: int) -> bool:
-    """Return whether the commits since the last checkpoint take twice its bytes, or are a hundred.
+    """Return whether there are 100 commits since the last checkpoint, or commits of twice its size.
 
-    So all checkpoints together, each of which holds the whole table, take about as many bytes as the commits.
+    A checkpoint holds the whole table. With this rule, all checkpoints together are about as large as all commits.
 
     >>> log = [Entry(commit_path(number), 500, 0) for number in range(21)]
     >>> outweighs_checkpoint(log, version=20)

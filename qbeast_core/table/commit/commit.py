@@ -1,4 +1,4 @@
-"""Publish a change: put the next version if it is absent; rebase it and try again if another writer was first."""
+"""Commit a change: create the next version if it is absent, else rebase the change and try again."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ _MAX_PAUSE: Final = 1.0
 class CommitOutcome:
     """The result of a commit."""
 
-    # The version that holds the change; if `already_applied`, a version that is not older.
+    # Version with the change. If `already_applied`, this version or an older one has it.
     version: int
-    # Versions that were tried, 1 or more; 0 if there was nothing to do.
+    # Number of tries; 0 if there was nothing to do.
     attempts: int
-    # The newest version seen, `version` or later; None: the commit is complete, but loading it failed. Then the
-    # next use of the table loads it.
+    # The newest version seen, `version` or later. None: the commit is complete, but loading it failed. The next use
+    # of the table loads it.
     snapshot: Snapshot | None
-    # The revision its files were published under; None: they are not indexed.
+    # Revision of the new files. None: they are not indexed.
     revision_id: int | None = None
-    # Data files without index: an append may stage some if it comes after a change that left their rows no place in
-    # the tree (`qbeast_core.table.index.fit`).
+    # Number of new files without index. An append stages files if a change of another writer left no place for their
+    # rows in the tree (`qbeast_core.table.index.fit`).
     staged_files: int = 0
-    # True: the table held this progress of the application already, or all that a change of mode `"metadata"`
-    # asks for. Nothing was written, and the data files are orphans.
+    # True: the table had this transaction, or the metadata, already. Nothing was written, and the data files are
+    # orphans.
     already_applied: bool = False
 
 
@@ -73,9 +73,9 @@ def commit(
     max_attempts: int = 50,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Publish `intent` as one version, all of it or nothing.
+    """Commit `intent` as one version.
 
-    Each attempt is built on the newest version. After an interrupt (Ctrl-C) it is unknown whether the version was
+    Each attempt is based on the newest version. After an interrupt (Ctrl-C) it is unknown whether the version was
     written: do not delete the data files then.
     """
     options = snapshot.storage_options if snapshot is not None else dict(storage_options or {})
@@ -109,7 +109,7 @@ def commit(
                 revision_id=rebased.revision_id,
                 staged_files=sum(add.blocks is None for add in fitted.adds),
             )
-        # "lost": another writer's version is there. Otherwise nothing is there, and the same version is tried again.
+        # "lost": another writer wrote this version. Otherwise it does not exist: try the same version again.
         sleep(_pause(store.uri, version, attempt, jitter()))
         if put == "lost":
             head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
@@ -118,7 +118,7 @@ def commit(
                     version=head.version, attempts=attempt, snapshot=head, already_applied=True
                 )
             fitted = fit_blocks(intent, head)
-    raise _conflict(store.uri, _version(head), max_attempts, "other writers were faster every time")
+    raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
 
 
 def publish(
@@ -129,7 +129,7 @@ def publish(
     storage_options: Mapping[str, str] | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Commit data files; files that no version will ever name are deleted."""
+    """Commit data files. Delete files that no version will name."""
     with discarding(store, intent.adds):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
@@ -141,30 +141,30 @@ def publish(
 
 @contextmanager
 def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
-    """Delete data files, as far as the store permits, if the commit inside fails."""
+    """Delete data files if the commit inside fails. Errors of the deletion are ignored."""
     try:
         yield
     except CommitUnknownError:
-        raise  # the commit may have landed, and then the files hold rows of the table
+        raise  # if the commit succeeded, the files hold rows of the table
     except QbeastError:
         delete_data_files(store, adds)
         raise
-    # Any other error, an interrupt above all, may come between the put and its answer: the files stay, and a vacuum
+    # Other errors, such as an interrupt, may occur between the request and its response. Keep the files: a vacuum
     # removes them if no version names them.
 
 
 def _pause(uri: str, version: int, attempt: int, jitter: float) -> float:
-    """Return the seconds to wait after an attempt that did not land; random, so that writers do not stay in step."""
+    """Return the seconds to wait after a failed attempt: exponential backoff with jitter."""
     seconds: float = min(_MAX_PAUSE, _FIRST_PAUSE * 2.0**attempt) * (0.5 + jitter / 2)
-    LOG.info("version %d of %s is not ours: again in %.3f s", version, uri, seconds)
+    LOG.info("version %d of %s was not written: retry in %.3f s", version, uri, seconds)
     return seconds
 
 
 def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attempts: int) -> None:
     adds = sum(isinstance(action, AddFile) for action in rebased.actions)
     removes = sum(isinstance(action, RemoveFile) for action in rebased.actions)
-    done = intent.operation or intent.mode
-    LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", done, version, uri, adds, removes, attempts)
+    name = intent.operation or intent.mode
+    LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", name, version, uri, adds, removes, attempts)
 
 
 def _version(head: Snapshot | None) -> int:
@@ -181,9 +181,9 @@ def _has_progress(snapshot: Snapshot, intent: WriteIntent) -> bool:
 def _after(
     store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
 ) -> Snapshot | None:
-    """Return the version with the commit, with a checkpoint if one is due; None: it cannot be loaded now.
+    """Return the version of the commit, or None if it cannot be loaded. Write a checkpoint if one is due.
 
-    The commit is complete, so a failure here is a warning.
+    The commit is complete, so a failure is a warning.
     """
     version = _version(head) + 1
     try:
@@ -199,7 +199,7 @@ def _after(
 def _newest(
     store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
 ) -> Snapshot:
-    """Return the newest version. After an append it is derived from the one before, without a look at the log."""
+    """Return the newest version. After an append it is derived from the version before, without reading the log."""
     if head is None:
         return load_snapshot(store.uri, storage_options=options)
     return after_append(head, rebased.actions, info) or refresh(head)
@@ -213,7 +213,7 @@ def _catch_up(
     attempt: int,
     conflict_with: Callable[[Snapshot], str | None] | None,
 ) -> tuple[Snapshot, bool]:
-    """Return the newest snapshot, and whether a commit since `head` holds `intent` already; raise on a conflict."""
+    """Return the newest snapshot, and whether a commit since `head` contains `intent`. Raise on a conflict."""
     if head is None:
         raise _table_exists(store.uri)
     newest, log = follow(head)
@@ -237,15 +237,15 @@ def _catch_up(
 
 
 def _conflict(uri: str, version: int, attempts: int, reason: str) -> CommitConflictError:
-    """Return the error of a change that does not fit the table at `version`."""
+    """Return the error of a change that conflicts with the table at `version`."""
     message = (
-        f"cannot write to {uri} after version {version}: {reason}. Nothing of it is visible; its data files "
+        f"cannot write to {uri} after version {version}: {reason}. Nothing was committed; its data files "
         "are orphans that vacuum removes. Load the table and write again."
     )
     return CommitConflictError(message, table=uri, version=version, attempts=attempts)
 
 
 def _table_exists(uri: str) -> TableExistsError:
-    """Return the error of a creation that came second."""
-    message = f"there is a table at {uri}, written by another writer; nothing of this write is visible"
+    """Return the error of a creation if another writer created the table first."""
+    message = f"another writer created a table at {uri}; nothing of this write is visible"
     return TableExistsError(message, path=uri)

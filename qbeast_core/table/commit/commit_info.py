@@ -1,4 +1,4 @@
-"""The first line of a commit: who wrote it, why, when, and the id it is recognised by."""
+"""The `commitInfo` of a commit: operation, time, writer, and the id that identifies it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OPERATIONS: Final[Mapping[WriteMode, str]] = {
     "create": "CREATE TABLE AS SELECT",
     "metadata": "SET TBLPROPERTIES",
 }
-# What they add depends on what they read, even where they remove nothing.
+# Operations that read: the rows they add depend on rows of the table, even if they remove no file.
 _READING: Final = frozenset({"MERGE"})
 _MODES: Final[Mapping[WriteMode, str]] = {
     "append": "Append",
@@ -37,17 +37,17 @@ def commit_info(
     info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
     info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
     if in_commit_timestamps(rebased.protocol, rebased.metadata):
-        # Versions never go back in time, whatever the clocks of their writers say.
+        # Timestamps increase with versions even if the clocks of writers differ.
         info["inCommitTimestamp"] = now_ms if head is None else max(now_ms, head.timestamp_ms + 1)
     if head is not None:
         info["readVersion"] = head.version
     metrics = {"numFiles": len(adds), "numOutputBytes": sum(add.size for add in adds)}
     metrics |= {"numRemovedFiles": len(removes)} if removes else {}
-    own: Mapping[str, str] = intent.commit_info.get("operationMetrics", {})
+    intent_metrics: Mapping[str, str] = intent.commit_info.get("operationMetrics", {})
     info |= {
         "isolationLevel": "Serializable",
         "isBlindAppend": intent.mode == "append" and not removes and intent.operation not in _READING,
-        "operationMetrics": {key: str(value) for key, value in metrics.items()} | dict(own),
+        "operationMetrics": {key: str(value) for key, value in metrics.items()} | dict(intent_metrics),
         "engineInfo": _engine(),
         "txnId": txn_id,
     }

@@ -1,1 +1,1 @@
-"""Rows deleted, updated and merged."""
+"""Delete, update and merge rows."""

@@ -1,4 +1,4 @@
-"""Run a change of rows: match, replace, publish; plan it again if another writer was first."""
+"""Run a change of rows: match, replace and publish. Plan it again if another writer committed first."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class ChangeOptions:
 
 
 class Change(ABC):
-    """A delete, an update or a merge of any version."""
+    """A delete, an update or a merge. It can be planned on any version."""
 
     operation: ClassVar[ChangedBy]
-    """Its name in the history."""
+    """Name in the history."""
 
     adds_rows: ClassVar[bool] = True
-    """Whether rows may come or change; False: they only go."""
+    """Whether rows may be added or changed. False: rows are only deleted."""
 
     @property
     def mode(self) -> WriteMode:
-        """``"overwrite"`` if rows may go or change, ``"append"`` if rows only come."""
+        """``"overwrite"`` if rows may be changed or deleted, ``"append"`` if rows are only added."""
         return "overwrite"
 
     def with_new_columns(self, reader: Reader) -> Reader:
-        """Return the version with the columns that the change adds; by default none."""
+        """Return the version with the columns that the change adds. By default it adds none."""
         return reader
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Change(ABC):
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Rows that match a condition; True: all of them."""
+    """Rows that match a condition. True matches all rows."""
 
     predicate: Predicate | Literal[True]
 
@@ -92,14 +92,14 @@ class MatchedRows:
         return condition_of(None if self.predicate is True else self.predicate, reader.snapshot.schema)
 
     def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
-        """Return whether one of the files holds such a row."""
+        """Return whether a row of the files matches."""
         return bool(len(count_matches(reader, self.condition(reader), engine, among=files).files))
 
 
 def run_change(
     reader: Reader, change: Change, options: ChangeOptions, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot | None]:
-    """Apply a change to the newest version. Return the version it made, too; None: it cannot be loaded now."""
+    """Apply a change to the newest version. Return the result and the new version, or None if that cannot be loaded."""
     check_metadata(options.commit_metadata)
     check_txn(options.txn)
     return with_attempts(reader, lambda newest: _attempt(newest, change, options, engine))
@@ -116,7 +116,7 @@ def _attempt(
     _report(options, Progress("read"))
     wide = change.with_new_columns(reader)
     plan = change.plan(wide, engine)
-    # With a transaction even a change of nothing is committed, so that it is not made again.
+    # An empty change with a transaction is committed too: the log then records that it was applied.
     if options.dry_run or (plan.is_empty and options.txn is None):
         return plan.result(reader, change.operation, dry_run=options.dry_run), snapshot
     replaced = replace_rows(wide, plan.replacement, "keep", engine=engine, progress=options.progress)
@@ -159,7 +159,7 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
 
 
 def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) -> str | None:
-    """Return why a change that was planned on the reader's version must not follow the newest one; None: it may."""
+    """Return why a change planned on the reader's version conflicts with the newest version, or None."""
     planned = reader.snapshot
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"

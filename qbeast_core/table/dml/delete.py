@@ -1,4 +1,4 @@
-"""Delete rows: files without matching rows stay, files in which all rows match are dropped unread."""
+"""Delete rows. Files without a matching row stay. Files in which all rows match are dropped without a read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qbeast_core.table.rewrite.replace import Replacement
 
 @dataclass(frozen=True)
 class Delete(MatchedRows, Change):
-    """A delete of the matching rows."""
+    """Deletes the matching rows."""
 
     operation: ClassVar[ChangedBy] = "DELETE"
     adds_rows: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Count the rows of each file that match a condition: the index chooses files, and their rows are tested."""
+"""Count the rows of each file that match a condition. The index selects files, then their rows are tested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-# For a number of rows that the log does not count.
+# Number of rows of a file whose rows the log does not count.
 UNKNOWN: Final = -1
 
 
@@ -27,7 +27,7 @@ class FileMatches:
     files: I64Array
     # Matching rows of each file, at least one.
     rows: I64Array
-    # Rows that a read returns of each file, or `UNKNOWN`.
+    # Number of rows that a read returns of each file, or `UNKNOWN`.
     live: I64Array
 
     @property
@@ -44,19 +44,20 @@ def count_matches(
 ) -> FileMatches:
     """Count matching rows by file.
 
-    A file that cannot hold one, by its statistics or its cubes, is not read; of the others, the pages that can are
-    read, and the columns of the condition.
+    Statistics and cubes exclude files and pages that cannot hold a match. Of the others, only the columns of the
+    condition are read.
     """
     live = live_rows(reader)
-    wanted = np.ones(len(live), np.bool_) if among is None else among
+    candidates = np.ones(len(live), np.bool_) if among is None else among
     if condition.constant is not None:
-        files = np.flatnonzero(wanted & (live != 0)) if condition.constant else np.zeros(0, np.int64)
+        # No row is tested. Files whose rows the log does not count are read to count them.
+        files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
         first = list(reader.snapshot.schema)[:1]
         live[unknown] = _count(reader, reader.plan(None, None), unknown, first, engine=engine)
         return _matches(files, live[files], live)
     plan = reader.plan(condition.expr, None)
-    files = np.flatnonzero(plan.selection.opened & wanted)
+    files = np.flatnonzero(plan.selection.opened & candidates)
     counts = _count(reader, plan, files, condition.columns[:1], engine=engine, text=condition.text)
     return _matches(files, counts, live)
 
@@ -82,7 +83,7 @@ def _count(
 
 def live_rows(reader: Reader) -> I64Array:
     """Return the number of rows that a read returns of each file, or `UNKNOWN`; shape (files,)."""
-    rows = reader.blocks.num_records.copy()  # those that nothing contradicts
+    rows = reader.blocks.num_records.copy()  # `UNKNOWN` where the blocks contradict the log
     for file, hidden in reader.deleted_rows.items():
         if rows[file] != UNKNOWN:
             rows[file] -= len(hidden)

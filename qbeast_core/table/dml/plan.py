@@ -1,4 +1,4 @@
-"""A change of rows, planned on one version, and the result of it."""
+"""The plan of a change of rows on one version, and its result."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ ChangedBy: TypeAlias = Literal["DELETE", "UPDATE", "MERGE"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ChangeResult(RewriteResult):
-    """What a change of rows did; prints as a few lines. `committed` is False where no rows matched.
+    """Result of a delete, an update or a merge. `committed` is False if no rows matched.
 
     Attributes
     ----------
     operation : {"DELETE", "UPDATE", "MERGE"}
-        As the history calls it.
+        Name in the history.
     rows_deleted, rows_updated, rows_inserted : int
-        Rows deleted, updated and inserted.
+        Number of rows deleted, updated and inserted.
     rows_copied : int
-        Rows that were written again as they were, because they shared a file with others. Of a dry run the
-        minimum.
+        Number of unchanged rows that were written again because they shared a file with others. The minimum if
+        `dry_run`.
     plan : polars.DataFrame
-        The files that are, or would be, taken out: `path` (decoded), `rows` and `bytes` in the file (rows are
-        null if the log does not count them), `matched` rows of it that are changed or deleted, `action`: ``"drop"``
-        (all rows go, the file is not read), ``"rewrite"``, or ``"order of weights"`` for files that had to go
-        with the others so that the index stays in order (known only once it is done).
+        The files to remove: `path` (decoded), `rows` (null if the log does not count them), `bytes`, `matched`
+        (number of rows that are changed or deleted), `action`: ``"drop"`` (all rows are deleted, the file is not
+        read), ``"rewrite"``, or ``"order of weights"`` for files that are rewritten with the others to keep the
+        index in order (not known to a dry run).
     others
-        As `RewriteResult` has them.
+        See `RewriteResult`.
     """
 
     operation: ChangedBy
@@ -49,7 +49,7 @@ class ChangeResult(RewriteResult):
     rows_copied: int
 
     def __repr__(self) -> str:
-        """Return a few lines."""
+        """Return a summary of a few lines."""
         counts = [
             (self.rows_deleted, "deleted"),
             (self.rows_updated, "updated"),
@@ -71,22 +71,22 @@ class ChangeResult(RewriteResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChangePlan:
-    """A change, planned on one version."""
+    """Plan of a change on one version."""
 
     # Files with rows to change or delete.
     matches: FileMatches
     replacement: Replacement = field(default_factory=Replacement)
     deleted: int = 0
     updated: int = 0
-    # For the history: what was asked for, and counts of rows by Delta's names.
+    # For the history: parameters of the operation, and counts of rows by Delta's names.
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    # Names that the history of this operation has for counts of files.
+    # Names of the counts of files that differ in the history of this operation.
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def inserted(self) -> int:
-        """Rows to insert."""
+        """Number of rows to insert."""
         return self.replacement.added.height
 
     @property
@@ -107,7 +107,7 @@ class ChangePlan:
         *,
         dry_run: bool = False,
     ) -> ChangeResult:
-        """Return what was done, or what would be done."""
+        """Return the result; without `done`, the result of a dry run or of an empty change."""
         snapshot = reader.snapshot
         latest = snapshot.config.last_revision_id or 0
         result = ChangeResult(
@@ -150,7 +150,7 @@ class ChangePlan:
         return int(np.maximum(self.matches.live - self.matches.rows, 0)[~dropped].sum())
 
     def _plan(self, reader: Reader, gone: BoolArray) -> pl.DataFrame:
-        """Return the files that go, see `ChangeResult.plan`."""
+        """Return `ChangeResult.plan`."""
         files, replacement = reader.index_state.files, self.replacement
         matched, actions = np.zeros(len(gone), np.int64), np.full(len(gone), None, dtype=object)
         matched[self.matches.files] = self.matches.rows

@@ -1,4 +1,4 @@
-"""What a delete or an update makes of rows: compiled once, and sent to the workers that read the files."""
+"""The changes of rows of a delete and an update: compiled once, then sent to the workers that read the files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class UpdatedRows(UniformChange):
     assignments: Assignments
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return all rows, as they will be."""
-        # Values are computed for matching rows alone: for others the computation may fail.
+        """Return all rows with the new values."""
+        # Compute values for matching rows only: the expression may fail for others.
         matching = self.condition.mask(rows)
         return pl.concat([rows.filter(~matching), self.assignments.apply(rows.filter(matching))])
 
@@ -40,7 +40,7 @@ class UpdatedRows(UniformChange):
 class Assignments:
     """Values for columns of a table."""
 
-    # Of the columns' types, named as they are.
+    # Expressions with the names and types of the columns.
     values: tuple[pl.Expr, ...]
     # Columns among them that may hold no nulls.
     required: frozenset[str]
@@ -52,7 +52,7 @@ class Assignments:
         return [value.meta.output_name() for value in self.values]
 
     def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with these values, and their other columns as they are."""
+        """Return rows with the new values. Other columns stay as they are."""
         try:
             changed = rows.with_columns(*self.values)
         except pl.exceptions.PolarsError as error:

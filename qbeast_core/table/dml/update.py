@@ -1,4 +1,4 @@
-"""Update rows: files without matching rows stay as they are."""
+"""Update rows. Files without a matching row stay as they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from qbeast_core.table.rewrite.replace import Replacement
 
 @dataclass(frozen=True)
 class Update(MatchedRows, Change):
-    """An update: the matching rows and their new values."""
+    """Sets new values in the matching rows."""
 
     operation: ClassVar[ChangedBy] = "UPDATE"
 

@@ -1,4 +1,4 @@
-"""New values of columns: checked against the table and compiled before anything is read."""
+"""Check and compile new values of columns. No row is read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 def assignments_of(
     values: Mapping[str, Value], snapshot: Snapshot, scope: pl.Schema, *, argument: str = "set"
 ) -> Assignments:
-    """Return compiled values for columns; raise if they do not fit."""
+    """Return compiled values for columns. Raise if they do not fit the table."""
     if not isinstance(cast("object", values), Mapping) or not values:
-        what = "must map columns to values, at least one"
-        invalid_argument(argument, what, "nothing was changed", value=values)
+        problem = "must map columns to values, at least one"
+        invalid_argument(argument, problem, "nothing was changed", value=values)
     schema = snapshot.schema
     unknown = [name for name in values if name not in schema]
     if unknown:

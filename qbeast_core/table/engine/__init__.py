@@ -1,1 +1,1 @@
-"""Who moves rows: sources, engines and the tasks they send to workers."""
+"""Move rows: sources, engines, and the tasks for workers."""

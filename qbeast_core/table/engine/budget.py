@@ -12,62 +12,62 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.machine import memory_of_machine
 from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
 
-# The smallest budget that rows can be moved in.
-LEAST_BYTES: Final = 4 << 20
+# Minimum budget to move rows.
+MIN_MEMORY_BYTES: Final = 4 << 20
 
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
-_MIN_LOAD_BYTES: Final = 32 << 20  # half a file: rather fewer writers than files smaller than that
-_COPIES: Final = 5  # of the rows of a file: as read, in order, encoded, and what is freed late
+_MIN_LOAD_BYTES: Final = 32 << 20  # half a file: prefer fewer writers to smaller files
+_COPIES: Final = 5  # copies of the rows of a file: as read, in order, encoded, and memory that is freed late
 _BATCHES: Final = 64
 _MIN_BATCH_BYTES: Final = 1 << 17
 _MAX_BATCH_BYTES: Final = 64 << 20
 _TEXT_BYTES: Final = 24
 _NESTED_BYTES: Final = 64
-_SAMPLE_ROW_BYTES: Final = 1024  # of a sampled row while a tree is drawn
+_SAMPLE_ROW_BYTES: Final = 1024  # memory per sampled row while a tree is drawn
 _MIN_SAMPLE_ROWS: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Memory that a call may add to that of the process, and the cores there are."""
+    """Memory that a call may use in addition to the process, and number of cores."""
 
     memory_bytes: int
     cores: int
 
     @staticmethod
     def of(memory_bytes: int | None = None) -> Budget:
-        """Return a budget on this machine: by default half of the memory that it, or its cgroup, has."""
+        """Return a budget on this machine, by default half of the memory of the machine or its cgroup."""
         if memory_bytes is None:
             memory_bytes = memory_of_machine() // 2
         return Budget(memory_bytes, pl.thread_pool_size())
 
     @property
     def writers(self) -> int:
-        """Files that are written at the same time."""
+        """Number of files that are written at the same time."""
         return max(min(self.cores, self.memory_bytes // (_COPIES * _MIN_LOAD_BYTES)), 1)
 
     @property
     def load_bytes(self) -> int:
-        """Rows that one writer may take into memory."""
+        """Size of the rows that one writer may load into memory."""
         return self.memory_bytes // (_COPIES * self.writers)
 
     @property
     def batch_bytes(self) -> int:
-        """Rows that are read, placed and spilled at once."""
+        """Size of a batch of rows to read, place and spill."""
         return min(max(self.memory_bytes // _BATCHES, _MIN_BATCH_BYTES), _MAX_BATCH_BYTES)
 
     @property
     def sample(self) -> SampleLimits:
-        """Of the rows that a tree is drawn from."""
+        """Limits of the sample that a tree is drawn from."""
         rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _MIN_SAMPLE_ROWS)
         size_bytes = max(self.memory_bytes // 16, _MIN_BATCH_BYTES)
         return SampleLimits(min(rows, DOMAIN_LIMITS.rows), min(size_bytes, DOMAIN_LIMITS.size_bytes))
 
 
 def guess_row_bytes(schema: pl.Schema) -> int:
-    """Return the bytes of a row in memory, guessed from the types.
+    """Estimate the bytes of a row in memory from the types.
 
     >>> guess_row_bytes(pl.Schema({"id": pl.Int64(), "name": pl.String()}))
     32
@@ -76,7 +76,7 @@ def guess_row_bytes(schema: pl.Schema) -> int:
 
 
 def has_any_width(dtype: pl.DataType) -> bool:
-    """Return whether values of a type may be of any size."""
+    """Return whether values of a type have no fixed size."""
     return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
 
 
@@ -87,7 +87,7 @@ def _guess_bytes(dtype: pl.DataType) -> int:
 
 
 def bytes_of_text(text: str, *, argument: str, outcome: str = "nothing was written") -> int:
-    """Return the bytes that a text means, as ``2GiB``, ``512 MB`` (of 1,024) or a plain number.
+    """Parse a size such as ``2GiB``, ``512 MB`` (also a power of 1,024) or a plain number of bytes.
 
     >>> bytes_of_text("1.5k", argument="memory_bytes"), bytes_of_text("2 GiB", argument="memory_bytes")
     (1536, 2147483648)

@@ -1,4 +1,4 @@
-"""The engine of one machine: rows are held in memory where they fit, else moved through temporary files."""
+"""The engine of one machine: keeps rows in memory if they fit, else uses temporary files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
 from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import Progress, ProgressCallback
-from qbeast_core.table.engine.budget import LEAST_BYTES, Budget, bytes_of_text
+from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
@@ -30,9 +30,11 @@ _OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
-_HELD: Final = 2  # times the rows: what a write from memory takes besides them
-_READ: Final = 3  # times the rows, which are read first
-_UNPACKED: Final = 64  # times the bytes of files: values seldom take more
+_HELD: Final = (
+    2  # memory of a write of rows in memory, as a multiple of the rows, without the rows themselves
+)
+_READ: Final = 3  # the same with the rows, if they are read first
+_UNPACKED: Final = 64  # memory of rows, as a multiple of their files: values rarely take more
 _ONE_CALL_BYTES: Final = 256 << 20
 
 ResultT = TypeVar("ResultT", bound=FilesResult)
@@ -41,8 +43,8 @@ ResultT = TypeVar("ResultT", bound=FilesResult)
 def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
     """Return the memory that a call may use."""
     if resources.engine not in ("auto", "memory", "spill"):
-        what = 'must be "auto", "memory" or "spill"'
-        invalid_argument("engine", what, outcome, value=resources.engine, known=("auto", "memory", "spill"))
+        problem, choices = 'must be "auto", "memory" or "spill"', ("auto", "memory", "spill")
+        invalid_argument("engine", problem, outcome, value=resources.engine, known=choices)
     if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
         invalid_argument("spill_dir", "must be a folder", outcome, value=resources.spill_dir)
     text = os.environ.get(_MEMORY_VARIABLE)
@@ -51,14 +53,14 @@ def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
         size = bytes_of_text(text, argument=_MEMORY_VARIABLE, outcome=outcome)
     if size is None:
         return Budget.of()
-    if isinstance(size, bool) or not isinstance(size, int) or size < LEAST_BYTES:
-        what = f"must be a whole number of bytes, at least {LEAST_BYTES:,} (4 MiB)"
-        invalid_argument("memory_bytes", what, outcome, value=size)
+    if isinstance(size, bool) or not isinstance(size, int) or size < MIN_MEMORY_BYTES:
+        problem = f"must be a whole number of bytes, at least {MIN_MEMORY_BYTES:,} (4 MiB)"
+        invalid_argument("memory_bytes", problem, outcome, value=size)
     return Budget.of(size)
 
 
 def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
-    """Return the folder for temporary files; None: the folder of the system."""
+    """Return the folder for temporary files. None: the folder of the system."""
     return (
         resources.spill_dir if resources.spill_dir is not None else os.environ.get(_FOLDER_VARIABLE) or None
     )
@@ -70,7 +72,7 @@ def local_engine(
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> Generator[LocalEngine]:
-    """Yield the engine of a call; its temporary files are removed when the call ends, also by an error."""
+    """Yield the engine of a call. Temporary files are removed when the call returns or raises."""
     chosen = combined(resources, memory_bytes, spill_dir)
     engine = LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen))
     try:
@@ -80,7 +82,7 @@ def local_engine(
 
 
 class LocalEngine:
-    """The engine of one call: decides for each source whether its rows fit in memory; see `Engine`."""
+    """The engine of one call. Decides for each source whether its rows fit in memory; see `Engine`."""
 
     shares_memory = True
 
@@ -93,8 +95,8 @@ class LocalEngine:
         self.spilled_bytes = 0
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
-        """Take rows into this process, or read them batch by batch; see `Engine`."""
-        # A source that can be read once must not be decided about twice.
+        """Load rows into memory, or read them in batches; see `Engine`."""
+        # Decide once per source: some sources can be read only once.
         if self._decided is None or self._decided[0] is not source:
             self._decided = (source, self._decide(source))
         rows = self._decided[1]
@@ -106,7 +108,7 @@ class LocalEngine:
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item, in as many threads as the budget has room for; see `Engine`."""
+        """Call a function for each item, in as many threads as the budget allows; see `Engine`."""
         max_calls = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
         return self._memory.map(call, items, at_once=min(at_once, max_calls))
 
@@ -115,7 +117,7 @@ class LocalEngine:
         return not self._spills(size_bytes)
 
     def take(self, source: Source, *, copies: int) -> Source:
-        """Return a `FrameSource` if this many copies of the rows fit the budget, else one that can be read again."""
+        """Return a `FrameSource` if `copies` of the rows fit the budget, else a source that can be read again."""
         if isinstance(source, FrameSource):
             fits = not self._spills(copies * int(source.frame.estimated_size()))
         else:
@@ -135,18 +137,18 @@ class LocalEngine:
         """The temporary files of rows that do not fit in memory."""
         if self._spill is None:
             size = self._budget.memory_bytes
-            LOG.info("rows take more than %d bytes of memory: they go through temporary files", size)
+            LOG.info("rows need more than %d bytes of memory: using temporary files", size)
             self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
         return self._spill
 
     def close(self) -> None:
-        """Remove what was spilled."""
+        """Remove the temporary files."""
         if self._spill is not None:
             self._spill.folder.close()
             self._spill = None
 
     def report_progress(self, progress: ProgressCallback | None) -> ProgressCallback | None:
-        """Return a callback that also reports the engine, and the bytes it spilled."""
+        """Return a callback that also reports the engine and the spilled bytes."""
         if progress is None:
             return None
 
@@ -156,7 +158,7 @@ class LocalEngine:
         return report
 
     def report(self, result: ResultT) -> ResultT:
-        """Return a result that also reports the engine, and the bytes it spilled."""
+        """Return the result with the engine and the spilled bytes."""
         return replace(result, engine=self.name, spilled_bytes=self.spilled_bytes)
 
     def _decide(self, source: Source) -> _Readable:
@@ -170,7 +172,7 @@ class LocalEngine:
                 return self._take(source, copies=_READ)
 
     def _decide_files(self, source: FilesSource) -> _Readable:
-        """Decide about live files. Footers are read only if the stored bytes leave it open."""
+        """Decide for live files. Footers are read only if the sizes of the files do not decide."""
         stored = source.reader.snapshot.files["size_bytes"].to_numpy()[source.files].sum()
         if not self._spills(int(stored) * _UNPACKED + _READ * source.added.size_bytes):
             return _Readable(source)
@@ -185,7 +187,7 @@ class LocalEngine:
         return self._choice == "spill"
 
     def _take(self, source: Source, *, copies: int) -> _Readable:
-        """Read batches into memory; if they are too many, return a source that can be read again."""
+        """Read batches into memory. If they do not fit, return a source that can be read again."""
         batches = source.batches(None, size_bytes=self._budget.batch_bytes)
         frames: list[pl.DataFrame] = []
         size_bytes = 0

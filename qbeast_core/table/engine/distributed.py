@@ -1,4 +1,4 @@
-"""Rows that workers read, place and write; this process holds a sample of them, and plans by it."""
+"""Rows that workers read, place and write. This process plans with a sample of them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from qbeast_core.tree.layout.plan import smallest_block_rows
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
 
-_WEIGHT_BITS: Final = np.uint64(32)  # of a sort key, below those of its cube
+_WEIGHT_BITS: Final = np.uint64(32)  # the low bits of a sort key; the cube has the high bits
 
 
 class Workers(Protocol):
-    """Workers that read the rows of one source, the same each time."""
+    """Workers that read the rows of one source. Each read must return the same rows."""
 
     @property
     def advice(self) -> str:
-        """What to do if the rows were not the same when they were read again."""
+        """Advice for the error message if a second read returned other rows."""
         ...
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        """Return the summary of all rows, with a sample of them and the sum of their weights."""
+        """Return the summary of all rows, with a sample and the sum of the weights."""
         ...
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
-        """Write all rows to new files; return one answer for each, of those that count."""
+        """Write all rows to new files and return these. Files of failed attempts are not returned."""
         ...
 
 
@@ -75,7 +75,7 @@ class DistributedRows:
 
     @property
     def in_memory_rows(self) -> pl.DataFrame:
-        """No rows: workers hold them."""
+        """See `Rows`; empty, because workers hold the rows."""
         return self._target.shape.schema.to_frame()
 
     @property
@@ -84,19 +84,19 @@ class DistributedRows:
         return next(iter(self.summaries.values())).rows
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return the summary that workers made, once for the same columns."""
+        """See `Rows`."""
         if tuple(names) not in self.summaries:
             task = SummaryTask(self._schema(names), cube_size)
             self.summaries[tuple(names)] = self._workers.summarise(task)
         return self.summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
-        """See `Rows`; parts are not split again."""
+        """See `Rows`. Parts are not split again."""
         names = revision.columns
         both = self._workers.summarise(SummaryTask(self._schema(names), apart=revision))
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
-            raise AssertionError  # the task asks for it
+            raise AssertionError  # `apart` is set
         self.summaries[names] = merge_summaries([inside, outside], limits=DOMAIN_LIMITS)
         if not outside.rows:
             return self, None
@@ -108,7 +108,7 @@ class DistributedRows:
         )
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        """Draw the tree from the sample, and cut it into files."""
+        """Draw the tree from the sample and partition it into files."""
         summary = self.summary(revision.columns)
         if self._progress is not None:
             self._progress(Progress("plan", rows=summary.rows))
@@ -144,7 +144,7 @@ class DistributedRows:
 
 
 class _DistributedPlan:
-    """Rows that workers will place; `keys` and `weights` are those of the sample."""
+    """Rows that workers will place. `keys` and `weights` belong to the sample."""
 
     def __init__(
         self,
@@ -172,8 +172,8 @@ class _DistributedPlan:
         if (rows, sum(file.weight_sum for file in files)) != (task.rows, task.weight_sum):
             delete_data_files(task.target.store, [file.add for file in files])
             msg = (
-                f"the rows changed while they were written: {task.rows:,} were counted, then {rows:,} arrived, or "
-                f"indexed values differed. Nothing was written. {self._workers.advice}"
+                f"the rows changed while they were written: {task.rows:,} rows were counted, then {rows:,} were read, "
+                f"or indexed values differed. Nothing was written. {self._workers.advice}"
             )
             raise InputChangedError(msg, rows_before=task.rows, rows_after=rows)
         self._report(len(files), len(files), rows)
@@ -191,7 +191,7 @@ def _share(summary: IndexSummary) -> float:
 def _draw(
     summary: IndexSummary, weights: I32Array, revision: Revision, tree: ExistingTree | None
 ) -> tuple[Outline, U64Array]:
-    """Draw the tree from the sample, or from all rows if the sample is whole; return the sorted keys of the sample."""
+    """Draw the tree from the sample. Return it with the sorted keys of the sample."""
     size = revision.desired_cube_size
     cells = grid_columns(summary.sample, revision)
     outline = draw_outline(
@@ -206,16 +206,17 @@ def _draw(
 
 
 def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
-    """Cut the sampled rows into files, at the end of a cube where one is near; return where each begins."""
+    """Return the first sort key of each file. Files end at the end of a cube if one is near."""
     if not len(keys):
         return np.zeros(0, np.uint64)
     cubes, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
     packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
     cuts = packed.file_starts[:-1]
     begins = np.cumsum(counts) - counts
-    at = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
-    whole = begins[at] == cuts
-    starts = np.where(whole, cubes[at] << _WEIGHT_BITS, keys[cuts])
+    index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
+    is_cube_start = begins[index] == cuts
+    # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
+    starts = np.where(is_cube_start, cubes[index] << _WEIGHT_BITS, keys[cuts])
     starts[0] = 0
     return np.unique(starts)
 

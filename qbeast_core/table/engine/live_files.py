@@ -1,4 +1,4 @@
-"""Live files of a table as a source of rows, and an estimate of their size in memory."""
+"""Read live files of a table as a source of rows, and estimate their size in memory."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _UNPACKED: Final = 4  # bytes in memory per byte stored, for files whose rows th
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FilesSource:
-    """The rows of live files after a change, then rows that are added."""
+    """The changed rows of live files, then added rows."""
 
     reader: Reader
     # Indexes in the snapshot.
     files: I64Array
     change: RowChange | None = None
     added: AddedRows = NO_ROWS
-    # Rows of some of the files that were read and changed already, by index.
+    # Index of a file -> its changed rows, for files that were read already.
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
     @property
@@ -54,7 +54,7 @@ class FilesSource:
 
     @property
     def target(self) -> FileTarget:
-        """Where files that replace these go."""
+        """Target of the files that replace these."""
         snapshot = self.reader.snapshot
         return FileTarget.of(
             self.reader.store.uri,
@@ -65,16 +65,16 @@ class FilesSource:
         )
 
     def by_change(self) -> Iterator[tuple[RowFunction | None, I64Array]]:
-        """Yield the files to read by the change of their rows: all at once if it is the same one."""
+        """Yield the files to read, grouped by the change of their rows."""
         paths, change = self.reader.paths, self.change
         files = [file for file in self.files.tolist() if file not in self.changed]
         changes = (None if change is None else change.of_file(paths[file]) for file in files)
-        # Lazily: the change of a file may load rows, which are freed with it.
-        for own, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
-            yield own, np.array([file for _, file in group], np.int64)
+        # Lazy: the change of a file may load rows, which are freed with it.
+        for function, group in groupby(zip(changes, files, strict=True), key=itemgetter(0)):
+            yield function, np.array([file for _, file in group], np.int64)
 
     def read(self) -> pl.DataFrame:
-        """Return all rows; each file is read once."""
+        """Return all rows. Each file is read once."""
         frames = [self.empty]
         for change, files in self.by_change():
             rows = read_files(self.reader, files)
@@ -94,13 +94,13 @@ class FilesSource:
             yield from within(rows.select(names), size_bytes)
 
     def _other_rows(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows that are not read from files."""
+        """Yield changed rows in memory and added rows."""
         yield from (self.changed[file] for file in self.files.tolist() if file in self.changed)
         yield from self.added.read()
 
 
 def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:
-    """Return the rows of some live files, in the table's types, without those that a deletion vector hides."""
+    """Return the rows of some live files in the types of the table, without deleted rows."""
     empty = reader.snapshot.schema.to_frame()
     return pl.concat([empty, *_file_frames(reader, files, empty.columns)], rechunk=False)
 
@@ -134,7 +134,7 @@ def _file_frames(reader: Reader, files: I64Array, names: Sequence[str]) -> Itera
 
 
 def _uncompressed_bytes(reader: Reader, file: int) -> int:
-    """Return the bytes of a file's values; texts may be long, and be stored in a fraction of their length."""
+    """Return the uncompressed size of a file's values: long texts may be stored in a fraction of their size."""
     path, size = reader.paths[file], int(reader.snapshot.files["size_bytes"][file])
     try:
         footer = read_footer(reader.store, path, size)

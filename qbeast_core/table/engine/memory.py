@@ -1,4 +1,4 @@
-"""Rows that this process holds, places and writes itself."""
+"""The engine that keeps all rows in the memory of this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ALL_BYTES: Final = 1 << 62
 
 
 class MemoryEngine:
-    """The engine of one process: it reads all rows of a source and holds them."""
+    """Engine of one process. Loads all rows of a source into memory."""
 
     shares_memory = True
 
@@ -41,7 +41,7 @@ class MemoryEngine:
         self._writers = writers
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
-        """Take rows into this process; see `Engine`."""
+        """See `Engine`."""
         match source:
             case FilesSource():
                 rows = source.read()
@@ -57,19 +57,19 @@ class MemoryEngine:
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item, in threads of this process; see `Engine`."""
+        """See `Engine`; uses threads of this process."""
         if at_once == 1:
             return [call(item) for item in items]
         with ThreadPoolExecutor(at_once) as pool:
             return list(pool.map(call, items))
 
     def has_room(self, size_bytes: int) -> bool:
-        """Everything is held here; see `Engine`."""
+        """See `Engine`; there is no limit."""
         del size_bytes
         return True
 
 
-# The engine that operations use unless they get another one.
+# Default engine of operations.
 MEMORY: Final = MemoryEngine()
 
 
@@ -85,7 +85,7 @@ class _MemoryRows:
         return self.in_memory_rows.height
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        del cube_size  # every row is looked at
+        del cube_size  # the summary uses all rows
         if tuple(names) not in self._summaries:
             self._summaries[tuple(names)] = summarise(self.in_memory_rows, names)
         return self._summaries[tuple(names)]
@@ -107,17 +107,17 @@ class _MemoryRows:
             self.progress(Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.columns)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
-        with workers(2, rows=keys.height, calls=2) as aside:  # while the plan is made
-            effect = aside.submit(design_effect, weights)
-            coded = aside.submit(self._coded, revision)
+        with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
+            effect = pool.submit(design_effect, weights)
+            coded = pool.submit(self._coded, revision)
             plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
             planned = _MemoryPlan(self, plan, effect.result(), *coded.result())
-        if keys.height > CHUNK_ROWS:  # files are written next, which takes more memory than anything else
+        if keys.height > CHUNK_ROWS:  # writing files needs the most memory
             give_back_memory()
         return planned
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
-        """Choose how files of the rows are encoded, and put columns of few values into numbers."""
+        """Choose the encodings of the files, and encode columns of few values as numbers."""
         rows, target = self.in_memory_rows, self.target
         settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
         return settings, CodedRows(rows, settings)

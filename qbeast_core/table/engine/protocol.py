@@ -1,7 +1,7 @@
 """The engine protocol: sources, engines and planned rows.
 
-Rows come from a source, are summarised, placed by a plan, written to files, and published by one commit. An
-operation knows these protocols alone; an engine knows no operation.
+Rows come from a source, are summarised, placed by a plan, written to files, and published by one commit. Operations
+depend on these protocols only. Engines do not depend on operations.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Source(Protocol):
-    """Rows in an order that never changes."""
+    """Rows in a fixed order."""
 
     @property
     def empty(self) -> pl.DataFrame:
-        """A frame without rows that has the columns and types of the source."""
+        """Frame without rows, with the columns and types of the source."""
         ...
 
     @property
@@ -37,43 +37,43 @@ class Source(Protocol):
         ...
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """Yield all rows, in frames of about this size."""
+        """Yield all rows in frames of about this size."""
         ...
 
 
 class PlanSize(Protocol):
-    """How much a plan writes."""
+    """Number of files and blocks of a plan."""
 
     @property
     def file_count(self) -> int:
-        """Files to write."""
+        """Number of files to write."""
         ...
 
     @property
     def block_count(self) -> int:
-        """Blocks in these files."""
+        """Number of blocks in these files."""
         ...
 
 
 class PlannedRows(PlanSize, Protocol):
-    """Rows whose new places are known."""
+    """Rows with a plan of their places."""
 
     @property
     def cube_count(self) -> int:
-        """Cubes that take rows. If workers drew a sample: those that sampled rows lie in."""
+        """Number of cubes with rows. With workers: the number of cubes with sampled rows."""
         ...
 
     @property
     def design_effect(self) -> float:
-        """Of these rows alone, at least 1.0."""
+        """Design effect of these rows only, at least 1.0."""
         ...
 
     def keys(self) -> KeySketch:
-        """Return how often index keys repeat in the rows, or in the sample that workers drew."""
+        """Return how often index keys repeat in the rows, or with workers in their sample."""
         ...
 
     def write(self) -> Iterator[Sequence[AddFile]]:
-        """Write the files, invisible until a commit names them; yield them, with their blocks, as they are done."""
+        """Write the files and yield them with their blocks. They are invisible until a commit names them."""
         ...
 
 
@@ -82,36 +82,36 @@ class Rows(Protocol):
 
     @property
     def in_memory_rows(self) -> pl.DataFrame:
-        """The rows that this process holds, perhaps none, as the table has them: hints are made from these."""
+        """The rows in the memory of this process in the schema of the table, perhaps none. Hints are based on them."""
         ...
 
     @property
     def height(self) -> int:
-        """Number of rows, after `summary` or `split`."""
+        """Number of rows. Available after `summary` or `split`."""
         ...
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
-        """Return the summary of some columns; it is computed once."""
+        """Return the summary of some columns. It is computed once."""
         ...
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
-        """Return the rows inside the space of a revision and those outside; None where there are none.
+        """Return the rows inside and outside the space of a revision. A part without rows is None.
 
-        Rows that workers hold are read once, to summarise both parts.
+        Workers read the rows once, to summarise both parts.
         """
         ...
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        """Decide where the rows go."""
+        """Plan the places of the rows."""
         ...
 
 
 class Engine(Protocol):
-    """Moves rows: in memory, by temporary files, or by workers of a cluster."""
+    """Moves rows: in memory, through temporary files, or with workers of a cluster."""
 
     @property
     def shares_memory(self) -> bool:
-        """Whether calls of `map` run in this process, so that they may return rows."""
+        """Whether calls of `map` run in this process and can return rows."""
         ...
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
@@ -121,12 +121,12 @@ class Engine(Protocol):
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
-        """Call a function for each item; return the answers in the order of the items.
+        """Call a function for each item. Return the answers in the order of the items.
 
-        The calls read files: they count the rows that match a condition, join rows with others, or read footers.
+        The calls read files: they count matching rows, join rows, or read footers.
         """
         ...
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a process may hold rows of this size in calls of `map`."""
+        """Return whether rows of this size fit in the memory of a process during `map`."""
         ...

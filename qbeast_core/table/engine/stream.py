@@ -1,4 +1,4 @@
-"""Sources of rows: frames, and queries, datasets, readers and iterators that are read batch by batch."""
+"""Sources of rows: frames, and queries, datasets, readers and iterators that are read in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ArrowDataset(Protocol):
 
     @property
     def schema(self) -> Any:
-        """Of the rows, as pyarrow has it."""
+        """The ``pyarrow.Schema`` of the rows."""
         ...
 
     def scanner(self, **options: Any) -> Any:
@@ -30,12 +30,12 @@ class ArrowDataset(Protocol):
         ...
 
 
-# What a write takes: tables of rows, and sources of batches.
+# Input of a write: tables of rows, or sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 
 
 class FrameSource:
-    """Rows in memory; converted to a frame when they are first needed."""
+    """Rows in memory. Converted to a frame at the first use."""
 
     is_one_shot = False
 
@@ -73,17 +73,17 @@ def source_of(data: RowsLike) -> Source:
         return _Dataset(rows)
     if isinstance(rows, Iterator):
         return _OneShotSource(rows)
-    return FrameSource(cast("FrameLike", rows))  # it raises when the frame is needed
+    return FrameSource(cast("FrameLike", rows))  # raises at the first use if the type is not supported
 
 
 def drain(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield frames and drop them from the list."""
+    """Yield frames and remove them from the list."""
     while frames:
         yield frames.pop(0)
 
 
 class _Query:
-    """The rows of a LazyFrame, which is run for each reading of them."""
+    """The rows of a LazyFrame. Each read runs the query."""
 
     is_one_shot = False
 
@@ -98,9 +98,9 @@ class _Query:
         return self._empty
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        wanted = self._lazy if columns is None else self._lazy.select(columns)
-        rows = _batch_rows(pl.Schema(wanted.collect_schema()), size_bytes)
-        for batch in query_batches(wanted, batch_rows=rows):
+        query = self._lazy if columns is None else self._lazy.select(columns)
+        rows = _batch_rows(pl.Schema(query.collect_schema()), size_bytes)
+        for batch in query_batches(query, batch_rows=rows):
             yield from within(to_frame(batch), size_bytes)
 
 
@@ -122,7 +122,7 @@ class _Dataset:
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         names = list(self.empty.columns if columns is None else columns)
         rows = _batch_rows(self.empty.select(names).schema, size_bytes)
-        # Few batches ahead: pyarrow reads sixteen of four files otherwise, however large they are.
+        # Limit the readahead: by default pyarrow reads 16 batches of 4 files, whatever their size.
         scanner = self._dataset.scanner(
             columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
@@ -131,7 +131,7 @@ class _Dataset:
 
 
 class _OneShotSource:
-    """Rows that can be read once: of a reader, a cursor, an iterator of frames."""
+    """Rows of a reader, a cursor or an iterator, which can be read only once."""
 
     is_one_shot = True
 
@@ -144,7 +144,10 @@ class _OneShotSource:
         if self._first is None:
             first = next(self._frames, None)
             if first is None:
-                msg = "the iterator gave no frame: its columns are not known; nothing was written. Give an empty frame."
+                msg = (
+                    "the iterator returned no frame: its columns are unknown; nothing was written. "
+                    "Return an empty frame."
+                )
                 raise InvalidInputError(msg, argument="df")
             self._first = to_frame(first)
         return self._first.clear()
@@ -158,27 +161,29 @@ class _OneShotSource:
 
 
 def _arrow_batches(reader: Any) -> Iterator[FrameLike]:
-    """Yield the batches of a reader, and before them a table without rows: it may have no batch."""
+    """Yield a table without rows, then the batches of a reader: the reader may have no batch."""
     yield reader.schema.empty_table()
     for batch in reader:
         yield pa.Table.from_batches([batch])
 
 
-def _refuse_other_columns(schema: pl.Schema, wanted: pl.Schema) -> None:
-    if schema == wanted:
+def _refuse_other_columns(schema: pl.Schema, first: pl.Schema) -> None:
+    if schema == first:
         return
-    names = [name for name in {**wanted, **schema} if schema.get(name) != wanted.get(name)]
+    names = [name for name in {**first, **schema} if schema.get(name) != first.get(name)]
     problems = [
-        f"column {name!r} is {schema.get(name, 'missing')} and was {wanted.get(name, 'missing')}"
+        f"column {name!r} is {schema.get(name, 'missing')} and was {first.get(name, 'missing')}"
         for name in names
-    ] or ["the columns stand in another order"]
-    what = "; ".join(problems)
-    msg = f"the iterator gave frames of different columns: {what}. Nothing was written. Cast or fill them."
+    ] or ["the columns are in another order"]
+    msg = (
+        f"the iterator returned frames with different columns: {'; '.join(problems)}. Nothing was written. "
+        "Cast or fill them."
+    )
     raise SchemaMismatchError(msg, problems=problems)
 
 
 def _batch_rows(schema: pl.Schema, size_bytes: int) -> int:
-    """Return how many rows are about this size."""
+    """Return the number of rows of about this size."""
     return max(size_bytes // max(guess_row_bytes(schema), 1), 1)
 
 

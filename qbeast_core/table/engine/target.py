@@ -1,4 +1,4 @@
-"""Where the files of an operation go, and the shape of their rows: all that a writer of files knows of the table."""
+"""Target of new data files: the table, its schema and its properties. Writers of files need nothing else."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from qbeast_core.table.data.schema import fit_frame
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """How rows become rows of the table: the Delta schema, the same as Polars types, whether columns may be missing."""
+    """Schema that rows are converted to, as Delta schema and as Polars schema. `merge`: columns may be missing."""
 
     schema_json: str
     schema: pl.Schema
     merge: bool
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
-        """Return the rows with the table's columns and types."""
+        """Return the rows with the columns and types of the table."""
         return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTarget:
-    """Where the files of an operation go, and what they follow; picklable."""
+    """Target of new files. Picklable."""
 
-    # The table, as workers reach it too.
+    # URI of the table that is valid for workers, too.
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     shape: RowShape
-    # The table's properties that files follow: those of Delta.
+    # The ``delta.`` properties of the table.
     configuration: Mapping[str, str]
-    # Of the table: a JVM may read files without the table's schema.
+    # Dialect of the table: qbeast-spark may read files without the schema of the table.
     dialect: BlocksDialect
 
     @staticmethod
@@ -48,17 +48,17 @@ class FileTarget:
         dialect: BlocksDialect,
         storage_options: Mapping[str, str] | None = None,
     ) -> FileTarget:
-        """Return the target of files in a table of that configuration."""
-        kept = {key: value for key, value in configuration.items() if key.startswith("delta.")}
+        """Return the target of files in a table with this configuration."""
+        properties = {key: value for key, value in configuration.items() if key.startswith("delta.")}
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
             shape=shape,
-            configuration=kept,
+            configuration=properties,
             dialect=dialect,
         )
 
     @property
     def store(self) -> Store:
-        """The store below the table's root."""
+        """Store of the table's folder."""
         return open_store(self.uri, self.storage_options)

@@ -1,4 +1,4 @@
-"""Convert the index columns that a user passes to texts."""
+"""Convert the argument `columns` to texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 
-# Names, `"name:kind"`, pairs of name and kind or plain `pl.col` in a list; or kinds by name, None: any.
+# A list of names, `"name:kind"`, pairs of name and kind, or `pl.col`; or a mapping from name to kind (None: any kind).
 IndexColumns: TypeAlias = Sequence[str | tuple[str, str | None] | pl.Expr] | Mapping[str, str | None]
 
 
@@ -20,30 +20,30 @@ def column_texts(columns: IndexColumns) -> list[str]:
     >>> column_texts(["a", ("b", "hash"), pl.col("c")]), column_texts({"a": "linear", "b": None})
     (['a', 'b:hash', 'c'], ['a:linear', 'b:auto'])
     """
-    given = cast("object", columns)
-    ordered = isinstance(given, Iterable) and not isinstance(given, str | frozenset | set)
-    pairs: object = given.items() if isinstance(given, Mapping) else given
-    listed: list[object] = list(cast("Iterable[object]", pairs)) if ordered else []
-    texts = [text for one in listed if (text := _column_text(one)) is not None]
-    if not ordered or len(texts) < len(listed):
-        split = [name.strip() for name in given.split(",")] if isinstance(given, str) else []
+    value = cast("object", columns)
+    ordered = isinstance(value, Iterable) and not isinstance(value, str | frozenset | set)
+    pairs: object = value.items() if isinstance(value, Mapping) else value
+    items: list[object] = list(cast("Iterable[object]", pairs)) if ordered else []
+    texts = [text for item in items if (text := _column_text(item)) is not None]
+    if not ordered or len(texts) < len(items):
+        split = [name.strip() for name in value.split(",")] if isinstance(value, str) else []
         message = (
             "`columns` must be a list of names, 'a' or 'a:hash', or map names to kinds, not "
-            f"{reprlib.repr(given)}; nothing was written.{f' Did you mean columns={split}?' if any(split) else ''}"
+            f"{reprlib.repr(value)}; nothing was written.{f' Did you mean columns={split}?' if any(split) else ''}"
         )
-        raise InvalidColumnsError(message, value=given)
+        raise InvalidColumnsError(message, value=value)
     return texts
 
 
-def _column_text(given: object) -> str | None:
-    match given:
+def _column_text(item: object) -> str | None:
+    match item:
         case str():
-            return given
+            return item
         case (str(name), None):
             return f"{name}:auto"
         case (str(name), str(kind)):
             return f"{name}:{kind}"
-        case pl.Expr() if given.meta.is_column():
-            return given.meta.output_name()
+        case pl.Expr() if item.meta.is_column():
+            return item.meta.output_name()
         case _:
             return None

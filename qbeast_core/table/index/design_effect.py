@@ -1,4 +1,4 @@
-"""The design effect of the rows in some files, from what their tags say about repeating index keys."""
+"""Design effect of the rows of some files, from the key sketches in their tags."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -
 
 
 def with_write(others: KeyCounts | None, keys: KeySketch) -> tuple[float, KeyCounts]:
-    """Return what is known of a table that holds a write, after the lower bound of the rest of it."""
+    """Return the lower bound of the design effect before a write, and the counts of the table with the write."""
     counts = KeyCounts(KeyTotal()) if others is None else others.copy()
     before = counts.lower_bound
     counts.total.add(keys)
@@ -46,7 +46,7 @@ def warn_if_clustered(
     *,
     own_effect: float = 1.0,
 ) -> None:
-    """Warn when a write brings the design effect of its table above 2; writes after it are silent."""
+    """Warn if a write brings the design effect of its table above 2. Later writes do not warn again."""
     before, effect = effects
     if before > CLUSTERED or effect <= CLUSTERED:
         return
@@ -57,14 +57,14 @@ def warn_if_clustered(
 
 
 def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, indexed: Sequence[str]) -> None:
-    """Warn when a change brings the design effect of its table above 2, as far as the files of both tell."""
+    """Warn if a change brings the lower bound of the design effect of its table above 2."""
     effect = count_keys(after).lower_bound
-    if effect > CLUSTERED:  # else nobody has to know what it was: counting takes time per file
+    if effect > CLUSTERED:  # count the files before the change only if needed: it takes time per file
         warn_if_clustered((count_keys(before).lower_bound, effect), indexed)
 
 
 def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:
-    """Return what a design effect means and what helps: a column, and the design effect with it."""
+    """Return the text of the warning. `cure` is a column that helps, and the design effect with it."""
     column = f": with {cure[0]!r} the design effect of these rows would be {cure[1]:.2f}" if cure else ""
     return (
         f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
@@ -74,7 +74,7 @@ def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, f
 
 
 def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | None:
-    """Return the other column that helps most, as ``columns=`` takes it, and the design effect with it."""
+    """Return the column that reduces the design effect most, in the syntax of ``columns=``, and the effect with it."""
     others = [name for name, dtype in frame.schema.items() if name not in indexed and _indexable(name, dtype)]
     if not others:
         return None
@@ -82,7 +82,7 @@ def _cure(frame: pl.DataFrame, indexed: Sequence[str]) -> tuple[str, float] | No
     likely = sorted(others, key=counts.__getitem__, reverse=True)[:_TRIED]
     effects = {name: design_effect(frame_weights(frame, [*indexed, name])) for name in likely}
     best = min(effects, key=effects.__getitem__)
-    # Texts of many values may be names: without a kind they would stand in the metadata as quantiles.
+    # Suggest a hash for texts: quantiles would put values, perhaps names of people, into the metadata.
     return f"{best}:hash" if frame.schema[best] == pl.String else best, effects[best]
 
 

@@ -1,4 +1,4 @@
-"""Fit a change to the version it lands on: files that would break the order of weights are staged."""
+"""Adapt an append to the version it follows. Files that would break the order of weights are staged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
-    """Return the intent as it may be published after `snapshot`, which is not the version it was planned on.
+    """Adapt an intent to `snapshot`, which is newer than the version it was planned on.
 
-    Rows count wherever they stand, so an append never fails for this: what has no place in the tree (format 8.3)
-    is staged, and optimize indexes it later. Changes that replace files are returned as they are.
+    New files that have no place in the tree (format 8.3) are staged, and optimize indexes them later, so an append does
+    not fail. Changes that replace files are returned as they are.
     """
     revision = intent.revision
     indexed = [add for add in intent.adds if add.blocks is not None]
@@ -37,7 +37,7 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
 
 
 def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
-    """Return whether blocks of `snapshot` rely on thresholds that the change would take along (format 8.3)."""
+    """Return whether blocks of `snapshot` rely on thresholds that the change removes (format 8.3)."""
     removed = {FilePath.of_log(remove.path).text for remove in intent.removes}
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision
@@ -46,7 +46,7 @@ def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
 
 
 def _knows(snapshot: Snapshot, revision: Revision | None) -> bool:
-    """Return whether a revision of the table is this one; else ours is published under a number of its own."""
+    """Return whether the table has this revision. Otherwise the commit publishes it with a new id."""
     return revision is not None and snapshot.config.revisions.get(revision.revision_id) == revision
 
 

@@ -1,4 +1,4 @@
-"""Count how often index keys repeat in live files; files counted for an older version are not counted again."""
+"""Count how often index keys repeat in live files. Counts of older versions are reused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.keys.key_tag import parse_keys
 from qbeast_core.tree.keys.key_total import KeyTotal
 
-_KEPT_TABLES: Final = 8
+_CACHED_TABLES: Final = 8
 
-# Files from which on looking up what is known takes less time than counting.
-_WORTH_KEEPING: Final = 16
+# Minimum number of files to use the cache: fewer are counted faster than looked up.
+_MIN_CACHED_FILES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,24 +27,24 @@ class KeyCounts:
     """How often index keys repeat in some files."""
 
     total: KeyTotal
-    # Files that do not tell, and the rows that the log knows of in them.
+    # Number of files without a key sketch, and number of their rows in the log.
     unknown_files: int = 0
     unknown_rows: int = 0
-    # Whether of some file not even the rows are known.
+    # Whether the log does not count the rows of some of these files.
     uncounted: bool = False
 
     def copy(self) -> KeyCounts:
-        """Return the same counts, to count on without these."""
+        """Return a copy that can be changed."""
         return KeyCounts(self.total.copy(), self.unknown_files, self.unknown_rows, self.uncounted)
 
     @property
     def design_effect(self) -> float | None:
-        """The design effect, 1.0 or more; None where files do not tell."""
+        """The design effect, at least 1.0. None if files have no key sketch."""
         return None if self.unknown_files else self.total.design_effect()
 
     @property
     def lower_bound(self) -> float:
-        """The least that the design effect can be; the design effect itself where all files tell."""
+        """Lower bound of the design effect. It is exact if all files have a key sketch."""
         return 1.0 if self.uncounted else self.total.design_effect(unknown_rows=self.unknown_rows)
 
 
@@ -52,7 +52,7 @@ _BY_VERSION: Final[WeakKeyDictionary[Snapshot, KeyCounts]] = WeakKeyDictionary()
 
 
 def counts_of(snapshot: Snapshot) -> KeyCounts:
-    """Return how often index keys repeat in a version, counted once; copy it before you add to it."""
+    """Return how often index keys repeat in a version. The result is cached: copy it before you add to it."""
     counts = _BY_VERSION.get(snapshot)
     if counts is None:
         counts = _BY_VERSION[snapshot] = count_keys(snapshot.files)
@@ -60,74 +60,77 @@ def counts_of(snapshot: Snapshot) -> KeyCounts:
 
 
 def count_keys(files: pl.DataFrame) -> KeyCounts:
-    """Return how often index keys repeat in live files. Rows that a deletion vector hides are counted.
+    """Return how often index keys repeat in live files. Deleted rows are counted.
 
-    The last counts of some tables are kept: where files only came since, these alone are counted.
+    The last counts of some tables are cached. If files were only added since, only these are counted.
     """
-    said = files.select("keys", "num_records")
-    if files.height < _WORTH_KEEPING:
-        return _counted(said, KeyCounts(KeyTotal()))
-    known = _KNOWN.largest_part_of(marks := _marks(said))
+    tags = files.select("keys", "num_records")
+    if files.height < _MIN_CACHED_FILES:
+        return _counted(tags, KeyCounts(KeyTotal()))
+    cached = _CACHE.largest_subset_of(hashes := _file_hashes(tags))
     counts = KeyCounts(KeyTotal())
-    if known is not None:
-        counts = known.counts.copy()
-        said = said.filter(pl.Series(~np.isin(marks, known.marks), dtype=pl.Boolean))
-    counts = _counted(said, counts)
-    _KNOWN.keep(_Known(marks, counts.copy()), instead_of=known)
+    if cached is not None:
+        counts = cached.counts.copy()
+        tags = tags.filter(pl.Series(~np.isin(hashes, cached.hashes), dtype=pl.Boolean))
+    counts = _counted(tags, counts)
+    _CACHE.replace(cached, _CachedCounts(hashes, counts.copy()))
     return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
-    """What some files say, each of them told by a mark."""
+class _CachedCounts:
+    """Counts of some files, and a hash of each file."""
 
-    marks: U64Array
+    hashes: U64Array
     counts: KeyCounts
 
 
-class _KnownCounts:
-    """The last counts of some tables."""
+class _CountsCache:
+    """The last counts of some tables. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: deque[_Known] = deque(maxlen=_KEPT_TABLES)
+        self._items: deque[_CachedCounts] = deque(maxlen=_CACHED_TABLES)
 
-    def largest_part_of(self, marks: U64Array) -> _Known | None:
+    def largest_subset_of(self, hashes: U64Array) -> _CachedCounts | None:
         with self._lock:
-            kept = list(self._kept)
-        parts = [one for one in kept if len(one.marks) <= len(marks) and _is_part(one.marks, marks)]
-        return max(parts, key=lambda one: len(one.marks), default=None)
+            items = list(self._items)
+        subsets = [item for item in items if _is_subset(item.hashes, hashes)]
+        return max(subsets, key=lambda item: len(item.hashes), default=None)
 
-    def keep(self, known: _Known, *, instead_of: _Known | None) -> None:
+    def replace(self, old: _CachedCounts | None, new: _CachedCounts) -> None:
         with self._lock:
-            others = [one for one in self._kept if one is not instead_of]
-            self._kept.clear()
-            self._kept.extend([*others, known])
+            others = [item for item in self._items if item is not old]
+            self._items.clear()
+            self._items.extend([*others, new])
 
 
-_KNOWN: Final = _KnownCounts()
+_CACHE: Final = _CountsCache()
 
 
-def _is_part(marks: U64Array, of: U64Array) -> bool:
-    return bool(np.isin(marks[:1], of).all() and np.isin(marks, of).all())
+def _is_subset(hashes: U64Array, others: U64Array) -> bool:
+    # The first hash is a cheap test: most other tables fail it.
+    if len(hashes) > len(others) or not np.isin(hashes[:1], others).all():
+        return False
+    return bool(np.isin(hashes, others).all())
 
 
-def _marks(said: pl.DataFrame) -> U64Array:
-    """Return a number for what each file says, others for files that say the same."""
-    marks: U64Array = said.select(pl.struct("keys", "num_records").hash()).to_series().to_numpy()
-    if len(np.unique(marks)) < len(marks):  # few files say the same: their sketches are of many keys
-        numbered = pl.DataFrame({"said": marks}).with_columns(
-            pl.int_range(pl.len()).over("said").alias("again")
+def _file_hashes(tags: pl.DataFrame) -> U64Array:
+    """Return a different hash for each file, from its tags. Files with equal tags are numbered."""
+    hashes: U64Array = tags.select(pl.struct("keys", "num_records").hash()).to_series().to_numpy()
+    if len(np.unique(hashes)) < len(hashes):  # rare: sketches of many keys differ
+        numbered = pl.DataFrame({"hash": hashes}).with_columns(
+            pl.int_range(pl.len()).over("hash").alias("number")
         )
-        marks = numbered.select(pl.struct("said", "again").hash()).to_series().to_numpy()
-    return marks
+        hashes = numbered.select(pl.struct("hash", "number").hash()).to_series().to_numpy()
+    return hashes
 
 
-def _counted(said: pl.DataFrame, counts: KeyCounts) -> KeyCounts:
-    """Count files on top of others, whose total is changed."""
+def _counted(tags: pl.DataFrame, counts: KeyCounts) -> KeyCounts:
+    """Add files to counts. Changes `counts.total`."""
     total, unknown_files, unknown_rows = counts.total, counts.unknown_files, counts.unknown_rows
     uncounted = counts.uncounted
-    for text, records in said.iter_rows():
+    for text, records in tags.iter_rows():
         sketch = parse_keys(text)
         if sketch is not None and records in {None, sketch.rows}:
             total.add(sketch)

@@ -1,4 +1,4 @@
-"""The revision that rows are indexed in: the table's newest, or a new one where they need it."""
+"""Choose the revision that rows are indexed in: the newest of the table, or a new one if they need it."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from qbeast_core.tree.space.summary import IndexSummary
 _UNKNOWN_TO_JVM: Final = (pl.Int8(), pl.Int16(), pl.Datetime("us"))
 
 
-# Columns that a table can be indexed by.
-MOST_COLUMNS: Final = 40
+# Maximum number of indexed columns.
+MAX_COLUMNS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRevision:
     """The revision that rows are indexed in."""
 
-    # One of the table's, or the one that supersedes it.
     revision: Revision
-    # Whether these rows make it.
+    # Whether the revision is not in the table yet.
     is_new: bool
-    # Number of rows it was chosen for.
+    # Number of rows to index.
     rows: int
 
 
@@ -57,7 +56,7 @@ def choose_revision(
     now_ms: int,
     gone: BoolArray | None = None,
 ) -> ChosenRevision:
-    """Return the revision for rows: the table's newest, or a new one if they need it."""
+    """Return the revision for rows: the newest of the table, or a new one if they need it."""
     summary = summary_of(wish.names)
     if state is None or state.newest is None:
         first = first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms)
@@ -72,7 +71,7 @@ def choose_revision(
 
 
 def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
-    """Return the index options of a table, for a rewrite of its own rows."""
+    """Return the index options of a table for a rewrite of its rows."""
     snapshot = state.snapshot
     latest, dialect = snapshot.config.latest, dialect_of(snapshot)
     keeps = state.newest is not None and not redraw
@@ -86,31 +85,31 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
 
 
 def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
-    """Return the columns that a table is indexed by, of the same kinds where a new revision is made."""
+    """Return the indexed columns of a table. A new revision keeps their kinds."""
     config = state.snapshot.config
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
     if latest is None or not real or (state.newest is not None and not redraw):
         return resolve_specs(None if real else config.column_specs, latest)
-    # A new space of the same kinds; so too where a column's type was changed by another writer.
+    # A new revision: for a redraw, or because another writer changed the type of a column.
     return _of_same_kinds(latest, state.snapshot.schema)
 
 
 def specs_of_overwrite(
     columns: IndexColumns | None, config: TableConfig, schema: pl.Schema
 ) -> tuple[ColumnSpec, ...]:
-    """Return the columns that a table is indexed by once other rows replace those it has.
+    """Return the columns to index in an overwrite.
 
-    A hashed column stays hashed unless another kind is named: any other kind would put values into the metadata.
+    A hashed column stays hashed unless another kind is named: other kinds put values into the metadata.
     """
     latest = config.latest
     if latest is None or latest.revision_id == STAGING_REVISION_ID:
-        kept = () if config.column_specs is None else resolve_specs(config.column_specs, latest)
+        specs = () if config.column_specs is None else resolve_specs(config.column_specs, latest)
     else:
-        kept = _of_same_kinds(latest, schema)
+        specs = _of_same_kinds(latest, schema)
     if columns is None:
-        return kept or resolve_specs(None, latest)
-    hashed = {spec.name for spec in kept if spec.kind == "hashing"}
+        return specs or resolve_specs(None, latest)
+    hashed = {spec.name for spec in specs if spec.kind == "hashing"}
     return tuple(
         ColumnSpec(spec.name, "hashing") if spec.kind == "auto" and spec.name in hashed else spec
         for spec in resolve_specs(columns, None)
@@ -118,21 +117,20 @@ def specs_of_overwrite(
 
 
 def _of_same_kinds(revision: Revision, schema: pl.Schema) -> tuple[ColumnSpec, ...]:
-    """Return the columns of a revision with their kinds; one that became text, or was it, may need another kind."""
+    """Return the columns of a revision with their kinds. A column that changed from or to text may change its kind."""
     changed = texts_changed(revision, schema)
     kinds: dict[str, ColumnKind] = {
-        one.column_name: one.kind
-        for one in revision.column_transformers
-        if one.kind != "empty" and (one.kind == "hashing" or one.column_name not in changed)
+        item.column_name: item.kind
+        for item in revision.column_transformers
+        if item.kind != "empty" and (item.kind == "hashing" or item.column_name not in changed)
     }
     return tuple(ColumnSpec(name, kinds.get(name, "auto")) for name in revision.columns)
 
 
 def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
-    """Return how a revision fares: the table's rows, those outside each column's quantiles, its cubes.
+    """Return the number of rows of the table, of rows outside the quantiles of each column, and of cubes.
 
-    Rows outside are estimated from the files' statistics: a file counts with the share of its range that
-    lies outside.
+    Rows outside are estimated from the statistics of files: a file counts with the share of its range that is outside.
     """
     outside: dict[str, float] = {}
     ranges: dict[str, ValueRange] = {}
@@ -140,18 +138,18 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     for name, space in zip(revision.columns, revision.transformations, strict=False):
         if name not in bounded or not isinstance(space, QuantilesTransformation):
             continue
-        known, texts = _known_files(files, name), space.holds_texts
-        if known.is_empty() or texts != (known["low"].dtype == pl.String):
-            continue  # no file tells, or another writer changed the type
-        share, ends = _of_texts(known, space) if texts else _of_numbers(known, space)
-        outside[name] = float((known["rows"].to_numpy() * share).sum())
+        bounds, texts = _bounds_of(files, name), space.holds_texts
+        if bounds.is_empty() or texts != (bounds["low"].dtype == pl.String):
+            continue  # no statistics, or another writer changed the type
+        share, ends = _of_texts(bounds, space) if texts else _of_numbers(bounds, space)
+        outside[name] = float((bounds["rows"].to_numpy() * share).sum())
         ranges[name] = ends
     rows = int(files["num_records"].sum())
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
 
 
 def _bounded_columns(files: pl.DataFrame) -> set[str]:
-    """Name the columns for which statistics have a place, both for the lowest and the highest value."""
+    """Return the columns with a minimum and a maximum in the statistics."""
     schema = files.schema
     low, high = (
         {field.name for field in dtype.fields}
@@ -162,27 +160,27 @@ def _bounded_columns(files: pl.DataFrame) -> set[str]:
     return low & high
 
 
-def _known_files(files: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return rows, lowest and highest value of the files that tell."""
-    told = files.lazy().select(
+def _bounds_of(files: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return number of rows, minimum and maximum of each file with statistics."""
+    bounds = files.lazy().select(
         pl.col("num_records").fill_null(0).alias("rows"),
         pl.col("min").struct.field(name).alias("low"),
         pl.col("max").struct.field(name).alias("high"),
     )
-    return told.drop_nulls().collect()
+    return bounds.drop_nulls().collect()
 
 
 def _of_texts(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Return the share of each file outside, all of it or nothing: a range of texts has no length."""
+    """Return the share of each file outside, 0 or 1 because a range of texts has no length; and all bounds."""
     first, last = str(space.quantiles[0]), str(space.quantiles[-1])
     low, high = files["low"], files["high"]
     beyond = (low.str.head(KNOT_CHARACTERS) > last) | (high < first)
-    lows = low.sort()  # the upper bounds may be cut and raised, so they are no values
+    lows = low.sort()  # upper bounds may be truncated, so they are not values of the column
     return beyond.to_numpy().astype(np.float64), (str(lows[0]), str(lows[-1]))
 
 
 def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F64Array, ValueRange]:
-    """Return the share of each file's range outside; a single point counts whole."""
+    """Return the share of each file's range outside, 0 or 1 for a single value; and all bounds."""
     lowest, highest = _numbers(files["low"]), _numbers(files["high"])
     first, last = float(space.quantiles[0]), float(space.quantiles[-1])
     low, high = lowest / 2, highest / 2  # halved: the range of extreme doubles does not overflow
@@ -197,13 +195,13 @@ def _of_numbers(files: pl.DataFrame, space: QuantilesTransformation) -> tuple[F6
 def _numbers(values: pl.Series) -> F64Array:
     column = to_index_column(values)
     if not isinstance(column, NumberColumn):
-        msg = f"the statistics of {values.name!r} are no numbers"
+        msg = f"the statistics of {values.name!r} are not numbers"
         raise TypeError(msg)
     return number_values(column)
 
 
 def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index: those asked for, checked against those of the table."""
+    """Return the columns to index, by default the columns of `current`. Raise if they differ from `current`."""
     if columns is None:
         if current is None:
             msg = (
@@ -214,8 +212,8 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in column_texts(columns))
     names = [spec.name for spec in specs]
-    if not 1 <= len(names) <= MOST_COLUMNS:
-        msg = f"a table is indexed by 1 to {MOST_COLUMNS} columns, got {len(names)}; nothing was written"
+    if not 1 <= len(names) <= MAX_COLUMNS:
+        msg = f"a table is indexed by 1 to {MAX_COLUMNS} columns, got {len(names)}; nothing was written"
         raise InvalidColumnsError(msg, columns=names)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -231,7 +229,7 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
 
 
 def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: BlocksDialect) -> None:
-    """Refuse columns that are not there or cannot be indexed."""
+    """Raise if a column is missing or cannot be indexed."""
     unknown = [spec.name for spec in specs if spec.name not in schema]
     if unknown:
         misspelled = [name.rpartition(":") for name in unknown if name.rpartition(":")[0] in schema]

@@ -1,4 +1,4 @@
-"""The index of a snapshot as appends and rewrites see it: files by revision, trees, and breaks of the order."""
+"""The index of a snapshot for appends and rewrites: revisions of files, trees, and breaks of the order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
 from qbeast_core.tree.layout.order import broken_order, open_where_broken
 from qbeast_core.tree.space.columns import text_column
 
-# Instead of a revision: the file has no index that can be used.
+# In place of a revision id: the file has no usable index.
 STAGED: Final = -1
 
-# Instead of a file's number: the block is in a file that is not live yet.
+# In place of a file index: the block is in a file that is not committed yet.
 NEW_FILE: Final = -1
 
 _BLOCKS: Final = pl.Schema(
@@ -34,11 +34,11 @@ _BLOCKS: Final = pl.Schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disorder:
-    """What breaks the order of weights (format 8.3) when files go and blocks come."""
+    """Breaks of the order of weights (format 8.3) after files are removed and blocks are added."""
 
-    # Live files to take out as well, ascending.
+    # Live files that also have to be rewritten, ascending.
     files: I64Array
-    # Whether somewhere only new blocks are to blame: taking files out cannot mend that.
+    # Whether only new blocks cause a break: rewriting more files cannot fix it.
     is_stuck: bool
 
     def __bool__(self) -> bool:
@@ -47,19 +47,19 @@ class Disorder:
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class IndexState:
-    """A snapshot's files by revision, and their blocks; pure once the snapshot is there."""
+    """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
 
     @cached_property
     def newest(self) -> Revision | None:
-        """The newest revision, if it has a space for the columns as they are now: others take no more rows."""
+        """The newest revision if it fits the types of the columns. Rows are not added to other revisions."""
         latest = self.snapshot.config.latest
         return latest if latest is not None and fits_schema(latest, self.snapshot.schema) else None
 
     @property
     def table(self) -> IndexTable:
-        """The blocks of all files, with masks that say which can be relied on."""
+        """The blocks of all files, with masks of valid blocks."""
         return self.snapshot.index
 
     @property
@@ -68,11 +68,11 @@ class IndexState:
         return self.table.usable
 
     def binding(self, revision: Revision) -> pl.DataFrame:
-        """Return the blocks of a revision that appended rows must keep to, without copies."""
+        """Return the blocks of a revision that restrict appended rows, without copies."""
         return self.table.binding.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
 
     def listed(self) -> pl.DataFrame:
-        """Return one row per block of every file whose tags can be read; see `Table.blocks`."""
+        """Return one row per block of all files with valid tags; see `Table.blocks`."""
         path = pl.Series("path", self.snapshot.data_paths, dtype=pl.String)
         return self.table.readable.select(
             pl.lit(path).gather(pl.col("file")).alias("path"),
@@ -87,14 +87,14 @@ class IndexState:
 
     @cached_property
     def revision_of(self) -> I64Array:
-        """Revision that each live file is indexed in, or `STAGED`; shape (files,)."""
-        found = np.full(self.snapshot.files.height, STAGED, np.int64)
-        found[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
-        return found
+        """Revision of each live file, or `STAGED`; shape (files,)."""
+        revisions = np.full(self.snapshot.files.height, STAGED, np.int64)
+        revisions[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
+        return revisions
 
     @cached_property
     def files(self) -> pl.DataFrame:
-        """Of each live file `file`, `path` (decoded), `rows`, `bytes` and `revision_id` (null: not indexed)."""
+        """One row per live file: `file`, `path` (decoded), `rows`, `bytes` and `revision_id` (null: not indexed)."""
         files = self.snapshot.files
         return files.select(
             pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
@@ -106,7 +106,7 @@ class IndexState:
 
     @property
     def has_copies(self) -> bool:
-        """Whether live blocks repeat rows of others (format 11)."""
+        """Whether live blocks repeat rows of other blocks (format 11)."""
         return bool(self.blocks["replicated"].any())
 
     def tree(
@@ -117,14 +117,17 @@ class IndexState:
         *,
         keeps_places: bool = False,
     ) -> ExistingTree:
-        """Return the tree that rows are put into."""
+        """Return the tree to place rows in, without the files `gone` and with the blocks `new`.
+
+        `keeps_places` keeps the thresholds of the files `gone`, so that rewritten rows stay in their cubes.
+        """
         taken: BoolArray | None = None
         if gone is None:
             blocks = self.binding(revision)[_BLOCKS.names()]
         else:
-            mine = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
-            blocks = pl.concat([mine, new_blocks() if new is None else new])
-            taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # the last one is `NEW_FILE`
+            live = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
+            blocks = pl.concat([live, new_blocks() if new is None else new])
+            taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # `NEW_FILE` is the last index
             if not keeps_places:
                 blocks, taken = blocks.filter(~_mask(taken)), None
         tree = existing_tree(
@@ -133,30 +136,31 @@ class IndexState:
         return tree if gone is None else open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
-        """Return what breaks the order of weights, cubes aside that did before (tables of the JVM have some).
+        """Return new breaks of the order of weights. Breaks of the snapshot (of the JVM) are ignored.
 
-        Where a cube is at fault, the cheaper side is to go: its own files, or those of its descendants.
+        `new` are blocks of `revision`. To fix a break, either the files of the cube or those of its descendants have
+        to be rewritten; the smaller files are chosen.
         """
-        back = None if revision is None else revision.revision_id
-        touched = {*self.revision_of[gone].tolist(), *([] if back is None else [back])}
-        found, is_stuck = [np.zeros(0, np.int64)], False
+        new_id = None if revision is None else revision.revision_id
+        touched = {*self.revision_of[gone].tolist(), *([] if new_id is None else [new_id])}
+        files, is_stuck = [np.zeros(0, np.int64)], False
         for number in sorted(touched & set(self.snapshot.config.revisions)):
-            one = self.snapshot.config.revisions[number]
-            mine = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
-            staying = mine.filter(~_mask(gone[mine["file"].to_numpy()]))
-            broken = _broken(pl.concat([staying, new]) if number == back else staying, one)
+            live_revision = self.snapshot.config.revisions[number]
+            live = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
+            staying = live.filter(~_mask(gone[live["file"].to_numpy()]))
+            broken = _broken(pl.concat([staying, new]) if number == new_id else staying, live_revision)
             if broken.is_empty():
                 continue
-            before = _broken(mine, one).filter("above")["text"]
-            known = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
-            broken = broken.filter(~pl.col("cube").is_in(known.implode()))
+            before = _broken(live, live_revision).filter("above")["text"]
+            old = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
+            broken = broken.filter(~pl.col("cube").is_in(old.implode()))
             sides = self._cheaper_sides(broken)
-            found.append(sides["file"].to_numpy())
+            files.append(sides["file"].to_numpy())
             is_stuck = is_stuck or sides["cube"].n_unique() < broken["cube"].n_unique()
-        return Disorder(np.unique(np.concatenate(found)), is_stuck)
+        return Disorder(np.unique(np.concatenate(files)), is_stuck)
 
     def _cheaper_sides(self, broken: pl.DataFrame) -> pl.DataFrame:
-        """Return the files of one side of each faulty cube, where a side has live files alone."""
+        """Return the files of the smaller side of each broken cube. A side with new files cannot be chosen."""
         sides = broken.unique(["cube", "above", "file"]).join(self.files, on="file", how="left")
         cheapest = (
             sides.group_by("cube", "above")
@@ -169,7 +173,7 @@ class IndexState:
 
 
 def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
-    """Return the blocks of files that are not live yet, as `IndexState` wants them.
+    """Return the blocks of files that are not committed yet, in the columns of `IndexState`.
 
     >>> new_blocks().columns
     ['file', 'cube', 'min_weight', 'max_weight', 'rows']
@@ -183,13 +187,13 @@ def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
 
 
 def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:
-    """Blame blocks: `cube`, `above`, and the block's `file` and cube as `text`."""
-    found = broken_order(_cubes(blocks, revision), **_bounds(blocks))
-    return found.select(
+    """Return the blocks that cause breaks: `cube`, `above`, and the block's `file` and cube as `text`."""
+    breaks = broken_order(_cubes(blocks, revision), **_bounds(blocks))
+    return breaks.select(
         "cube",
         "above",
-        blocks["file"][found["block"]].alias("file"),
-        blocks["cube"][found["block"]].alias("text"),
+        blocks["file"][breaks["block"]].alias("file"),
+        blocks["cube"][breaks["block"]].alias("text"),
     )
 
 

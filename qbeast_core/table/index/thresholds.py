@@ -1,4 +1,4 @@
-"""Which new files keep the order of weights beside the blocks that live when they land (format 8.3 and 8.4)."""
+"""Find the new files that keep the order of weights with the live blocks (format 8.3 and 8.4)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ _BLOCKS: Final = pl.Schema(
 def blocks_in_order(
     files: Sequence[Sequence[Block]], live: pl.DataFrame, *, dimensions: int
 ) -> list[tuple[Block, ...] | None]:
-    """Return the blocks to publish of each new file; None: it has to be published without index.
+    """Return the blocks to publish for each new file. None: the file has to be published without index.
 
-    Plans that do not know of each other may not go together: a cube that no row of one plan stopped in has no
-    threshold there, and the other plan's may be too large for the rows below. The file that has to do without
-    index is the one that reaches below a live threshold, or whose own threshold live blocks reach below.
-    Cubes that break the order without these files (tables of the JVM have some) are not held against them.
+    Two plans on the same version may conflict: a cube without rows in one plan has no threshold there, and its
+    threshold in the other plan may be too large for the rows below. A new file loses its index if its rows are below a
+    live threshold, or if live blocks are below its threshold. Breaks between live blocks only (of the JVM) are ignored.
 
-    A cube whose descendants are gone is a leaf: new blocks of it get the threshold of a leaf.
+    A cube without descendants is a leaf: its new blocks get the threshold of a leaf.
 
     >>> live = pl.DataFrame({"cube": ["", "ww"], "min_weight": [-9, 3], "max_weight": [2, 2147483647]})
     >>> low, high = [Block("A", 2, 2147483647, 2)], [Block("w", 1, 3, 2)]
@@ -43,9 +42,9 @@ def blocks_in_order(
     >>> blocks_in_order([high], live[:0], dimensions=2)
     [(Block(cube='w', min_weight=1, max_weight=2147483647, element_count=2, replicated=False),)]
     """
-    ours = [(at, b.cube, b.min_weight, b.max_weight) for at, blocks in enumerate(files) for b in blocks]
-    theirs = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
-    blocks = pl.concat([theirs.cast(_BLOCKS), pl.DataFrame(ours, schema=_BLOCKS, orient="row")])
+    new = [(file, b.cube, b.min_weight, b.max_weight) for file, blocks in enumerate(files) for b in blocks]
+    old = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
+    blocks = pl.concat([old.cast(_BLOCKS), pl.DataFrame(new, schema=_BLOCKS, orient="row")])
     cubes = decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
     stays = np.ones(blocks.height, np.bool_)
     while True:
@@ -53,22 +52,25 @@ def blocks_in_order(
         unfit = _unfit(faults)
         if not len(unfit):
             break
-        # What relied on their thresholds shows in the next round.
+        # Blocks that relied on thresholds of these files show up in the next round.
         stays &= ~blocks["file"].is_in(unfit.implode()).to_numpy()
-    left = set(blocks["file"].filter(pl.Series(stays, dtype=pl.Boolean)))
+    fitting = set(blocks["file"].filter(pl.Series(stays, dtype=pl.Boolean)))
     leaves = set(blocks["cube"][faults.filter("leaf")["block"]])
-    return [_raised(own, leaves) if at in left or not own else None for at, own in enumerate(files)]
+    return [
+        _raised(file_blocks, leaves) if file in fitting or not file_blocks else None
+        for file, file_blocks in enumerate(files)
+    ]
 
 
 def _faults(blocks: pl.DataFrame, cubes: Cubes, stays: BoolArray) -> pl.DataFrame:
-    """Give the blamed blocks: whose `file` they are, and of their faulty cube, which sides live already."""
-    at = np.flatnonzero(stays)
-    found = broken_order(
-        Cubes(cubes.depth[at], cubes.cells[at]),
-        min_weights=blocks["min_weight"].to_numpy()[at],
-        max_weights=blocks["max_weight"].to_numpy()[at],
+    """Return the blocks that cause breaks, with their `file`, and which sides of the cube have live blocks."""
+    indexes = np.flatnonzero(stays)
+    breaks = broken_order(
+        Cubes(cubes.depth[indexes], cubes.cells[indexes]),
+        min_weights=blocks["min_weight"].to_numpy()[indexes],
+        max_weights=blocks["max_weight"].to_numpy()[indexes],
     )
-    placed = found.with_columns(pl.Series("block", at[found["block"].to_numpy()], dtype=pl.Int64))
+    placed = breaks.with_columns(pl.Series("block", indexes[breaks["block"].to_numpy()], dtype=pl.Int64))
     is_live = pl.col("file") == _LIVE
     return placed.with_columns(blocks["file"][placed["block"]]).with_columns(
         (~pl.col("above")).any().not_().over("cube").alias("leaf"),
@@ -78,11 +80,11 @@ def _faults(blocks: pl.DataFrame, cubes: Cubes, stays: BoolArray) -> pl.DataFram
 
 
 def _unfit(faults: pl.DataFrame) -> pl.Series:
-    """Return the new files to leave out: the side of a cube that is not live, the lower one if neither is."""
-    goes_above = pl.col("live_below") & ~pl.col("live_above")
-    guilty = (pl.col("file") != _LIVE) & ~pl.col("leaf") & (pl.col("above") == goes_above)
-    return faults.filter(guilty)["file"].unique()
+    """Return the new files to stage: the side of a cube without live blocks, the lower side if neither has any."""
+    stages_above = pl.col("live_below") & ~pl.col("live_above")
+    is_unfit = (pl.col("file") != _LIVE) & ~pl.col("leaf") & (pl.col("above") == stages_above)
+    return faults.filter(is_unfit)["file"].unique()
 
 
 def _raised(blocks: Sequence[Block], leaves: set[str]) -> tuple[Block, ...]:
-    return tuple(replace(one, max_weight=MAX_WEIGHT) if one.cube in leaves else one for one in blocks)
+    return tuple(replace(block, max_weight=MAX_WEIGHT) if block.cube in leaves else block for block in blocks)

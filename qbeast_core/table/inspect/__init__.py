@@ -1,1 +1,1 @@
-"""What a table looks like: metrics and pictures."""
+"""Metrics, history and pictures of a table."""

@@ -1,4 +1,4 @@
-"""The values that stand at places along one dimension of a space: coordinates turned back, for people to read."""
+"""Labels of an axis: convert coordinates of one dimension of a space to values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MS_PER_DAY: Final = 86_400_000
 
 
 def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5) -> list[tuple[float, str]]:
-    """Return where to mark an axis, and what to write there.
+    """Return the places and texts of the ticks of an axis.
 
     >>> from qbeast_core.spec.transformation import linear_transformation
     >>> linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
@@ -27,12 +27,10 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
     knots = transformation.knots
     if not knots:
         return [(place, f"{place:g}") for place in places]
-    if (
-        transformation.holds_texts
-    ):  # nothing is known of the texts between two of them: the nearest are marked
+    if transformation.holds_texts:  # texts cannot be interpolated: use the nearest ones
         last = len(knots) - 1
-        chosen = sorted({round(place * last) for place in places})
-        return [(at / last, _short(str(knots[at]))) for at in chosen]
+        indexes = sorted({round(place * last) for place in places})
+        return [(index / last, _short(str(knots[index]))) for index in indexes]
     numbers = [_between([float(knot) for knot in knots], place) for place in places]
     if data_type in {"DateDataType", "TimestampDataType"}:
         dated = data_type == "DateDataType" or abs(numbers[-1] - numbers[0]) > count * _MS_PER_DAY
@@ -45,9 +43,9 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
 
 
 def _between(quantiles: Sequence[float], place: float) -> float:
-    at = place * (len(quantiles) - 1)
-    left = min(int(at), len(quantiles) - 2)
-    share = at - left
+    position = place * (len(quantiles) - 1)
+    left = min(int(position), len(quantiles) - 2)
+    share = position - left
     return quantiles[left] * (1 - share) + quantiles[left + 1] * share
 
 

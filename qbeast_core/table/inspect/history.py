@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import polars as pl
 
-# The first is the version's where there is one: the other is the clock of its writer.
+# The first is preferred: the other is the clock of the writer.
 _TIMES: Final = ("inCommitTimestamp", "timestamp")
 
-# The metrics that Delta writers know by several names, the first one that a commit has counts.
+# Names of metrics in the log; the first one that a commit has is used.
 _NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "rows_written": ("numOutputRows",),
     "rows_inserted": ("numTargetRowsInserted",),
@@ -21,7 +21,7 @@ _NUMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "files_removed": ("numRemovedFiles", "numTargetFilesRemoved"),
     "bytes_added": ("numAddedBytes", "numTargetBytesAdded", "numOutputBytes"),
 }
-# The end of the year 9999: what lies beyond is no time of a commit, and no `datetime`.
+# End of the year 9999, the maximum of `datetime`. Later times are invalid.
 _LAST_MS: Final = 253_402_300_799_999
 
 _IN_COLUMNS: Final = frozenset(
@@ -41,27 +41,28 @@ _IN_COLUMNS: Final = frozenset(
 
 
 def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return a row a commit, in their order; see `Table.history` for the columns.
+    """Return one row per commit, in the given order; see `Table.history` for the columns.
 
-    >>> told = {"version": 3, "timestamp": 0, "operation": "WRITE", "operationMetrics": {"numFiles": "2"}}
-    >>> history_frame([told]).select("version", pl.col("metrics").struct.field("numFiles")).rows()
+    >>> commit = {"version": 3, "timestamp": 0, "operation": "WRITE", "operationMetrics": {"numFiles": "2"}}
+    >>> history_frame([commit]).select("version", pl.col("metrics").struct.field("numFiles")).rows()
     [(3, 2)]
     """
-    times = [next((one[key] for key in _TIMES if key in one), None) for one in commits]
-    others = [{key: value for key, value in one.items() if key not in _IN_COLUMNS} for one in commits]
-    numbers = [_counts_of(one) for one in commits]
+    times = [next((commit[key] for key in _TIMES if key in commit), None) for commit in commits]
+    others = [{key: value for key, value in commit.items() if key not in _IN_COLUMNS} for commit in commits]
+    numbers = [_counts_of(commit) for commit in commits]
+    flags = [_flag(commit.get("isBlindAppend")) for commit in commits]
     columns = [
-        _whole("version", [one["version"] for one in commits]),
+        _whole("version", [commit["version"] for commit in commits]),
         _times(times),
         _texts("operation", commits, "operation"),
-        pl.Series("summary", [summary_of(one) for one in commits], dtype=pl.String),
-        *(_whole(name, [one.get(name) for one in numbers]) for name in _NUMBERS),
-        _numbers(_struct("metrics", [one.get("operationMetrics") for one in commits])),
-        _struct("parameters", [one.get("operationParameters") for one in commits]),
+        pl.Series("summary", [summary_of(commit) for commit in commits], dtype=pl.String),
+        *(_whole(name, [counts.get(name) for counts in numbers]) for name in _NUMBERS),
+        _numbers(_struct("metrics", [commit.get("operationMetrics") for commit in commits])),
+        _struct("parameters", [commit.get("operationParameters") for commit in commits]),
         _struct("metadata", others),
         _texts("engine", commits, "engineInfo"),
-        _whole("read_version", [one.get("readVersion") for one in commits]),
-        pl.Series("is_blind_append", [_flag(one.get("isBlindAppend")) for one in commits], dtype=pl.Boolean),
+        _whole("read_version", [commit.get("readVersion") for commit in commits]),
+        pl.Series("is_blind_append", flags, dtype=pl.Boolean),
         _texts("isolation_level", commits, "isolationLevel"),
         _texts("txn_id", commits, "txnId"),
     ]
@@ -69,7 +70,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def _counts_of(commit: Mapping[str, Any]) -> dict[str, int]:
-    """Return the metrics of a commit under common names, as far as it has them."""
+    """Return the metrics of a commit by common names. Missing metrics are omitted."""
     metrics = commit.get("operationMetrics")
     values = metrics if isinstance(metrics, Mapping) else {}
     counts = {key: int(text) for key, value in values.items() if (text := str(value)).isdecimal()}
@@ -81,7 +82,7 @@ def _counts_of(commit: Mapping[str, Any]) -> dict[str, int]:
 
 
 def summary_of(commit: Mapping[str, Any]) -> str | None:
-    """Return the numbers of a commit in words.
+    """Return a summary of the metrics of a commit.
 
     >>> summary_of({"operationMetrics": {"numOutputRows": "1000", "numFiles": 2}})
     '1,000 rows, +2 files'
@@ -99,14 +100,14 @@ def summary_of(commit: Mapping[str, Any]) -> str | None:
 
 
 def _whole(name: str, values: Sequence[object]) -> pl.Series:
-    wanted = [value if isinstance(value, int) and not isinstance(value, bool) else None for value in values]
-    return pl.Series(name, wanted, dtype=pl.Int64, strict=False)
+    numbers = [value if isinstance(value, int) and not isinstance(value, bool) else None for value in values]
+    return pl.Series(name, numbers, dtype=pl.Int64, strict=False)
 
 
 def _times(values: Sequence[object]) -> pl.Series:
     stamps = _whole("timestamp", values)
-    sane = stamps.set(~stamps.is_between(0, _LAST_MS), None)
-    return sane.cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us")
+    valid = stamps.set(~stamps.is_between(0, _LAST_MS), None)
+    return valid.cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us")
 
 
 def _flag(value: object) -> bool | None:
@@ -114,7 +115,7 @@ def _flag(value: object) -> bool | None:
 
 
 def _texts(name: str, commits: Sequence[Mapping[str, Any]], key: str) -> pl.Series:
-    return pl.Series(name, [_text(one.get(key)) for one in commits], dtype=pl.String)
+    return pl.Series(name, [_text(commit.get(key)) for commit in commits], dtype=pl.String)
 
 
 def _text(value: object) -> str | None:
@@ -122,22 +123,22 @@ def _text(value: object) -> str | None:
 
 
 def _struct(name: str, values: Sequence[object]) -> pl.Series:
-    """Return a struct with a field for each name that any of them has; plain nulls where none has one."""
-    found = [one if isinstance(one, Mapping) and one else None for one in values]
-    fields = dict.fromkeys(key for one in found if one is not None for key in one)
-    if not fields:  # a struct without fields can be written to no file
-        return pl.Series(name, [None] * len(found), dtype=pl.Null)
-    rows = [None if one is None else {key: _text(one.get(key)) for key in fields} for one in found]
+    """Return a struct with a field for each key of the mappings, or nulls if there are no keys."""
+    mappings = [value if isinstance(value, Mapping) and value else None for value in values]
+    fields = dict.fromkeys(key for mapping in mappings if mapping is not None for key in mapping)
+    if not fields:  # files cannot store a struct without fields
+        return pl.Series(name, [None] * len(mappings), dtype=pl.Null)
+    rows = [None if item is None else {key: _text(item.get(key)) for key in fields} for item in mappings]
     return pl.Series(name, rows, dtype=pl.Struct(dict.fromkeys(fields, pl.String)))
 
 
 def _numbers(texts: pl.Series) -> pl.Series:
-    """Make whole numbers of the fields that hold nothing else."""
+    """Convert the fields that hold only whole numbers to integers."""
     if texts.dtype == pl.Null:
         return texts
-    fields = {field.name: field.cast(pl.Int64, strict=False) for field in texts.struct.unnest()}
-    kept = [
+    numbers = {field.name: field.cast(pl.Int64, strict=False) for field in texts.struct.unnest()}
+    fields = [
         number if number.null_count() == texts.struct.field(name).null_count() else texts.struct.field(name)
-        for name, number in fields.items()
+        for name, number in numbers.items()
     ]
-    return pl.select(pl.when(texts.is_not_null()).then(pl.struct(kept)).alias(texts.name)).to_series()
+    return pl.select(pl.when(texts.is_not_null()).then(pl.struct(fields)).alias(texts.name)).to_series()

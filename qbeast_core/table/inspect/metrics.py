@@ -1,4 +1,4 @@
-"""Index metrics as values: what each revision holds, and how evenly (format 13)."""
+"""Index metrics: size and balance of each revision (format 13)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPREAD: Final = pl.Struct({"count": pl.Int64, **dict.fromkeys(("mean", "std", *
 _REVISION: Final = ["revision"]
 _LEVEL: Final = ["revision", "depth", "inner"]
 
-# Revisions that `repr` shows with their spreads and levels, so that a table of many fits a screen.
+# Number of revisions that `repr` shows with distributions and levels, so that the text fits a screen.
 _IN_FULL: Final = 1
 
 
@@ -33,11 +33,11 @@ class _Value(BaseModel):
 
 
 class Distribution(_Value):
-    """How numbers spread."""
+    """Distribution of numbers."""
 
-    # How many numbers, 1 or more.
+    # Number of values, 1 or more.
     count: int
-    # Mean and standard deviation (of the whole, not of a sample).
+    # Mean and population standard deviation.
     mean: float
     std: float
     min: float
@@ -48,17 +48,17 @@ class Distribution(_Value):
 
 
 class LevelMetrics(_Value):
-    """The cubes of one depth that have descendants (inner), or those that have none (leaf)."""
+    """The inner cubes (with descendants) or the leaf cubes of one depth."""
 
     depth: int
-    # Whether a live block lies below these cubes.
+    # Whether there are live blocks below these cubes.
     kind: Literal["inner", "leaf"]
-    # Cubes with blocks, their blocks and rows; files that hold such a block.
+    # Number of cubes with blocks, of their blocks and rows, and of files with such blocks.
     cubes: int
     blocks: int
     files: int
     rows: int
-    # Over these cubes and blocks alone; a file counts with all its bytes.
+    # Distributions over these cubes and blocks. A file counts with its whole size.
     rows_per_cube: Distribution | None
     rows_per_block: Distribution | None
     bytes_per_file: Distribution | None
@@ -67,32 +67,32 @@ class LevelMetrics(_Value):
 
 
 class RevisionMetrics(_Value):
-    """What a revision holds. Copies of rows (format 11) count in `replicated_*`, files and bytes alone."""
+    """Metrics of a revision. Copies of rows (format 11) count only in `replicated_*`, `files` and `bytes`."""
 
-    # 0 is staging: files without an index that can be used.
+    # 0 is staging: files without a usable index.
     revision_id: int
     columns: tuple[str, ...]
     dimensions: int
-    # Rows, cubes and blocks without copies; data files and their bytes.
+    # Number of rows, cubes and blocks without copies; number and size of data files.
     rows: int
     cubes: int
     blocks: int
     files: int
     bytes: int
-    # Staged files whose rows the log does not tell; they count as none.
+    # Staged files whose rows the log does not count. They add 0 to `rows`.
     uncounted_files: int
-    # Blocks that repeat rows of descendants, and these rows.
+    # Blocks that repeat rows of descendants, and the number of these rows.
     replicated_blocks: int
     replicated_rows: int
-    # Rows a cube aims to hold.
+    # Target number of rows per cube.
     desired_cube_size: int
-    # Levels of the tree, and the fewest that so many rows need; 0 without cubes.
+    # Number of levels of the tree, and the minimum for this number of rows; 0 without cubes.
     height: int
     min_height: int
-    # Children of an inner cube on average, cubes that only hold cubes included; None without inner cubes.
+    # Average number of children of an inner cube, including cubes without blocks; None without inner cubes.
     fan_out: float | None
     max_fan_out: int
-    # None where there is nothing to count.
+    # None if there are no values.
     rows_per_cube: Distribution | None
     rows_per_block: Distribution | None
     bytes_per_file: Distribution | None
@@ -106,28 +106,28 @@ class Health(_Value):
     """Whether `Table.optimize` without options would rewrite files, and why."""
 
     needs_optimize: bool
-    # The reasons as in the plan of `optimize(dry_run=True)`, each once, sorted.
+    # Distinct reasons in the plan of `optimize(dry_run=True)`, sorted.
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return yes or no, and why."""
-        why = ", ".join(self.reasons)
-        return f"yes, because {why}" if self.needs_optimize else f"no{f': {why}' if why else ''}"
+        """Return "yes" or "no", with the reasons."""
+        reasons = ", ".join(self.reasons)
+        return f"yes, because {reasons}" if self.needs_optimize else f"no{f': {reasons}' if reasons else ''}"
 
 
 class Metrics(_Value):
-    """Index metrics of a table at one version; prints as tables, gives frames and JSON.
+    """Index metrics of a table at one version.
 
     Attributes
     ----------
     version : int
-        Of the table.
+        Version of the table.
     revisions : tuple of RevisionMetrics
-        By id.
+        Metrics of each revision, by id.
     design_effect : float or None
-        Of the whole table, see `Table.design_effect`.
+        Design effect of the table, see `Table.design_effect`.
     health : Health
-        Of the whole table: `needs_optimize`, and `reasons` as in the plan of ``optimize(dry_run=True)``.
+        State of the table: `needs_optimize`, and `reasons` as in the plan of ``optimize(dry_run=True)``.
 
     Examples
     --------
@@ -146,28 +146,28 @@ class Metrics(_Value):
     @property
     def frame(self) -> pl.DataFrame:
         """One row per revision; distributions in columns such as `rows_per_cube_median`."""
-        return _frame([one.model_dump(exclude={"levels"}) for one in self.revisions], RevisionMetrics)
+        return _frame([item.model_dump(exclude={"levels"}) for item in self.revisions], RevisionMetrics)
 
     @property
     def levels(self) -> pl.DataFrame:
-        """One row per revision, depth and kind of cube, columns as in `frame`."""
+        """One row per revision, depth and kind of cube; columns as in `frame`."""
         rows = [
-            {"revision_id": one.revision_id, **level.model_dump()}
-            for one in self.revisions
-            for level in one.levels
+            {"revision_id": revision.revision_id, **level.model_dump()}
+            for revision in self.revisions
+            for level in revision.levels
         ]
         return _frame(rows, LevelMetrics)
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return everything as JSON; `Metrics.model_validate_json` reads it back."""
+        """Return the metrics as JSON. `Metrics.model_validate_json` parses it."""
         return self.model_dump_json(indent=indent)
 
     def __repr__(self) -> str:
         effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
         head = f"Index metrics of version {self.version}{effect}, needs optimize: {self.health}"
-        newest = [one.revision_id for one in self.revisions if one.blocks][-_IN_FULL:]
-        lines = (line for one in self.revisions for line in _lines(one, in_full=one.revision_id in newest))
-        return in_lines([head, *lines])
+        newest = [item.revision_id for item in self.revisions if item.blocks][-_IN_FULL:]
+        parts = (_lines(item, in_full=item.revision_id in newest) for item in self.revisions)
+        return in_lines([head, *(line for lines in parts for line in lines)])
 
     __str__ = __repr__
 
@@ -184,7 +184,7 @@ class Metrics(_Value):
 
 
 def _frame(rows: list[dict[str, Any]], model: type[RevisionMetrics | LevelMetrics]) -> pl.DataFrame:
-    """Return values as rows, the parts of distributions as columns `rows_per_cube_median` and the like."""
+    """Return a frame of metrics. Distributions become columns such as `rows_per_cube_median`."""
     types: dict[str, Any] = {"columns": pl.List(pl.String), "kind": pl.String, "fan_out": pl.Float64}
     names = ["revision_id", *(name for name in model.model_fields if name not in {"revision_id", "levels"})]
     schema: dict[str, Any] = {
@@ -194,30 +194,33 @@ def _frame(rows: list[dict[str, Any]], model: type[RevisionMetrics | LevelMetric
     return pl.DataFrame(rows, schema=schema, orient="row").with_columns(spreads).unnest(_SPREADS)
 
 
-def _lines(one: RevisionMetrics, *, in_full: bool) -> list[str]:
-    if not one.dimensions or (one.revision_id == 0 and not one.blocks):
-        return ["", f"Revision 0, staging: {one.rows:,} rows in {one.files:,} files, {one.bytes:,} bytes"]
-    fan_out = "-" if one.fan_out is None else f"{one.fan_out:.2f}"
+def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
+    if not item.dimensions or (item.revision_id == 0 and not item.blocks):
+        return ["", f"Revision 0, staging: {item.rows:,} rows in {item.files:,} files, {item.bytes:,} bytes"]
+    fan_out = "-" if item.fan_out is None else f"{item.fan_out:.2f}"
     lines = [
         "",
-        f"Revision {one.revision_id}, indexed by {', '.join(one.columns)}",
-        f"  rows {one.rows:,}, cubes {one.cubes:,}, blocks {one.blocks:,}, files {one.files:,}, bytes {one.bytes:,}",
+        f"Revision {item.revision_id}, indexed by {', '.join(item.columns)}",
         (
-            f"  desired cube size {one.desired_cube_size:,} rows, height {one.height} "
-            f"(at least {one.min_height}), fan-out {fan_out} of {one.max_fan_out}"
+            f"  rows {item.rows:,}, cubes {item.cubes:,}, blocks {item.blocks:,}, files {item.files:,}, "
+            f"bytes {item.bytes:,}"
+        ),
+        (
+            f"  desired cube size {item.desired_cube_size:,} rows, height {item.height} "
+            f"(at least {item.min_height}), fan-out {fan_out} of {item.max_fan_out}"
         ),
     ]
     if not in_full:
         return lines
-    if one.replicated_blocks:
-        lines.append(f"  besides, {one.replicated_rows:,} copies of rows in {one.replicated_blocks:,} blocks")
-    spreads = [(name, value) for name in _SPREADS if (value := getattr(one, name)) is not None]
-    if spreads:
-        lines += _table(
-            ("", *_SHOWN),
-            [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads],
+    if item.replicated_blocks:
+        lines.append(
+            f"  besides, {item.replicated_rows:,} copies of rows in {item.replicated_blocks:,} blocks"
         )
-    if one.levels:
+    spreads = [(name, value) for name in _SPREADS if (value := getattr(item, name)) is not None]
+    if spreads:
+        rows = [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads]
+        lines += _table(("", *_SHOWN), rows)
+    if item.levels:
         lines += _table(
             ("depth", "kind", "cubes", "blocks", "files", "rows", "rows per cube", "std"),
             [
@@ -227,7 +230,7 @@ def _lines(one: RevisionMetrics, *, in_full: bool) -> list[str]:
                     *(f"{count:,}" for count in (level.cubes, level.blocks, level.files, level.rows)),
                     *_cells(level.rows_per_cube, ("mean", "std")),
                 )
-                for level in one.levels
+                for level in item.levels
             ],
         )
     return lines
@@ -239,22 +242,22 @@ def _cells(spread: Distribution | None, names: Sequence[str]) -> list[str]:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Lay out rows under a head, numbers to the right."""
-    widths = [max(len(row[at]) for row in [head, *rows] if at < len(row)) for at in range(len(head))]
+    """Format rows as a table with right-aligned numbers."""
+    widths = [max(len(row[i]) for row in [head, *rows] if i < len(row)) for i in range(len(head))]
     lines = [""]
     for row in [head, *rows]:
         first, *rest = [
-            cell.ljust(width) if at == 0 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
         lines.append("  " + "  ".join([first, *rest]).rstrip())
     return lines
 
 
 def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
-    """Count what every revision holds; see `Table.metrics`."""
+    """Compute the metrics of all revisions or of one; see `Table.metrics`."""
     snapshot, blocks = state.snapshot, state.table.binding
-    known = snapshot.config.revisions
+    revisions = snapshot.config.revisions
     of_file = blocks.group_by("file").agg(pl.col("revision").first())
     files = (
         snapshot.files.select(
@@ -265,15 +268,15 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
         .join(of_file, on="file", how="left", maintain_order="left")
         .with_columns(pl.col("revision").fill_null(STAGING_REVISION_ID))
     )
-    numbers = sorted({*known, *files["revision"].unique()})
+    numbers = sorted({*revisions, *files["revision"].unique()})
     if revision is not None and revision not in numbers:
-        what = f"must be one of the table's, {numbers}"
-        invalid_argument("revision", what, "nothing was read", value=revision, known=numbers)
-    counts = _count_blocks(blocks, files, known)
+        problem = f"must be one of the table's, {numbers}"
+        invalid_argument("revision", problem, "nothing was read", value=revision, known=numbers)
+    counts = _count_blocks(blocks, files, revisions)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
-            _revision(number, known.get(number, snapshot.config.latest), counts)
+            _revision(number, revisions.get(number, snapshot.config.latest), counts)
             for number in numbers
             if revision in {None, number}
         ),
@@ -283,22 +286,22 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
 
 
 def _health(state: IndexState) -> Health:
-    """Choose files as an optimize without options does."""
+    """Return whether an optimize without options would rewrite files."""
     if state.has_copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
     reasons = choose_files(state, DEFAULT_SCOPE).reasons
     return Health(needs_optimize=bool(reasons), reasons=tuple(sorted(set(reasons))))
 
 
-def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
-    """Return the height that a full tree of so many rows has: ``ceil(log_r(ceil(n / c) * (r - 1) + 1))``.
+def min_levels(rows: int, cube_size: int, dimensions: int) -> int:
+    """Return the height of a full tree with this number of rows: ``ceil(log_r(ceil(n / c) * (r - 1) + 1))``.
 
-    >>> fewest_levels(1000, 100, 2), fewest_levels(500, 100, 2), fewest_levels(0, 100, 2)
+    >>> min_levels(1000, 100, 2), min_levels(500, 100, 2), min_levels(0, 100, 2)
     (3, 2, 0)
     """
     cubes = -(-rows // cube_size)
     levels = room = 0
-    while room < cubes:  # in whole numbers: a logarithm in floats may step over a power
+    while room < cubes:  # integers, because the logarithm of a float is not exact
         room += 1 << dimensions * levels
         levels += 1
     return levels
@@ -306,47 +309,47 @@ def fewest_levels(rows: int, cube_size: int, dimensions: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counts:
-    """What was counted, by revision; a revision without blocks has no entry."""
+    """Counts by revision id. A revision without files has no entry."""
 
     revisions: dict[int, dict[str, Any]]
     levels: dict[int, list[dict[str, Any]]]
 
 
 def _revision(number: int, revision: Revision | None, counts: _Counts) -> RevisionMetrics:
-    mine = counts.revisions.get(number, {})
+    values = counts.revisions.get(number, {})
     staging = number == STAGING_REVISION_ID
-    rows = mine.get("staged_rows" if staging else "rows") or 0
+    rows = values.get("staged_rows" if staging else "rows") or 0
     columns = () if revision is None else revision.columns
     size = 1 if revision is None else revision.desired_cube_size
-    depth, inner = mine.get("depth"), mine.get("inner")
-    spreads: dict[str, Any] = {name: mine.get(name) for name in _SPREADS}
+    depth, inner = values.get("depth"), values.get("inner")
+    spreads: dict[str, Any] = {name: values.get(name) for name in _SPREADS}
     sums = ("cubes", "blocks", "files", "bytes", "replicated_blocks", "replicated_rows")
     return RevisionMetrics(
         revision_id=number,
         columns=columns,
         dimensions=len(columns),
         rows=rows,
-        uncounted_files=mine.get("uncounted_files", 0) if staging else 0,
+        uncounted_files=values.get("uncounted_files", 0) if staging else 0,
         desired_cube_size=size,
         height=0 if depth is None else depth + 1,
-        min_height=0 if depth is None else fewest_levels(rows, size, len(columns)),
+        min_height=0 if depth is None else min_levels(rows, size, len(columns)),
         # All nodes but the root are children.
-        fan_out=(mine["nodes"] - 1) / inner if inner else None,
+        fan_out=(values["nodes"] - 1) / inner if inner else None,
         max_fan_out=1 << len(columns),
         levels=tuple(LevelMetrics.model_validate(level) for level in counts.levels.get(number, ())),
-        **{name: int(mine.get(name) or 0) for name in sums},
+        **{name: int(values.get(name) or 0) for name in sums},
         **spreads,
     )
 
 
 def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> _Counts:
-    """Count the blocks of live files; `files` has the bytes of each and the revision that counts it (0: staging)."""
-    own = blocks.filter(~pl.col("replicated"))
-    cubes = own.select("revision", "cube", "depth").unique()
+    """Count the blocks of live files. `files` has the size and the revision (0: staging) of each file."""
+    originals = blocks.filter(~pl.col("replicated"))
+    cubes = originals.select("revision", "cube", "depth").unique()
     inner = _inner_nodes(cubes, revisions)
-    own = own.join(inner.with_columns(inner=True), on=["revision", "cube"], how="left").with_columns(
-        pl.col("inner").fill_null(value=False)
-    )
+    originals = originals.join(
+        inner.with_columns(inner=True), on=["revision", "cube"], how="left"
+    ).with_columns(pl.col("inner").fill_null(value=False))
     by_revision = _joined(
         _REVISION,
         files.group_by(_REVISION).agg(
@@ -355,14 +358,14 @@ def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[
             pl.col("num_records").sum().alias("staged_rows"),
             pl.col("num_records").null_count().alias("uncounted_files"),
         ),
-        _counted(own, files, _REVISION).drop("files"),
+        _counted(originals, files, _REVISION).drop("files"),
         blocks.filter("replicated")
         .group_by(_REVISION)
         .agg(pl.len().alias("replicated_blocks"), pl.col("rows").sum().alias("replicated_rows")),
         _trees(cubes, inner),
     )
     levels: dict[int, list[dict[str, Any]]] = {}
-    by_level = _counted(own, files, _LEVEL).sort(_LEVEL, descending=[False, False, True])
+    by_level = _counted(originals, files, _LEVEL).sort(_LEVEL, descending=[False, False, True])
     for row in by_level.iter_rows(named=True):
         row["kind"] = "inner" if row.pop("inner") else "leaf"
         levels.setdefault(row.pop("revision"), []).append(row)
@@ -370,37 +373,37 @@ def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[
 
 
 def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
-    """Return all proper ancestors of the cubes, once each, whether they have blocks or not."""
+    """Return all distinct proper ancestors of the cubes, with or without blocks."""
     parts = [cubes.select("revision", "cube").clear()]
     for number in cubes["revision"].unique():
-        mine, width = cubes.filter(pl.col("revision") == number), characters_per_level(revisions[number])
-        deepest = mine["depth"].max()
+        tree, width = cubes.filter(pl.col("revision") == number), characters_per_level(revisions[number])
+        deepest = tree["depth"].max()
         for level in range(deepest if isinstance(deepest, int) else 0):
-            below = mine.filter(pl.col("depth") > level)
+            below = tree.filter(pl.col("depth") > level)
             parts.append(below.select("revision", pl.col("cube").str.head(level * width)).unique())
     return pl.concat(parts)
 
 
 def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
-    """Return by revision the number of nodes and of inner nodes, and the largest depth."""
-    every = pl.concat([inner, cubes.select("revision", "cube")]).unique()
+    """Return the number of nodes and inner nodes and the maximum depth of each revision."""
+    nodes = pl.concat([inner, cubes.select("revision", "cube")]).unique()
     return _joined(
         _REVISION,
-        every.group_by(_REVISION).agg(pl.len().alias("nodes")),
+        nodes.group_by(_REVISION).agg(pl.len().alias("nodes")),
         inner.group_by(_REVISION).agg(pl.len().alias("inner")),
         cubes.group_by(_REVISION).agg(pl.col("depth").max()),
     )
 
 
-def _counted(own: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """Return sums and spreads of blocks that are not copies, one row a group."""
-    of_cubes = own.group_by("revision", "cube").agg(
+def _counted(blocks: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return sums and distributions of blocks, one row per group."""
+    of_cubes = blocks.group_by("revision", "cube").agg(
         pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
     )
-    packed = own.group_by(*by, "file").agg(pl.len().alias("blocks"))
-    # A file counts in each level that it has blocks of, with all its bytes.
+    packed = blocks.group_by(*by, "file").agg(pl.len().alias("blocks"))
+    # A file counts with its whole size in each level that it has blocks of.
     sized = files if by is _REVISION else packed.join(files.select("file", "bytes"), on="file")
-    sums = own.group_by(by).agg(
+    sums = blocks.group_by(by).agg(
         pl.len().alias("blocks"), pl.col("rows").sum(), pl.col("file").n_unique().alias("files")
     )
     return _joined(
@@ -408,7 +411,7 @@ def _counted(own: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFr
         sums,
         of_cubes.group_by(by).agg(pl.len().alias("cubes")),
         _spread("rows_per_cube", of_cubes, by, "rows"),
-        _spread("rows_per_block", own, by, "rows"),
+        _spread("rows_per_block", blocks, by, "rows"),
         _spread("bytes_per_file", sized, by, "bytes"),
         _spread("blocks_per_cube", of_cubes, by, "blocks"),
         _spread("blocks_per_file", packed, by, "blocks"),

@@ -1,4 +1,4 @@
-"""Pictures of a table: what is asked for is looked up here and drawn by modules that need matplotlib."""
+"""Collect the data of a picture of a table. Other modules, which need matplotlib, draw it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIZES: Final[dict[PlotKind, tuple[float, float]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotOptions:
-    """What `Table.plot` was asked for; see there."""
+    """Options of `Table.plot`."""
 
     columns: Sequence[str] | None = None
     predicate: pl.Expr | None = None
@@ -44,12 +44,11 @@ class PlotOptions:
 
 
 def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
-    """Draw a picture of the version that a reader shows; see `Table.plot`."""
-    if kind not in get_args(PlotKind):
-        known = get_args(PlotKind)
-        invalid_argument(
-            "kind", f"must be one of {', '.join(known)}", "nothing was drawn", value=kind, known=known
-        )
+    """Draw a picture of the version of a reader; see `Table.plot`."""
+    kinds = get_args(PlotKind)
+    if kind not in kinds:
+        problem = f"must be one of {', '.join(kinds)}"
+        invalid_argument("kind", problem, "nothing was drawn", value=kind, known=kinds)
     require("matplotlib", "drawing")
     axes = options.axes if options.axes is not None else _new_axes(kind)
     match kind:
@@ -61,7 +60,7 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
             _fraction(reader, axes, options)
     figure = axes.get_figure(root=True)
     if figure is None:
-        msg = "these axes belong to no figure; nothing can be shown of them"
+        msg = "these axes do not belong to a figure; nothing was drawn"
         raise InvalidInputError(msg, argument="axes")
     return figure
 
@@ -85,18 +84,17 @@ def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     revision = _revision(reader, options.revision)
     columns = _two_columns(revision, options.columns)
     plan = explain(reader, options.predicate, options.sample, None)
-    caption = f"{_asked(plan)}: {plan.share:.1%} of the bytes"
+    caption = f"{_query_text(plan)}: {plan.share:.1%} of the bytes"
     box = _box(reader, options.predicate, revision, columns)
-    every = reader.plan(
-        plan.scan_plan.predicate, options.sample
-    )  # a first plan may know of no closed files' cubes
-    draw_space(axes, Query(every.selection, box, caption), revision, columns)
+    # Plan again: the first plan of a reader may not have decoded the cubes of skipped files.
+    all_blocks = reader.plan(plan.scan_plan.predicate, options.sample)
+    draw_space(axes, Query(all_blocks.selection, box, caption), revision, columns)
 
 
 def _box(
     reader: Reader, predicate: pl.Expr | None, revision: Revision, columns: tuple[str, str]
 ) -> tuple[float, float, float, float] | None:
-    """Return where matches can lie along two columns; None: anywhere, or nowhere."""
+    """Return the box of possible matches along two columns. None: anywhere, or nowhere."""
     if predicate is None or not revision.transformations:
         return None
     node = parse_predicate(predicate, reader.snapshot.schema)
@@ -114,27 +112,27 @@ def _fraction(reader: Reader, axes: Axes, options: PlotOptions) -> None:
         invalid_argument("fractions", "must be above 0, one at least", "nothing was drawn", value=fractions)
     columns = None if options.columns is None else list(options.columns)
     plans = [explain(reader, options.predicate, fraction, columns) for fraction in fractions]
-    what = f"{plans[0].rows_total:,} rows" + (
+    rows = f"{plans[0].rows_total:,} rows" + (
         "" if options.predicate is None else f" where {_shown(options.predicate)}"
     )
     draw_fraction(
         axes,
         fractions,
         [plan.share for plan in plans],
-        caption=f"Bytes opened by samples of {what}",
+        caption=f"Bytes opened by samples of {rows}",
         whole=options.predicate is None and columns is None,
     )
 
 
 def _revision(reader: Reader, number: int | None) -> Revision:
-    """Return the revision asked for; by default the newest one that a file is indexed with."""
+    """Return a revision, by default the newest one that has files."""
     revisions = reader.snapshot.config.revisions
     if number is None:
-        live = [one for one in reader.snapshot.files["revision"].unique().drop_nulls() if one in revisions]
+        live = {*reader.snapshot.files["revision"].drop_nulls()} & {*revisions}
         return revisions[max(live)] if live else reader.latest
     if number not in revisions:
-        what = f"must be one of the table's, {list(revisions)}"
-        invalid_argument("revision", what, "nothing was read", value=number, known=list(revisions))
+        problem = f"must be one of the table's, {list(revisions)}"
+        invalid_argument("revision", problem, "nothing was read", value=number, known=list(revisions))
     return revisions[number]
 
 
@@ -149,7 +147,7 @@ def _two_columns(revision: Revision, columns: Sequence[str] | None) -> tuple[str
     return chosen[0], chosen[1]
 
 
-def _asked(plan: Plan) -> str:
+def _query_text(plan: Plan) -> str:
     parts = [] if plan.scan_plan.predicate is None else [_shown(plan.scan_plan.predicate)]
     if plan.sample is not None:
         parts.append(f"a sample of {plan.sample}")

@@ -1,4 +1,4 @@
-"""A picture of what samples cost: bytes opened against the fraction asked for."""
+"""Draw the cost of samples: bytes opened by fraction."""
 
 from __future__ import annotations
 

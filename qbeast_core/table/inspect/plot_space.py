@@ -1,4 +1,4 @@
-"""A picture of the space along two columns: how many of the rows at each place lie in blocks that a query opens."""
+"""Draw the space along two columns, with the share of rows at each place that a query opens."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.inspect.axis_labels import axis_ticks
 from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, draw_text, quiet, title
 
-# Along each axis: what is smaller than a cell is spread over it.
+# Number of cells along each axis. A smaller box covers a whole cell.
 _CELLS: Final = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """What is asked for."""
+    """A planned query to draw."""
 
     selection: Selection
-    # Where its matches can lie: from, to along the first column, then the second; None: anywhere.
+    # Box of possible matches: from and to along the first column, then along the second. None: anywhere.
     box: tuple[float, float, float, float] | None
-    # What it is, and what it costs.
+    # Text and cost of the query.
     caption: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Boxes:
-    """Cubes along two dimensions, their rows, and how many of these are in blocks to open."""
+    """Cubes along two dimensions, with their number of rows and of rows in opened blocks."""
 
     ends: F64Array
     rows: F64Array
@@ -52,7 +52,7 @@ class _Boxes:
 
 
 def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str, str]) -> None:
-    """Draw a revision's space along two of its columns; what lies behind one another is added up."""
+    """Draw the space of a revision along two of its columns. Cubes behind each other are added up."""
     first, second = (revision.columns.index(name) for name in columns)
     boxes = _boxes(query.selection, revision, first, second)
     if not len(boxes.rows):
@@ -98,15 +98,15 @@ def _boxes(selection: Selection, revision: Revision, first: int, second: int) ->
             opened = np.where(selection.blocks[space.blocks], rows, 0.0)
             ends = [np.minimum(upper, 1.0) for upper in space.upper]
             parts.append(np.stack([*space.lower, *ends, rows, opened], axis=1)[rows > 0])
-    every = np.concatenate(parts)
-    cubes, at = np.unique(every[:, : 2 * d], axis=0, return_inverse=True)
+    blocks = np.concatenate(parts)
+    cubes, index = np.unique(blocks[:, : 2 * d], axis=0, return_inverse=True)
     sums = np.zeros((len(cubes), 2))
-    np.add.at(sums, at.reshape(-1), every[:, 2 * d :])
+    np.add.at(sums, index.reshape(-1), blocks[:, 2 * d :])
     return _Boxes(cubes[:, [first, second, d + first, d + second]], sums[:, 0], sums[:, 1])
 
 
 def _shade(axes: Axes, boxes: _Boxes) -> None:
-    """Colour each place by the share of its rows that lie in opened blocks."""
+    """Colour each place by the share of its rows in opened blocks."""
     rows, opened = _density(boxes.ends, boxes.rows), _density(boxes.ends, boxes.opened)
     share = np.divide(100 * opened, rows, out=np.zeros_like(rows), where=rows > 1e-9)
     picture = axes.imshow(
@@ -123,11 +123,12 @@ def _shade(axes: Axes, boxes: _Boxes) -> None:
 
 
 def _density(ends: F64Array, rows: F64Array) -> F64Array:
-    """Spread each cube's rows evenly over the cells it covers; shape (cells, cells)."""
+    """Spread the rows of each cube evenly over the cells it covers; shape (cells, cells)."""
     low = np.minimum((ends[:, :2] * _CELLS).astype(np.int64), _CELLS - 1)
     high = np.maximum(np.ceil(ends[:, 2:] * _CELLS).astype(np.int64), low + 1)
     each = rows / np.prod(high - low, axis=1)
     steps = np.zeros((_CELLS + 1, _CELLS + 1))
+    # Add steps at the corners of each cube; their cumulative sums are the densities.
     for x, y, sign in ((low, low, 1), (high, low, -1), (low, high, -1), (high, high, 1)):
         np.add.at(steps, (x[:, 0], y[:, 1]), sign * each)
     summed: F64Array = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]

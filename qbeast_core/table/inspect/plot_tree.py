@@ -1,4 +1,4 @@
-"""A picture of the tree: a row per depth, a box per cube over its children, darker where it holds more rows."""
+"""Draw the tree: a line per depth, a box per cube above its children, darker with more rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbeast_core.tree.layout.grid import child_codes
 
 _HEIGHT: Final = 0.94
 
-# Boxes are so narrow beyond this many that white edges would hide them.
+# Maximum number of boxes with white edges. More boxes are so narrow that edges would hide them.
 _EDGES: Final = 2_000
 
 INK: Final = "#333333"
@@ -49,7 +49,7 @@ def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
     edges = "white" if cubes.height <= _EDGES else "none"
     boxes = PolyCollection(list(corners), cmap=MAP, edgecolors=edges, linewidths=0.4)
     boxes.set_array(cubes["rows"].to_numpy())
-    boxes.set_clim(-0.25 * float(cubes["rows"].to_numpy().max()), None)  # no cube is white
+    boxes.set_clim(-0.25 * float(cubes["rows"].to_numpy().max()), None)  # avoid white boxes
     axes.add_collection(boxes)
     deepest = int(depth.max())
     axes.set(xlim=(0, 1), ylim=(deepest + 1, 0), xticks=[], yticks=np.arange(deepest + 1) + 0.47)
@@ -63,7 +63,7 @@ def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
 
 
 def _places(cubes: Cubes) -> tuple[F64Array, F64Array]:
-    """Return where each cube stands among its siblings, all levels down, and how wide it is."""
+    """Return the start and the width of each cube: each level divides the width among siblings."""
     start, width = np.zeros(len(cubes)), np.ones(len(cubes))
     for level in range(1, int(cubes.depth.max()) + 1):
         reaching = cubes.depth >= level
@@ -74,8 +74,8 @@ def _places(cubes: Cubes) -> tuple[F64Array, F64Array]:
 
 
 def _labels(cubes: pl.DataFrame, deepest: int) -> list[str]:
-    held = cubes.group_by("depth").agg(pl.len(), pl.col("rows").sum())
-    counts = {depth: (count, rows) for depth, count, rows in held.iter_rows()}
+    levels = cubes.group_by("depth").agg(pl.len(), pl.col("rows").sum())
+    counts = {depth: (count, rows) for depth, count, rows in levels.iter_rows()}
     texts: list[str] = []
     for depth in range(deepest + 1):
         count, rows = counts.get(depth, (0, 0))
@@ -83,31 +83,31 @@ def _labels(cubes: pl.DataFrame, deepest: int) -> list[str]:
     return texts
 
 
-def _scale(axes: Axes, boxes: PolyCollection, most: int) -> None:
+def _scale(axes: Axes, boxes: PolyCollection, max_rows: int) -> None:
     figure = axes.get_figure(root=True)
     if figure is None:
         return
-    bar = figure.colorbar(boxes, ax=axes, fraction=0.03, pad=0.02, boundaries=np.linspace(0, most, 65))
-    bar.set_ticks([0, most / 2, most], labels=["0", f"{most / 2:,.0f}", f"{most:,}"])
+    bar = figure.colorbar(boxes, ax=axes, fraction=0.03, pad=0.02, boundaries=np.linspace(0, max_rows, 65))
+    bar.set_ticks([0, max_rows / 2, max_rows], labels=["0", f"{max_rows / 2:,.0f}", f"{max_rows:,}"])
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
     bar.outline.set_visible(False)
     bar.set_label("rows per cube", fontsize=8, color=INK)
 
 
 def title(axes: Axes, text: str) -> None:
-    """Write a small title."""
+    """Set a small title."""
     axes.set_title(text, fontsize=10, color=INK)
 
 
 def quiet(axes: Axes) -> None:
-    """Take frame and tick marks away; what is drawn speaks."""
+    """Remove the frame and tick marks."""
     axes.tick_params(which="both", length=0, labelsize=8, labelcolor=INK)
     for side in axes.spines.values():
         side.set_visible(False)
 
 
 def draw_text(axes: Axes, text: str) -> None:
-    """Draw a text in an otherwise empty picture."""
+    """Draw a text in an empty picture."""
     quiet(axes)
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, text, ha="center", va="center", color=INK, transform=axes.transAxes)

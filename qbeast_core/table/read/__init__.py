@@ -1,1 +1,1 @@
-"""What a read opens, and the rows it returns."""
+"""Plan reads and read rows."""

@@ -1,4 +1,4 @@
-"""Rows as other libraries take them: a stream of Arrow batches, a count."""
+"""Rows as a stream of Arrow batches."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BATCH_ROWS: Final = 65_536
 
 
 def arrow_stream(lazy: pl.LazyFrame) -> pa.RecordBatchReader:
-    """Return the rows of a query as Arrow batches, of which a few are held at a time.
+    """Return the rows of a query as Arrow batches. A few batches are in memory at a time.
 
-    Strings are ``large_string``, which every Arrow library reads.
+    Strings are ``large_string``, which all Arrow libraries support.
 
     >>> arrow_stream(pl.LazyFrame({"a": [1, 2]})).read_all().to_pylist()
     [{'a': 1}, {'a': 2}]

@@ -1,4 +1,4 @@
-"""The plan of a read: every byte it reads, and why the other files stay closed."""
+"""The plan of a read: the bytes to read, and why other files are skipped."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _RANGES: Final = pl.List(pl.Struct({"start": pl.Int64, "length": pl.Int64}))
 
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: derived values are cached
 class Plan:
-    """A read, planned; no row is read.
+    """The plan of a read. No row is read.
 
-    The tails of opened files are read when `files` is asked for, those of files that the log does not count when rows
-    are.
+    `files` reads the footers of opened files. `rows_opened` and `rows_total` read the footers of files whose rows the
+    log does not count.
 
-    Bytes count all that is read from data files: pages, dictionaries, page directories and footers.
+    Bytes include everything that is read from data files: pages, dictionaries, page directories and footers.
     """
 
     reader: Reader
@@ -49,37 +49,36 @@ class Plan:
     columns: tuple[str, ...]
     where: pl.Expr | None = None
     beside: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Conditions that another engine applies, each with the reason."""
+    """Conditions that another engine applies, with the reason."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what was asked for, and `files` if they were looked at; the plan is made again from the log."""
-        asked = {"sample": self.sample, "columns": self.columns, "where": self.where, "beside": self.beside}
-        asked["files"] = self.__dict__.get("files")
-        return _planned_again, (self.reader, self.scan_plan.predicate, asked)
+        """Pickle the request, and `files` if they were computed. Unpickling plans the read again from the log."""
+        request = {"sample": self.sample, "columns": self.columns, "where": self.where, "beside": self.beside}
+        request["files"] = self.__dict__.get("files")
+        return _planned_again, (self.reader, self.scan_plan.predicate, request)
 
     @cached_property
     def files(self) -> pl.DataFrame:
         """One row per live file.
 
-        `path` as in the log, decoded; `opened`; `pages_opened` and `pages_total`, 0 where a file has no
-        pages to choose from; `ranges`, a list of ``{start, length}`` of the column data read, null where
-        the whole file is read; `bytes_opened`; `reason`: ``"matches"``, or what alone keeps it closed
-        (``"weights"``, ``"statistics"``, ``"cubes"``, ``"replicated copies"``).
+        `path` (decoded); `opened`; `pages_opened` and `pages_total`, 0 if the file has no page index; `ranges`, a
+        list of ``{start, length}`` of the column data to read, null if the whole file is read; `bytes_opened`;
+        `reason`: ``"matches"``, or why the file is skipped (``"weights"``, ``"statistics"``, ``"cubes"``,
+        ``"replicated copies"``).
         """
         chosen = self.scan_plan.selection
-        found = [self._ranges_of(number) for number in range(len(self.reader.paths))]
-        listed = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in found]
+        ranges = [self._ranges_of(number) for number in range(len(self.reader.paths))]
+        dicts = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in ranges]
         return pl.DataFrame(
             {
                 "path": pl.Series(self.reader.paths, dtype=pl.String),
                 "opened": chosen.opened,
                 "pages_opened": chosen.pages_opened,
-                "pages_total": np.diff(
-                    self.reader.blocks.pages.first_page
-                ),  # of files that were not looked at, too
-                "ranges": pl.Series(listed, dtype=_RANGES),
+                # From all blocks: a plan may not have decoded the tags of skipped files.
+                "pages_total": np.diff(self.reader.blocks.pages.first_page),
+                "ranges": pl.Series(dicts, dtype=_RANGES),
                 "bytes_opened": pl.Series(
-                    [self._bytes_of(number, r) for number, r in enumerate(found)], dtype=pl.Int64
+                    [self._bytes_of(number, r) for number, r in enumerate(ranges)], dtype=pl.Int64
                 ),
                 "reason": chosen.frame()["reason"],
             }
@@ -87,69 +86,69 @@ class Plan:
 
     @cached_property
     def bytes_opened(self) -> int:
-        """Bytes read from data files."""
+        """Number of bytes to read from data files."""
         opened = np.flatnonzero(self.scan_plan.selection.opened).tolist()
         return sum(self._bytes_opened_of(number) for number in opened)
 
     @cached_property
     def bytes_total(self) -> int:
-        """Bytes of all live data files."""
+        """Size of all live data files."""
         return int(self.reader.snapshot.files["size_bytes"].sum())
 
     @cached_property
     def rows_opened(self) -> int:
-        """Rows of the pages and whole files read; more than match."""
+        """Number of rows in the pages and files to read, including rows that do not match."""
         chosen, uncounted = self.scan_plan.selection, self._uncounted
         return int(chosen.rows_opened[~uncounted].sum()) + self._footer_rows(uncounted & chosen.opened)
 
     @cached_property
     def rows_total(self) -> int:
-        """Rows of all live data files, copies and deleted ones included."""
+        """Number of rows of all live data files, including copies and deleted rows."""
         table, uncounted = self.scan_plan.selection.table, self._uncounted
-        counted = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
-        known = np.where(table.num_records < 0, counted, table.num_records)
-        return int(known[~uncounted].sum()) + self._footer_rows(uncounted)
+        block_rows = np.bincount(table.file, table.rows, table.files.height).astype(np.int64)
+        rows = np.where(table.num_records < 0, block_rows, table.num_records)
+        return int(rows[~uncounted].sum()) + self._footer_rows(uncounted)
 
     @property
     def _uncounted(self) -> BoolArray:
-        """Files whose rows the log does not count, or counts in two ways, shape (files,)."""
+        """Mask of files whose rows the log does not count, or counts inconsistently; shape (files,)."""
         table = self.scan_plan.selection.table
         return (table.num_records < 0) & table.unplaced_files
 
     def _footer_rows(self, files: BoolArray) -> int:
-        """Count the rows of some files by their footers."""
+        """Return the number of rows of some files from their footers."""
         reader, numbers = self.reader, np.flatnonzero(files).tolist()
         return sum(map_files(reader.store, partial(_rows_of_footer, reader), numbers))
 
     @property
     def share(self) -> float:
-        """Bytes read over bytes in all, in [0, 1]; 0.0 for a table without files."""
+        """`bytes_opened` divided by `bytes_total`, in [0, 1]; 0.0 for a table without files."""
         return self.bytes_opened / self.bytes_total if self.bytes_total else 0.0
 
     @cached_property
     def unused_conditions(self) -> dict[str, str]:
-        """Parts of the filter, of those joined by AND, that keep nothing closed, each with the reason and a cure.
+        """Parts of the filter (joined by AND) that skip no file, with the reason and an alternative.
 
-        Rows are read for them and looked at: a column is not indexed, or by a hash that a range cannot use, or the part
-        is not understood. An OR is one part: it closes nothing where one of its sides does not.
+        Such a part is tested on rows only: the column is not indexed, or is indexed by a hash, which a range cannot
+        use, or the part is not supported. An OR is one part. It skips no file if one of its sides does not.
         """
         table = self.scan_plan.selection.table
         schema = self.reader.snapshot.schema
-        own = {} if self.where is None else unused_conditions(self.where, schema, table)
-        return {**self.beside, **own}
+        reasons = {} if self.where is None else unused_conditions(self.where, schema, table)
+        return {**self.beside, **reasons}
 
     @property
     def design_effect(self) -> float:
-        """How clustered a sample is, see `Table.design_effect`; `design_effect_scope` says of which rows."""
+        """Design effect, see `Table.design_effect`, of the rows that `design_effect_scope` names."""
         return self._keys.lower_bound
 
     @property
     def design_effect_scope(self) -> Literal["rows", "files", "at least"]:
-        """Of which rows `design_effect` is told.
+        """Scope of `design_effect`.
 
-        ``"rows"``: of those asked for, all of the table. ``"files"``: of all rows in the files that the filter
-        opens; those that it keeps may be more clustered, or less. ``"at least"``: it is a lower bound, since some
-        of these files do not tell how often index keys repeat.
+        ``"rows"``: the rows of the table. ``"files"``: all rows of the files that the filter opens; matching rows may
+        be more or less clustered. ``"at least"``: a lower bound, because some of these files do not store how often
+        index keys repeat.
         """
         if self._keys.unknown_files:
             return "at least"
@@ -157,7 +156,7 @@ class Plan:
 
     @cached_property
     def _keys(self) -> KeyCounts:
-        """Keys in the files that the filter opens, whatever the sample leaves of them."""
+        """Counts of keys in the files that the filter opens, without the sample."""
         chosen = self.scan_plan if self.sample is None else self.reader.plan(self.scan_plan.predicate, None)
         return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
 
@@ -167,12 +166,12 @@ class Plan:
         return self.reader.row_filter(self.scan_plan, self.columns).needed
 
     def _bytes_of(self, number: int, ranges: PageRanges | None) -> int:
-        """Bytes read of one file."""
+        """Return the number of bytes to read from one file."""
         whole = self.reader.snapshot.files["size_bytes"]
         return int(whole[number]) if ranges is None else ranges.bytes_total
 
     def _ranges_of(self, number: int) -> PageRanges | None:
-        """Everything read of one file; None: the whole file."""
+        """Return the ranges to read from one file. None: the whole file."""
         if not self.scan_plan.selection.opened[number]:
             return PageRanges([], (0, 0), 0)
         request = self._request_of(number)
@@ -181,10 +180,10 @@ class Plan:
         try:
             return self.reader.pages.ranges(request, self._needed)
         except PagesUnavailable:
-            return None  # the read falls back to the whole file too
+            return None  # the read also falls back to the whole file
 
     def _bytes_opened_of(self, number: int) -> int:
-        """Bytes read of one file that is opened: as of its ranges, which take longer to name."""
+        """Return the number of bytes to read from an opened file, without computing its ranges."""
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
@@ -192,15 +191,15 @@ class Plan:
         return self._bytes_of(number, None)
 
     def _request_of(self, number: int) -> PageRequest | None:
-        """Pages read of one opened file; None: the whole file."""
+        """Return the pages to read from an opened file. None: the whole file."""
         chosen = self.scan_plan.selection
         request = self.reader.request(chosen, number)
         if request is None and not set(self._needed) >= set(self.reader.snapshot.schema):
-            return self.reader.all_pages(chosen, number)  # a choice of columns makes that less than the file
+            return self.reader.all_pages(chosen, number)  # fewer bytes than the file, because of `columns`
         return request
 
     def to_json(self) -> str:
-        """Return the plan as JSON text: numbers, filter, unused conditions, and `files` as a list of objects."""
+        """Return the plan as JSON, with `files` as a list of objects."""
         facts = {
             "uri": self.reader.snapshot.uri,
             "version": self.reader.snapshot.version,
@@ -241,7 +240,7 @@ class Plan:
         parts: dict[str, list[str]] = {}
         for part, reason in self.unused_conditions.items():
             parts.setdefault(reason, []).append(part)
-        unused = "; ".join(f"{' AND '.join(some)} keeps nothing closed: {one}" for one, some in parts.items())
+        unused = "; ".join(f"{' AND '.join(some)} skips no file: {reason}" for reason, some in parts.items())
         shown = self.where if pushed is None else pushed
         facts = {
             "filter": "none" if shown is None else str(shown),
@@ -256,26 +255,26 @@ class Plan:
 
     def _clustering(self) -> str:
         effect, scope = self.design_effect, self.design_effect_scope
-        least = "at least " if scope == "at least" else ""
-        where = " in the files that the filter opens; of the rows it keeps it may differ" * (
+        bound = "at least " if scope == "at least" else ""
+        where = " in the files that the filter opens; of matching rows it may differ" * (
             self.where is not None
         )
-        much = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
-        return f"{least}{effect:.2f}{where}{much if effect > CLUSTERED else ''}"
+        effect_text = f": a sampled count varies {effect**0.5:.1f} times as much as with independent rows"
+        return f"{bound}{effect:.2f}{where}{effect_text if effect > CLUSTERED else ''}"
 
 
 def _rows_of_footer(reader: Reader, number: int) -> int:
     size = int(reader.snapshot.files["size_bytes"][number])
     try:
         return int(read_footer(reader.store, reader.paths[number], size).num_rows)
-    except (Unreadable, FileNotFoundError):  # the error of a read names the file
+    except (Unreadable, FileNotFoundError):  # a read will raise an error that names the file
         return 0
 
 
-def _planned_again(reader: Reader, predicate: pl.Expr | None, asked: dict[str, Any]) -> Plan:
-    """Make a plan that was pickled; `asked` is what it is made of besides, and `files`."""
-    files = asked.pop("files")
-    plan = Plan(reader, reader.plan(predicate, asked["sample"]), **asked)
+def _planned_again(reader: Reader, predicate: pl.Expr | None, request: dict[str, Any]) -> Plan:
+    """Unpickle a plan."""
+    files = request.pop("files")
+    plan = Plan(reader, reader.plan(predicate, request["sample"]), **request)
     if files is not None:
         plan.__dict__["files"] = files
     return plan
@@ -286,8 +285,8 @@ def explain(
 ) -> Plan:
     """Plan a read without reading rows; see `Table.explain`."""
     refuse_forked(reader.snapshot.uri)
-    asked = filter_of(predicate, reader.snapshot.schema)
-    given, wanted = pushed_down(reader.snapshot.schema, asked, columns)
-    plan = reader.plan(given, sample)
-    warn_if_empty(reader, sample, plan if given is None else None)
-    return Plan(reader, plan, sample, tuple(wanted), asked)
+    where = filter_of(predicate, reader.snapshot.schema)
+    pushed, names = pushed_down(reader.snapshot.schema, where, columns)
+    plan = reader.plan(pushed, sample)
+    warn_if_empty(reader, sample, plan if pushed is None else None)
+    return Plan(reader, plan, sample, tuple(names), where)

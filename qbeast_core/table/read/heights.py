@@ -1,4 +1,4 @@
-"""Count the rows that a read returns: from the log where possible, else from the columns of the filter."""
+"""Count the rows that a read returns: from the log if possible, else from the columns of the filter."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from qbeast_core.query.filters.rest import parse_rest
 from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.select import match
-from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
+from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
 
 def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) -> Iterator[int]:
-    """Count the rows of a read in parts: first those that are known without a look at a data file."""
+    """Yield the number of rows of a read in parts. The first part is known without a read of data files."""
     plan = reader.plan(predicate, sample)
-    found = _known(reader, plan) if plan.weights.is_full else None
-    if found is not None:
-        plan = replace(plan, selection=found.undecided)
-        yield found.known
-    tell_of_read(reader, plan, sample)
-    looked_at = [] if predicate is None else predicate.meta.root_names()
-    column = next(iter([*looked_at, *reader.indexed, *reader.snapshot.schema]))
+    count = _log_count(reader, plan) if plan.weights.is_full else None
+    if count is not None:
+        plan = replace(plan, selection=count.undecided)
+        yield count.known
+    log_read(reader, plan, sample)
+    filtered = [] if predicate is None else predicate.meta.root_names()
+    column = next(iter([*filtered, *reader.indexed, *reader.snapshot.schema]))
     for frame in read_parts(all_parts(reader, plan), reader.row_filter(plan, [column]), reader.files):
         yield frame.height
 
 
 def known_rows(reader: Reader) -> int | None:
-    """Return how many rows a version has by its log alone; None where a file or a copy of rows leaves that open.
+    """Return the number of rows of a version from the log. None: a file is not counted, or holds copies of rows.
 
     >>> import qbeast
     >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "ids", columns=["id"])
@@ -46,14 +46,15 @@ def known_rows(reader: Reader) -> int | None:
     return int(counts.sum()) - sum(len(hidden) for hidden in reader.deleted_rows.values())
 
 
-def most_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
-    """Return the maximum number of matching rows, by the log alone; None if the log does not count rows."""
-    found = _known(reader, reader.plan(predicate, None))
-    return None if found is None else found.known + found.rows_read
+def max_rows(reader: Reader, predicate: pl.Expr | None) -> int | None:
+    """Return the maximum number of matching rows, from the log. None: the log does not count the rows."""
+    count = _log_count(reader, reader.plan(predicate, None))
+    return None if count is None else count.known + count.rows_read
 
 
-def _known(reader: Reader, plan: ScanPlan) -> RowCount | None:
+def _log_count(reader: Reader, plan: ScanPlan) -> RowCount | None:
     table, keeps = plan.selection.table, plan.selection.blocks
-    leaves_out = Nothing() if plan.predicate is None else parse_rest(plan.predicate, reader.snapshot.schema)
+    # Blocks that hold no row of the opposite of the filter match completely: they are counted without a read.
+    opposite = Nothing() if plan.predicate is None else parse_rest(plan.predicate, reader.snapshot.schema)
     files = np.ones(table.files.height, np.bool_)
-    return count_rows(table, keeps, match(table, leaves_out).blocks, files=files, deleted=reader.deleted_rows)
+    return count_rows(table, keeps, match(table, opposite).blocks, files=files, deleted=reader.deleted_rows)

@@ -40,26 +40,26 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
-# Files from which on a first filter is worth decoding the tags alone that it needs.
+# Minimum number of files to decode only the tags that the first filter needs.
 _MANY_FILES: Final = 5_000
 
-# Share of the files that it may need; with more, all tags are decoded at once.
+# Maximum share of files that it may need. Otherwise all tags are decoded at once.
 _MAX_NEEDED: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What a read of a snapshot opens."""
+    """Files and pages that a read of a snapshot opens."""
 
     selection: Selection
     weights: WeightRange
     predicate: pl.Expr | None
-    # Whether it does nothing else, see `qbeast_core.query.filters.predicate.understand`.
+    # Whether the predicate only compares values, see `qbeast_core.query.filters.predicate.understand`.
     compares_values: bool = False
 
 
 class Reader:
-    """Plans reads of a snapshot; safe to share between threads."""
+    """Plans reads of a snapshot. Safe to share between threads."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         if not snapshot.config.is_indexed:
@@ -72,7 +72,7 @@ class Reader:
         self._is_planned = False
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
-        """Pickle the snapshot alone: what was remembered of files is read again where it is needed."""
+        """Pickle the snapshot only. Cached parts of files are read again."""
         return Reader, (self.snapshot,)
 
     def at(self, snapshot: Snapshot) -> Reader:
@@ -80,27 +80,27 @@ class Reader:
         return self if snapshot is self.snapshot else Reader(snapshot)
 
     def renewed(self) -> Reader:
-        """Return the reader of the newest version; this very one if there is none newer, which is cheap."""
+        """Return the reader of the newest version. Return this reader if there is no newer version."""
         return self.at(refresh(self.snapshot))
 
     @property
     def store(self) -> Store:
-        """Where the files are."""
+        """Store of the table."""
         return self.snapshot.source.store
 
     @property
     def pages(self) -> PageReader:
-        """The reader of pages of the table's files."""
+        """Reader of pages of the data files."""
         return self.snapshot.source.pages
 
     @property
     def files(self) -> TableFiles:
-        """The data files, for those who read them."""
+        """Access to the data files."""
         return TableFiles(self.store, self.pages, self.snapshot.storage_options)
 
     @property
     def latest(self) -> Revision:
-        """The newest revision, or the newest that can be read."""
+        """The newest revision that can be read."""
         config = self.snapshot.config
         if config.latest is None:
             raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
@@ -108,17 +108,17 @@ class Reader:
 
     @property
     def indexed(self) -> tuple[str, ...]:
-        """Indexed columns, in order; none where no revision tells them."""
+        """Indexed columns, in order. Empty if there is no valid revision."""
         latest = self.snapshot.config.latest
         return () if latest is None else latest.columns
 
     @property
     def paths(self) -> list[str]:
-        """Decoded path of every live file."""
+        """Decoded paths of the live files."""
         return self.snapshot.data_paths
 
     def others(self, numbers: Iterable[int]) -> dict[str, int]:
-        """Return which of some files other writers made, by path, and their bytes as the log has them."""
+        """Return the paths and sizes of the files that other writers made."""
         size_bytes, is_other = self._others
         return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
 
@@ -129,14 +129,14 @@ class Reader:
 
     @cached_property
     def blocks(self) -> IndexTable:
-        """Blocks of every live file; warns of tags and settings that cannot be read."""
+        """Blocks of all live files. Warns of invalid tags and settings."""
         return self._warned(self.snapshot.index)
 
     def _blocks_for(self, node: Node) -> IndexTable:
-        """Return the blocks that a filter needs: all, except for the first filter on a table of many files.
+        """Return the blocks that a filter needs: all blocks, except for the first filter on a table of many files.
 
-        Decoding all tags takes longer than one narrow filter, so the first one leaves out the tags of files that
-        statistics rule out. A second filter shows that more will follow: then all tags are decoded, once.
+        Decoding all tags takes longer than one narrow filter, so the first filter skips the tags of files that
+        statistics exclude. With a second filter, more are likely to follow: then all tags are decoded, once.
         """
         is_first, self._is_planned = not self._is_planned, True
         snapshot, files = self.snapshot, self.snapshot.files
@@ -171,12 +171,12 @@ class Reader:
 
     @cached_property
     def index_state(self) -> IndexState:
-        """Where every live file is indexed."""
+        """Revisions and blocks of the live files."""
         return IndexState(self.snapshot)
 
     @property
     def deleted_rows(self) -> dict[int, I64Array]:
-        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        """File index -> row indexes that a deletion vector hides."""
         return self.snapshot.deleted_rows
 
     def plan(self, predicate: pl.Expr | None, sample: Sample | None) -> ScanPlan:
@@ -184,31 +184,31 @@ class Reader:
         return self.planner(predicate)(sample)
 
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
-        """Return a function that plans reads of one filter; the filter is parsed once for all samples."""
+        """Return a function that plans reads of one filter. The filter is parsed once for all samples."""
         refuse_forked(self.snapshot.uri)
-        understood: list[tuple[MatchingBlocks, bool]] = []
+        parsed: list[tuple[MatchingBlocks, bool]] = []
 
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
             if not weights.is_full:
                 refuse_lost_columns(self.snapshot.uri, self.latest, self.snapshot.schema, done="read")
-            if not understood:
+            if not parsed:
                 node, compares = (
                     (Unknown(), False) if predicate is None else understand(predicate, self.snapshot.schema)
                 )
-                understood.append((match(self._blocks_for(node), node), compares))
-            matches, compares = understood[0]
+                parsed.append((match(self._blocks_for(node), node), compares))
+            matches, compares = parsed[0]
             return ScanPlan(matches.within(weights), weights, predicate, compares)
 
         return plan
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
-        """Return the columns to read: those asked for, in order; all of them by default."""
-        known = list(self.snapshot.schema)
-        return known if columns is None else different_names(columns, known)
+        """Return the columns to read, in order. By default all columns."""
+        names = list(self.snapshot.schema)
+        return names if columns is None else different_names(columns, names)
 
     def row_filter(self, plan: ScanPlan, columns: Sequence[str]) -> RowFilter:
-        """Return the row filter of a read, which works without a reader."""
+        """Return the row filter of a read."""
         return RowFilter(
             columns=tuple(columns),
             schema=self.snapshot.schema,
@@ -219,10 +219,10 @@ class Reader:
         )
 
     def request(self, selection: Selection, number: int) -> PageRequest | None:
-        """Return the pages to read of an opened file; None: it is read whole.
+        """Return the pages to read from an opened file. None: read the whole file.
 
-        Whole are files of others, those of which every page is wanted, and those that hide rows. Where rows are drawn
-        one by one, pages tell which they are.
+        Files of other writers, files that need all pages, and files with hidden rows are read as a whole. Drawn rows
+        are always read by page, because pages give the row indexes.
         """
         if number in selection.drawn:
             begin, end = selection.page_offsets[number : number + 2]
@@ -233,7 +233,7 @@ class Reader:
         return self._pages_of(selection, number, pages)
 
     def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
-        """Return every page of a file that is read whole; None: its pages are not known."""
+        """Return all pages of a file. None: its pages are not known."""
         total = int(selection.pages_total[number])
         return self._pages_of(selection, number, np.arange(total, dtype=np.int64)) if total else None
 
@@ -249,7 +249,7 @@ class Reader:
         )
 
     def hidden_rows(self, selection: Selection, number: int) -> I64Array | None:
-        """Return the rows of a file that no read returns: deleted ones and copies; None if there are none."""
+        """Return the rows of a file that reads skip: deleted rows and copies. None: there are none."""
         hidden = [self.deleted_rows[number]] if number in self.deleted_rows else []
         if selection.mixed[number]:
             hidden.append(self._copies(selection.table, number))
@@ -271,29 +271,29 @@ class Reader:
 
 
 def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return names of columns that are to be read, in their order.
+    """Validate and return names of columns to read.
 
     >>> different_names(["b", "a"], ["a", "b"])
     ['b', 'a']
     """
-    listed: list[object] = [columns] if isinstance(columns, str) else list(columns)
-    texts = [name for name in listed if isinstance(name, str)]
-    unknown = [name for name in texts if name not in known]
-    wrong = isinstance(columns, str) or unknown or len(texts) < len(listed)
-    if wrong or not texts or len(set(texts)) < len(texts):
-        what = f"must be different names of {list(known)}, at least one, in a list"
-        value = columns if isinstance(columns, str) else listed
+    items: list[object] = [columns] if isinstance(columns, str) else list(columns)
+    names = [name for name in items if isinstance(name, str)]
+    unknown = [name for name in names if name not in known]
+    invalid = isinstance(columns, str) or unknown or len(names) < len(items)
+    if invalid or not names or len(set(names)) < len(names):
+        problem = f"must be different names of {list(known)}, at least one, in a list"
+        value = columns if isinstance(columns, str) else items
         guess = did_you_mean(unknown, known).strip()
-        invalid_argument("columns", what, "nothing was read", value=value, known=known, cure=guess)
-    return texts
+        invalid_argument("columns", problem, "nothing was read", value=value, known=known, cure=guess)
+    return names
 
 
-def tell_of_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
-    """Log what a read opens."""
-    if not LOG.isEnabledFor(logging.DEBUG):  # sums over files cost
+def log_read(reader: Reader, plan: ScanPlan, sample: Sample | None) -> None:
+    """Log the number of files and rows that a read opens."""
+    if not LOG.isEnabledFor(logging.DEBUG):  # the sums take time
         return
     chosen, snapshot = plan.selection, reader.snapshot
     opened, files, rows = int(chosen.opened.sum()), len(chosen.opened), int(chosen.rows_opened.sum())
-    what = "version %d of %s: reads %d of %d files, %d of %d rows; filter %s, sample %s"
-    place = (snapshot.version, snapshot.uri)
-    LOG.debug(what, *place, opened, files, rows, snapshot.counted_rows, plan.predicate, sample)
+    text = "version %d of %s: reads %d of %d files, %d of %d rows; filter %s, sample %s"
+    version = (snapshot.version, snapshot.uri)
+    LOG.debug(text, *version, opened, files, rows, snapshot.counted_rows, plan.predicate, sample)

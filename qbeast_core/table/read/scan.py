@@ -15,7 +15,7 @@ from qbeast_core.query.plan.fractions import Sample, fractions_of, sample_to_wei
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
-from qbeast_core.table.read.reader import Reader, ScanPlan, tell_of_read
+from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
@@ -23,21 +23,20 @@ _Source: TypeAlias = Callable[
     [list[str] | None, pl.Expr | None, int | None, int | None], Iterator[pl.DataFrame]
 ]
 
-# The column with the number of rows that a sampled row stands for: 1 over the probability to be in the
-# sample.
+# Column with the sampling weight of a row: 1 over the probability to be in the sample.
 SAMPLING_WEIGHT: Final = "sampling_weight"
 
-# Columns that stand before those of the table where Polars looks; no query sees them.
+# Columns before the columns of the table, see `_counting`. Queries do not see them.
 _HIDDEN: Final = (own_column("rows"), own_column("never"))
 
-# Rows; of so many independent rows none is left out once in half a billion samples.
+# Expected rows: with 20 independent rows, a sample is empty once in half a billion times.
 _MIN_EXPECTED: Final = 20
 
 
 def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) -> pl.LazyFrame:
     """Return the snapshot as a LazyFrame."""
     if sample is not None:
-        # A wrong sample fails here, not when the frame is collected.
+        # Raise for an invalid sample now, not at `collect`.
         warn_if_empty(reader, sample, reader.plan(None, sample))
 
     lazy = _counting(reader, sample)
@@ -47,7 +46,7 @@ def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) 
 
 
 def sampling_weight(reader: Reader, sample: Sample | None) -> float:
-    """Return how many rows each row of a sample stands for."""
+    """Return the number of rows that each sampled row represents."""
     if SAMPLING_WEIGHT in reader.snapshot.schema:
         msg = f"expand adds a column {SAMPLING_WEIGHT!r}, and the table has one; nothing was read"
         raise InvalidInputError(msg, argument="expand")
@@ -56,17 +55,17 @@ def sampling_weight(reader: Reader, sample: Sample | None) -> float:
 
 
 def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:
-    """Return all rows as a LazyFrame that lets this module see when nothing but their number is asked for.
+    """Return all rows as a LazyFrame that detects queries which need only the number of rows.
 
-    Polars asks for the first column where it needs none, and hands no sign of it. Here the first one is a column that
-    no query can name, so it is asked for then and only then, beside columns of the filter at most. The second one
-    keeps what is asked for from being all columns, for which Polars gives no list.
+    If a query needs no column, Polars requests the first one. Here the first column has a name that no query uses, so
+    it is requested only in this case, perhaps with columns of the filter. The second hidden column prevents a request
+    of all columns, for which Polars passes no list.
     """
     shown = pl.Schema({**dict.fromkeys(_HIDDEN, pl.Null()), **reader.snapshot.schema})
     return lazy_frame(partial(_rows_or_heights, reader, sample), shown).drop(_HIDDEN)
 
 
-def _rows_or_heights(  # noqa: PLR0917 -- as Polars calls it
+def _rows_or_heights(  # noqa: PLR0917 -- the signature of Polars
     reader: Reader,
     sample: Sample | None,
     with_columns: list[str] | None,
@@ -74,7 +73,7 @@ def _rows_or_heights(  # noqa: PLR0917 -- as Polars calls it
     n_rows: int | None,
     size: int | None,
 ) -> Iterator[pl.DataFrame]:
-    """Read as Polars asks for rows with hidden columns before them, or count them where it needs their number."""
+    """Read rows with hidden columns for Polars, or count them if only their number is needed."""
     filtered = [] if predicate is None else predicate.meta.root_names()
     if (
         with_columns is not None
@@ -83,11 +82,11 @@ def _rows_or_heights(  # noqa: PLR0917 -- as Polars calls it
     ):
         yield from _nulls(reader, with_columns, heights(reader, predicate, sample), n_rows)
         return
-    wanted = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
-    shown = [name for name in wanted if name not in _HIDDEN]
+    names = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
+    shown = [name for name in names if name not in _HIDDEN]
     for frame in _rows(reader, sample, shown, predicate, n_rows, size):
-        missing = [pl.lit(None).alias(name) for name in wanted if name in _HIDDEN]
-        yield frame.with_columns(missing).select(wanted) if missing else frame
+        missing = [pl.lit(None).alias(name) for name in names if name in _HIDDEN]
+        yield frame.with_columns(missing).select(names) if missing else frame
 
 
 def _rows(
@@ -98,15 +97,15 @@ def _rows(
     n_rows: int | None,
     _: int | None,
 ) -> Iterator[pl.DataFrame]:
-    """Read as Polars asks for rows."""
-    wanted = list(reader.snapshot.schema) if with_columns is None else with_columns
-    return _read_rows(reader, wanted, predicate=predicate, sample=sample, limit=n_rows)
+    """Read rows for Polars."""
+    names = list(reader.snapshot.schema) if with_columns is None else with_columns
+    return _read_rows(reader, names, predicate=predicate, sample=sample, limit=n_rows)
 
 
 def _nulls(
     reader: Reader, columns: list[str], counts: Iterator[int], limit: int | None
 ) -> Iterator[pl.DataFrame]:
-    """Yield frames of so many rows whose values nobody looks at; they take no memory."""
+    """Yield frames of nulls with these numbers of rows. Only their heights are used; they need little memory."""
     left = limit
     for count in counts:
         rows = count if left is None else min(count, left)
@@ -121,7 +120,7 @@ def _nulls(
 
 
 class _Scan:
-    """What `register_io_source` puts between Polars and a source; that is a closure, which does not pickle."""
+    """Adapter between Polars and a source, as in `register_io_source`, whose closure cannot be pickled."""
 
     def __init__(self, source: _Source) -> None:
         self.io_source = source
@@ -129,21 +128,19 @@ class _Scan:
     def __call__(
         self, with_columns: list[str] | None, predicate: bytes | None, n_rows: int | None, size: int | None
     ) -> tuple[Iterator[pl.DataFrame], bool]:
-        given, understood = None, True
+        expr, is_applied = None, True
         if predicate:
             try:
-                given = pl.Expr.deserialize(predicate)
+                expr = pl.Expr.deserialize(predicate)
             except (pl.exceptions.PolarsError, ImportError, AttributeError, TypeError, ValueError):
-                understood = False  # a function of the user's: Polars filters then
-        return self.io_source(with_columns, given, n_rows, size), understood
+                is_applied = False  # a Python function: Polars filters the rows itself
+        return self.io_source(with_columns, expr, n_rows, size), is_applied
 
 
 def lazy_frame(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
-    """Return a LazyFrame of rows that a function gives, as Polars asks for them."""
+    """Return a LazyFrame of the rows that a function yields."""
     scan_function = getattr(pl.LazyFrame, "_scan_python_function", None)
-    if (
-        scan_function is None
-    ):  # not of Polars' public interface; without it all is as it should but for pickles
+    if scan_function is None:  # it is private in Polars; without it, the LazyFrame cannot be pickled
         return register_io_source(source, schema=schema, is_pure=True)
     lazy: pl.LazyFrame = scan_function(schema=schema, scan_fn=_Scan(source), is_pure=True)
     return lazy
@@ -152,35 +149,36 @@ def lazy_frame(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
 def pushed_down(
     schema: pl.Schema, predicate: pl.Expr | None, columns: Sequence[str] | None
 ) -> tuple[pl.Expr | None, list[str]]:
-    """Return what of a filter and a choice of columns reaches `_read_rows` through Polars' optimizer.
+    """Return the filter and the columns that Polars' optimizer passes to `_read_rows`.
 
-    Polars keeps to itself what can fail (a strict cast), and reads the columns for it.
+    Polars itself applies conditions that can fail (a strict cast), and reads the columns for them.
 
     >>> schema = pl.Schema({"x": pl.Int64, "y": pl.String, "z": pl.String})
-    >>> given, columns = pushed_down(schema, (pl.col("x") > 1) & (pl.col("y").cast(pl.Int8) > 2), ["x"])
-    >>> str(given), columns
+    >>> pushed, columns = pushed_down(schema, (pl.col("x") > 1) & (pl.col("y").cast(pl.Int8) > 2), ["x"])
+    >>> str(pushed), columns
     ('[(col("x")) > (1)]', ['x', 'y'])
     """
-    asked: list[tuple[pl.Expr | None, list[str]]] = []
+    requests: list[tuple[pl.Expr | None, list[str]]] = []
 
     def source(
-        with_columns: list[str] | None, given: pl.Expr | None, _rows: int | None, _size: int | None
+        with_columns: list[str] | None, pushed: pl.Expr | None, _rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
-        wanted = list(schema) if with_columns is None else with_columns
-        asked.append((given, wanted))
-        yield pl.DataFrame(schema={name: schema[name] for name in wanted})
+        names = list(schema) if with_columns is None else with_columns
+        requests.append((pushed, names))
+        yield pl.DataFrame(schema={name: schema[name] for name in names})
 
     lazy = register_io_source(source, schema=schema, is_pure=True)
-    kept = lazy if predicate is None else lazy.filter(predicate)
-    (kept if columns is None else kept.select(columns)).collect()
-    return asked[0] if asked else (pl.lit(value=False), list(columns or schema))
+    filtered = lazy if predicate is None else lazy.filter(predicate)
+    (filtered if columns is None else filtered.select(columns)).collect()
+    # Without a request, Polars knows that no row matches.
+    return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
 def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
-    """Warn when the index alone tells that a sample holds no row, and many were to be expected.
+    """Warn if a sample is empty by the index, and many rows were expected.
 
-    Nothing is read: a sample that begins at 0 is empty where no block begins below its end. Of files without index
-    nothing is known, so no warning is given.
+    No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
+    rows of the sample, so they prevent the warning.
     """
     if sample is None:
         return
@@ -190,9 +188,9 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
     if expected < _MIN_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
         return
     message = (
-        f"the sample {sample} of {reader.snapshot.uri!r} holds no row, where about {expected:,.0f} of {rows:,} were to "
-        f"be expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
-        "and such values are few. Take a larger sample, or index a column of many values as well in a new table."
+        f"the sample {sample} of {reader.snapshot.uri!r} holds no row; about {expected:,.0f} of {rows:,} rows were "
+        f"expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
+        "and there are few such values. Take a larger sample, or index a column of many values as well in a new table."
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
 
@@ -205,9 +203,9 @@ def _read_rows(
     sample: Sample | None = None,
     limit: int | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield exactly the rows that filter and sample keep, in frames of bounded size."""
+    """Yield the rows of a filter and a sample, in frames of bounded size."""
     plan = reader.plan(predicate, sample)
-    tell_of_read(reader, plan, sample)
+    log_read(reader, plan, sample)
     left = limit
     yielded = False
     for frame in read_parts(

@@ -1,4 +1,4 @@
-"""A part of a read that needs no log: files, pages, and what to keep of their rows. It pickles."""
+"""A part of a read: files, pages, and a filter of rows. It can be pickled and needs no log."""
 
 from __future__ import annotations
 
@@ -23,51 +23,53 @@ from qbeast_core.tree.space.columns import frame_weights
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
 
-# Stored bytes of pages that are decoded at once.
+# Maximum stored size of pages that are decoded at once.
 BATCH_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFilter:
-    """What a read returns of the rows it meets."""
+    """Rows and columns that a read returns."""
 
     # Columns to return, in order, at least one.
     columns: tuple[str, ...]
-    # The table's types, of the columns in `needed` at least.
+    # Types of at least the columns in `needed`.
     schema: pl.Schema
-    # The table's indexed columns, whose hash is the weight.
+    # Indexed columns of the table. Their hash is the weight.
     indexed: tuple[str, ...]
     weights: WeightRange
     predicate: pl.Expr | None = None
-    # Return the rows' weights besides, in a column of this name.
+    # Also return the weights of rows, in a column of this name.
     weight_column: str | None = None
-    # Whether the predicate does nothing else, so that row groups of whole files may be left out by their
-    # bounds.
+    # Whether the predicate only compares values. Then row groups of whole files may be skipped by their bounds.
     compares_values: bool = False
 
     @property
     def needed(self) -> list[str]:
-        """Columns to read: those wanted, and those the filter and the sample look at."""
-        asked = [] if self.predicate is None else self.predicate.meta.root_names()
+        """Columns to read: the columns to return, and the columns of the filter and the sample."""
+        filtered = [] if self.predicate is None else self.predicate.meta.root_names()
         hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
-        return list(dict.fromkeys([*self.columns, *asked, *hashed]))
+        return list(dict.fromkeys([*self.columns, *filtered, *hashed]))
 
-    def finish(self, frame: pl.DataFrame, given: pl.Series | None = None) -> pl.DataFrame:
-        """Keep exactly the rows that sample and filter want, and the columns asked for."""
+    def finish(self, frame: pl.DataFrame, drawn_weights: pl.Series | None = None) -> pl.DataFrame:
+        """Return the rows of the sample and the filter, with the columns to return.
+
+        `drawn_weights` are the weights of drawn rows, null where the weight is the hash.
+        """
         columns = list(self.columns)
         hashed = not self.weights.is_full or self.weight_column is not None
-        if self.predicate is not None:  # before rows are hashed, which costs more than most filters
+        if self.predicate is not None:  # filter first: hashing takes longer than most filters
             needed = list(dict.fromkeys([*columns, *self.indexed])) if hashed else columns
-            if given is not None:
-                given = given.alias(f"{max(frame.columns, key=len)}_")  # which no column is called
-                frame, needed = frame.with_columns(given), [*needed, given.name]
+            if drawn_weights is not None:
+                drawn_weights = drawn_weights.alias(f"{max(frame.columns, key=len)}_")  # a unique name
+                frame, needed = frame.with_columns(drawn_weights), [*needed, drawn_weights.name]
             frame = frame.lazy().filter(self.predicate).select(needed).collect()
-            if given is not None:
-                given = frame.drop_in_place(given.name)
+            if drawn_weights is not None:
+                drawn_weights = frame.drop_in_place(drawn_weights.name)
         if hashed:
             weights = frame_weights(frame, self.indexed)
-            if given is not None:
-                weights = given.fill_null(pl.Series(weights)).to_numpy()
+            if drawn_weights is not None:
+                weights = drawn_weights.fill_null(pl.Series(weights)).to_numpy()
             if self.weight_column is not None:
                 frame = frame.with_columns(pl.Series(self.weight_column, weights))
                 columns.append(self.weight_column)
@@ -79,40 +81,39 @@ class RowFilter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnPages:
-    """Pages of a file some of whose rows are drawn one by one, by weights of their own."""
+    """Pages of a file with drawn rows, which have their own weights."""
 
     request: PageRequest
     draw: FileDraw
-    # Rows of the file that no read returns, ascending.
+    # Rows of the file that reads skip, ascending.
     hidden: I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileParts:
-    """Files, and pages of files, to read."""
+    """Files and pages to read."""
 
     pages: tuple[PageRequest, ...] = ()
-    # Decoded paths of files to read from end to end.
+    # Decoded paths of whole files.
     whole: tuple[str, ...] = ()
-    # Files to read whole but for some rows, counted from 0 in the file.
+    # Whole files without some rows: path and indexes of these rows.
     hiding: tuple[tuple[str, I64Array], ...] = ()
-    # Files of `whole` and `hiding` that other writers made, with their bytes: what types they hold is looked
-    # up.
+    # Sizes of the files in `whole` and `hiding` that other writers made. Their types may differ, so footers are read.
     others: Mapping[str, int] = field(default_factory=dict[str, int])
-    # Chosen pages of files in which rows are drawn one by one.
+    # Pages of files with drawn rows.
     drawn: tuple[DrawnPages, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableFiles:
-    """Where the files are. It pickles: another process opens its own store."""
+    """Access to the data files of a table. Picklable: another process opens its own store."""
 
     store: Store
     pages: PageReader
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle what `open_files` needs."""
+        """Pickle the arguments of `open_files`."""
         opened = partial(open_files, allow_absolute_paths=self.store.allow_absolute_paths)
         return opened, (self.store.uri, dict(self.storage_options))
 
@@ -121,22 +122,23 @@ class TableFiles:
 class ScanTask:
     """A part of a read of one version, made by `Table.scan_tasks`.
 
-    It pickles and needs no log: any process of this library's version that reaches the files can read it.
+    It can be pickled and needs no log: any process with the same version of this library and access to the files can
+    read it.
 
     Attributes
     ----------
     uri : str
-        The table; local ones as absolute paths.
+        URI of the table. Local tables have absolute paths.
     version : int
-        The version that is read.
+        Version to read.
     parts : FileParts
-        What is opened.
+        Files and pages to read.
     keep : RowFilter
-        Which rows and columns are returned.
+        Rows and columns to return.
     storage_options : Mapping
-        For the store; part of the pickle, secrets included, and never shown.
+        Options of the store. They are part of the pickle, including secrets, and are not printed.
     allow_absolute_paths : bool
-        Whether files may be named by absolute paths.
+        Whether the log may name files by absolute paths.
     """
 
     uri: str
@@ -148,28 +150,28 @@ class ScanTask:
 
     @property
     def schema(self) -> pl.Schema:
-        """Columns that `read` returns, and their types."""
+        """Columns and types of the rows that `read` returns."""
         return pl.Schema({name: self.keep.schema[name] for name in self.keep.columns})
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Decoded paths of the files that are opened, as the table names them; other tasks may open them too."""
+        """Decoded paths of the files to open. Other tasks may open the same files."""
         return tuple(_paths(self.parts))
 
     def read(self) -> Iterator[pl.DataFrame]:
-        """Yield exactly the rows of the task, in frames of bounded size.
+        """Yield the rows of the task in frames of bounded size.
 
         Yields
         ------
         polars.DataFrame
-            Of `schema`; at least one, perhaps without rows.
+            A frame with `schema`. There is at least one frame; it may have no rows.
 
         Raises
         ------
         StorageError
-            If a file cannot be read, or is gone or damaged.
+            If a file is missing, damaged or cannot be read.
         UnsupportedTableError
-            If a path leads out of the table.
+            If a path is outside the table.
         """
         files = open_files(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
         frame = None
@@ -182,7 +184,7 @@ class ScanTask:
 def open_files(
     uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
 ) -> TableFiles:
-    """Return where the files of a table are, with nothing remembered of them."""
+    """Return access to the data files of a table, with an empty cache."""
     store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
     return TableFiles(store, PageReader(store), storage_options)
 
@@ -190,7 +192,7 @@ def open_files(
 def read_parts(
     parts: FileParts, keep: RowFilter, files: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Yield exactly the rows that are wanted of these files and pages, in frames of bounded size."""
+    """Yield the filtered rows of files and pages, in frames of bounded size."""
     try:
         yield from _read(parts, keep, files, limit)
     except QbeastError:
@@ -201,14 +203,14 @@ def read_parts(
 
 
 def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:
-    """Raise a `StorageError` that names the first of some files that is not there; return if all are."""
+    """Raise a `StorageError` that names the first missing file, if there is one."""
     for path in paths:
         try:
             store.size(path)
         except FileNotFoundError:
             message = (
-                f"{path!r} of {store.uri!r} is gone, and the table's log names it: a vacuum took it away from an old "
-                "version, or somebody else did. Load the table again, restore the file, or an older version; "
+                f"{path!r} of {store.uri!r} is missing, and the log of the table names it: a vacuum removed it from "
+                "an old version, or somebody deleted it. Load the table again, restore the file, or an older version; "
                 "Table.check() lists all missing files."
             )
             raise StorageError(message, path=path) from cause
@@ -218,7 +220,7 @@ def _paths(parts: FileParts) -> Iterator[str]:
     yield from (request.path for request in parts.pages)
     yield from parts.whole
     yield from (path for path, _ in parts.hiding)
-    yield from (one.request.path for one in parts.drawn)
+    yield from (pages.request.path for pages in parts.drawn)
 
 
 def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
@@ -249,12 +251,12 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
         yield from _collected(scan(list(parts.whole)), keep, limit, parts.whole, scan)
     for path, rows in parts.hiding:
         yield from _collected(scan([path], rows), keep, limit, [path], scan)
-    for one in parts.drawn:
-        yield from _read_drawn(one, keep, files, scan)
+    for drawn in parts.drawn:
+        yield from _read_drawn(drawn, keep, files, scan)
 
 
 def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Scan) -> Iterator[pl.DataFrame]:
-    """Read pages of one file, whose rows are known by their numbers."""
+    """Read pages of one file, and select drawn rows by their indexes in the file."""
 
     def rows_of(request: PageRequest) -> I64Array:
         rows = (request.pages[:, None] * request.page_rows + np.arange(request.page_rows)).ravel()
@@ -263,16 +265,16 @@ def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Sc
     def fallback(request: PageRequest) -> pl.DataFrame:
         return pl.concat(_every_row(scan([request.path]), [request.path], scan))[pl.Series(rows_of(request))]
 
-    numbers, at = rows_of(drawn.request), 0
+    indexes, start = rows_of(drawn.request), 0
     for frame in files.pages.read_batches(
         [drawn.request], keep.needed, keep.schema, max_bytes=BATCH_BYTES, fallback=fallback
     ):
-        rows = numbers[at : at + frame.height]
-        at += frame.height
-        is_read, is_given, weights = drawn.draw.of(rows)
+        rows = indexes[start : start + frame.height]
+        start += frame.height
+        is_read, is_drawn, weights = drawn.draw.of(rows)
         shown = pl.Series(is_read & ~np.isin(rows, drawn.hidden))
-        given = pl.Series(weights).set(pl.Series(~is_given), None)
-        yield keep.finish(frame.filter(shown), given.filter(shown))
+        drawn_weights = pl.Series(weights).set(pl.Series(~is_drawn), None)
+        yield keep.finish(frame.filter(shown), drawn_weights.filter(shown))
 
 
 def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:
@@ -283,7 +285,7 @@ def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterato
 def _collected(
     lazy: pl.LazyFrame, keep: RowFilter, limit: int | None, paths: Sequence[str], scan: _Scan
 ) -> Iterator[pl.DataFrame]:
-    """Run a scan of whole files; Polars' reader filters where it can, and cuts where no sample comes after."""
+    """Run a scan of whole files. The filter and the limit are passed to the reader of Polars if possible."""
     predicate = keep.predicate
 
     def alone(path: str) -> pl.LazyFrame:
@@ -296,16 +298,16 @@ def _collected(
     if predicate is not None and not _reader_filters(predicate):
         yield from map(keep.finish, filtered_here())
         return
-    asked = lazy if predicate is None else lazy.filter(predicate)
+    query = lazy if predicate is None else lazy.filter(predicate)
     if limit is not None and keep.weights.is_full:
-        asked = asked.head(limit)
+        query = query.head(limit)
     again = None if predicate is None else filtered_here
-    yield from map(keep.finish, whole_batches(asked, paths, alone, again=again))
+    yield from map(keep.finish, whole_batches(query, paths, alone, again=again))
 
 
 def _reader_filters(predicate: pl.Expr) -> bool:
-    """Return whether Polars' file reader supports a filter: it panics on lists that match null."""
+    """Return whether the file reader of Polars supports a filter: it panics on `is_in` with equal nulls."""
     try:
         return '"nulls_equal":true' not in predicate.meta.serialize(format="json")
-    except pl.exceptions.PolarsError:  # holds a Python function
+    except pl.exceptions.PolarsError:  # a Python function cannot be serialized
         return True

@@ -1,4 +1,4 @@
-"""Split a planned read into the parts of its files, as a whole or in tasks of about equal bytes."""
+"""Split a planned read into parts of files, or into tasks of about equal size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from qbeast_core.errors import invalid_argument
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 
-# What opening a file counts, in bytes that could be read meanwhile.
+# Cost of opening a file, as the number of bytes that can be read in the same time.
 OPEN_COST_BYTES: Final = 1 << 20
 
-# Stored bytes that a task reads, about.
+# Approximate number of stored bytes per task.
 TASK_BYTES: Final = 64 << 20
 
 _SMALL_BYTES: Final = 4 << 20
@@ -26,12 +26,10 @@ _NONE: Final = np.zeros(0, np.int64)
 def scan_tasks(
     reader: Reader, plan: ScanPlan, columns: Sequence[str] | None = None, *, task_bytes: int = TASK_BYTES
 ) -> list[ScanTask]:
-    """Cut a read into tasks; see `Table.scan_tasks`."""
-    asked = cast("object", task_bytes)  # callers without a type checker pass anything
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        invalid_argument(
-            "task_bytes", "must be a number of bytes, 1 or more", "nothing was read", value=asked
-        )
+    """Split a read into tasks; see `Table.scan_tasks`."""
+    size = cast("object", task_bytes)  # callers without a type checker pass anything
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        invalid_argument("task_bytes", "must be a number of bytes, 1 or more", "nothing was read", value=size)
     keep = reader.row_filter(plan, reader.names_of(columns))
     keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in keep.needed}))
     return [
@@ -48,13 +46,13 @@ def scan_tasks(
 
 
 def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
-    """Return all that a read opens, as one part."""
+    """Return all files and pages that a read opens."""
     return _together([file_parts(reader, plan, number) for number in _opened(plan)])
 
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
-    """Return what a read opens of one file."""
-    reader.store.locate(reader.paths[number])  # refused here, not in a worker
+    """Return the parts of one file that a read opens."""
+    reader.store.locate(reader.paths[number])  # raise for an invalid path here, not in a worker
     request = reader.request(plan.selection, number)
     if request is not None and number in plan.selection.drawn:
         deleted = reader.deleted_rows.get(number, _NONE)
@@ -64,7 +62,7 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     hidden = reader.hidden_rows(plan.selection, number)
     if hidden is not None:
         return FileParts(hiding=((reader.paths[number], hidden),), others=reader.others([number]))
-    # Polars asks an object store for few files at once: small ones would wait for each other.
+    # Polars reads few files of an object store at the same time. Small files are read by page, with more requests.
     if reader.store.local_root is None and reader.snapshot.files["size_bytes"][number] <= _SMALL_BYTES:
         request = reader.all_pages(plan.selection, number)
         if request is not None:
@@ -74,10 +72,10 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
 
 
 def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
-    """Return what a read opens in parts of about equal bytes, in the order of files.
+    """Split a read into parts of about equal cost, in the order of files.
 
-    A file counts with the share of its bytes that its chosen pages have, and `OPEN_COST_BYTES` besides.
-    Files larger than a part are cut between pages where their pages are known.
+    The cost of a file is the size of the pages to read plus `OPEN_COST_BYTES`. Files larger than a part are split
+    between pages if their pages are known.
     """
     pieces = [piece for number in _opened(plan) for piece in _pieces(reader, plan, number, task_bytes)]
     if not pieces:
@@ -87,7 +85,9 @@ def _split(reader: Reader, plan: ScanPlan, task_bytes: int) -> list[FileParts]:
     count = max(round(ends[-1] / task_bytes), 1)
     shares = np.minimum(((ends - costs / 2) * (count / ends[-1])).astype(np.int64), count - 1)
     cuts = np.flatnonzero(np.diff(shares)) + 1
-    return [_together([pieces[at][0] for at in part]) for part in np.split(np.arange(len(pieces)), cuts)]
+    return [
+        _together([pieces[index][0] for index in part]) for part in np.split(np.arange(len(pieces)), cuts)
+    ]
 
 
 def _opened(plan: ScanPlan) -> list[int]:
@@ -97,23 +97,23 @@ def _opened(plan: ScanPlan) -> list[int]:
 
 def _together(parts: Sequence[FileParts]) -> FileParts:
     return FileParts(
-        pages=tuple(request for one in parts for request in one.pages),
-        drawn=tuple(drawn for one in parts for drawn in one.drawn),
-        whole=tuple(path for one in parts for path in one.whole),
-        hiding=tuple(hiding for one in parts for hiding in one.hiding),
-        others={path: size for one in parts for path, size in one.others.items()},
+        pages=tuple(request for part in parts for request in part.pages),
+        drawn=tuple(drawn for part in parts for drawn in part.drawn),
+        whole=tuple(path for part in parts for path in part.whole),
+        hiding=tuple(hiding for part in parts for hiding in part.hiding),
+        others={path: size for part in parts for path, size in part.others.items()},
     )
 
 
 def _pieces(
     reader: Reader, plan: ScanPlan, number: int, task_bytes: int
 ) -> Iterator[tuple[FileParts, float]]:
-    """Return the parts of one file, and what each costs."""
+    """Yield the parts of one file and their costs."""
     parts = file_parts(reader, plan, number)
     size = int(reader.snapshot.files["size_bytes"][number])
     request = parts.pages[0] if parts.pages else None
-    for one in parts.drawn:
-        share = len(one.request.pages) * one.request.page_rows / one.request.num_rows
+    for drawn in parts.drawn:
+        share = len(drawn.request.pages) * drawn.request.page_rows / drawn.request.num_rows
         yield parts, size * min(share, 1.0) + OPEN_COST_BYTES
         return
     if request is None and parts.whole and size > task_bytes:

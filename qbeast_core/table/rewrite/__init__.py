@@ -1,1 +1,1 @@
-"""Replace live files: optimize, and what changes of rows share with it."""
+"""Replace live files: optimize, and the steps that changes of rows share with it."""

@@ -1,4 +1,4 @@
-"""Which files to rewrite, and why: what is out of shape, not the table (format 12)."""
+"""Choose the files that optimize rewrites (format 12)."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ RewriteReason: TypeAlias = Literal[
     "order of weights",
 ]
 
-# A file of fewer rows is small; no write of several files makes one.
+# A file with fewer rows is small. A write of several files makes larger ones.
 _SMALL_ROWS: Final = 1 << 15
 
 _SMALL_SHARE: Final = 0.5
-_ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last is found while rewriting
+_ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last one is not a choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where to look for files, and how."""
+    """Files to consider, and conditions to select them."""
 
-    # The revision whose files are looked at; None: none, as in a table without a real one.
+    # Revision of the files. None: the table has no revision.
     revision: int | None = None
-    # Look at the newest revision of each version instead: a commit may bring a new one.
+    # Use the newest revision of each version instead: a commit may add one.
     newest: bool = False
-    # Look at files without index as well.
+    # Include files without index.
     staged: bool = True
-    # Look at small files and deletion vectors in other revisions as well.
+    # Include small files and files with deletion vectors of other revisions.
     beyond: bool = False
-    # Take all files of other revisions.
+    # Include all files of other revisions.
     older: bool = False
-    # Take every file of the revision, whatever its shape.
-    every: bool = False
-    # Only these files (decoded paths), whatever their shape; None: any.
+    # Include all files of the revision, also those in good shape.
+    full: bool = False
+    # Include only these files (decoded paths), also those in good shape. None: any files.
     paths: frozenset[str] | None = None
-    # Only files with a block that begins at or below this share of all weights; of staged files the oldest,
-    # up to this share of their bytes.
+    # Include only files with a block that begins at or below this fraction of all weights. Of staged files, include
+    # the oldest up to this fraction of their bytes.
     fraction: float | None = None
 
     def at(self, state: IndexState) -> Scope:
@@ -64,11 +64,11 @@ class Scope:
 
     @property
     def can_be_finished(self) -> bool:
-        """Whether files that were rewritten are out of it then: neither all are taken, nor a share of them."""
-        return not self.every and self.paths is None and self.fraction is None
+        """Whether a rewritten file leaves the scope: the scope depends on the shape of files only."""
+        return not self.full and self.paths is None and self.fraction is None
 
 
-# What an optimize without options looks at.
+# Scope of an optimize without options.
 DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
 
 
@@ -89,34 +89,36 @@ class Choice:
 def choose_files(state: IndexState, scope: Scope) -> Choice:
     """Return the files to rewrite, each with the first reason that holds."""
     files, scope = state.snapshot.files, scope.at(state)
-    mine = state.revision_of == (-2 if scope.revision is None else scope.revision)
+    current = state.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
     staged = state.revision_of == STAGED
-    looked_at = mine | (~staged & scope.beyond)
+    considered = current | (~staged & scope.beyond)
     within = _within(state, scope, staged)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
-        within = within & named & (mine | (staged & scope.staged) | (~staged & scope.older))
+        within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
     reasons: dict[RewriteReason, BoolArray] = {
-        "asked for": mine if scope.every else (mine | staged) & (scope.paths is not None),
+        "asked for": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
-        "older revision": ~mine & ~staged & scope.older,
-        "deletion vector": looked_at & files["has_deletion_vector"].to_numpy(),
-        "foreign layout": mine & ~_ours(files),
+        "older revision": ~current & ~staged & scope.older,
+        "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
+        "foreign layout": current & ~_has_exact_layout(files),
     }
+    # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
+    # rows are rewritten with them.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
-    shaped = looked_at & within & ~certain & (scope.paths is None)
+    shaped = considered & within & ~certain & (scope.paths is None)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    overfull = _overfull(state, scope, shaped & mine & ~small, certain | small)
+    overfull = _overfull(state, scope, shaped & current & ~small, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
     numbers = np.flatnonzero(chosen)
     first = np.select([reasons[reason] for reason in _ORDER], list(range(len(_ORDER))), default=0)
-    return Choice(numbers, [_ORDER[at] for at in first[numbers].tolist()])
+    return Choice(numbers, [_ORDER[index] for index in first[numbers].tolist()])
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
-    """Return which files are within the fraction."""
+    """Return which files are within `Scope.fraction`."""
     files = state.snapshot.files
     if scope.fraction is None:
         return np.ones(files.height, np.bool_)
@@ -132,10 +134,10 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     return within
 
 
-def _ours(files: pl.DataFrame) -> BoolArray:
-    """Return which files follow the exact rules and know their pages, so that reads open parts of them."""
-    ours: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
-    return ours
+def _has_exact_layout(files: pl.DataFrame) -> BoolArray:
+    """Return which files follow the exact rules and list their pages: reads can open parts of them."""
+    is_exact: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
+    return is_exact
 
 
 def _rows(files: pl.DataFrame) -> I64Array:
@@ -144,17 +146,18 @@ def _rows(files: pl.DataFrame) -> I64Array:
 
 
 def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
-    """Return which small files to join: as many as there are, while each at least doubles.
+    """Return which small files to join. A file is joined only with at least as many rows as it has.
 
-    So a row is rewritten as often as the files it lies in double, up to the usual size of the table's files.
+    Then the file of a row at least doubles with each rewrite, so a row is rewritten a logarithmic number of times.
+    `anyway` is the number of rows that are rewritten in any case.
     """
     rows, sizes = _rows(files), files["size_bytes"].to_numpy()
     chosen = np.zeros(files.height, np.bool_)
     if not among.any():
         return chosen
     largest = rows[among].argmax()
-    most_rows, most_bytes = rows[among][largest], sizes[among][largest]
-    small = (rows < _SMALL_SHARE * most_rows) & (sizes < _SMALL_SHARE * most_bytes)
+    max_rows, max_bytes = rows[among][largest], sizes[among][largest]
+    small = (rows < _SMALL_SHARE * max_rows) & (sizes < _SMALL_SHARE * max_bytes)
     ascending = np.flatnonzero(among & (small | (rows < _SMALL_ROWS)))
     ascending = ascending[np.argsort(rows[ascending], kind="stable")]
     below = anyway + np.cumsum(rows[ascending]) - rows[ascending]
@@ -165,7 +168,7 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
 
 
 def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
-    """Return which files hold mostly rows that would go deeper if they were put back now."""
+    """Return which files hold mostly rows that a rewrite would place deeper in the tree."""
     if scope.revision is None or not among.any():
         return np.zeros_like(among)
     revision = state.snapshot.config.revisions[scope.revision]

@@ -1,4 +1,4 @@
-"""Change values of rows that keep their places: each file is written again with the blocks it had, without a plan."""
+"""Rewrite files whose rows keep their places. Each new file has the blocks of the old one; no plan is needed."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter
 
 _AT_ONCE: Final = 2
-_HELD_BYTES: Final = 32  # in memory, per byte stored: rows as they are, as they will be, and in order
+_HELD_BYTES: Final = 32  # memory per stored byte: rows before and after the change, and in order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InPlace:
-    """What came of files whose rows might keep their places, by index of the file."""
+    """Results by index of the old file."""
 
-    # Of files whose rows do; deleted if the operation fails.
+    # New files. They are deleted if the operation fails.
     adds: dict[int, AddFile] = field(default_factory=dict[int, AddFile])
-    # Changed rows of others, if they could be kept: so these files are not read again.
+    # Changed rows of files whose rows do not keep their places, if they fit in memory. These are not read again.
     rows: dict[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
 
 def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, engine: Engine) -> InPlace:
-    """Write files again whose rows keep their places. The new files are deleted if this fails."""
+    """Rewrite the files whose rows keep their places. The new files are deleted if this fails."""
     newest = reader.index_state.newest
     if newest is None or change is None:
         return InPlace()
@@ -56,27 +56,27 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     blocks = _blocks(reader, files)
     changes = {file: change.of_file(reader.paths[file]) for file in files.tolist()}
     items = {
-        file: FileToChange(FileParts(whole=(reader.paths[file],)), own, blocks[file])
-        for file, own in changes.items()
-        if own is not None
+        file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file])
+        for file, function in changes.items()
+        if function is not None
     }
     try:
         answers = engine.map(call, list(items.values()), at_once=_AT_ONCE)
-    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
-        # By name: workers may have written files that this process does not know.
+    except BaseException:  # also after an interrupt or a panic of Rust
+        # List files by prefix: workers may have written files that this process does not know.
         delete_files(reader.store, [path for path in reader.store.list("") if path.startswith(operation)])
         raise
-    done = InPlace()
+    results = InPlace()
     for file, answer in zip(items, answers, strict=True):
         if isinstance(answer, AddFile):
-            done.adds[file] = answer
+            results.adds[file] = answer
         elif answer is not None:
-            done.rows[file] = answer
-    return done
+            results.rows[file] = answer
+    return results
 
 
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
-    """Return which files are of the newest revision, follow the exact rules, and hide no rows."""
+    """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
     files = reader.snapshot.files
     exact = files["rules"].cast(pl.String).eq("1").fill_null(value=False) & ~files["has_deletion_vector"]
     mask: BoolArray = exact.to_numpy() & (reader.index_state.revision_of == newest.revision_id)
@@ -84,7 +84,7 @@ def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
 
 
 def _blocks(reader: Reader, files: I64Array) -> dict[int, tuple[Block, ...]]:
-    """Return the blocks of files, in their order."""
+    """Return the blocks of each file in the order of the file."""
     by_file: dict[int, list[Block]] = {file: [] for file in files.tolist()}
     of_files = reader.index_state.blocks.filter(pl.col("file").is_in(files.tolist()))
     columns = ["file", "cube", "min_weight", "max_weight", "rows"]

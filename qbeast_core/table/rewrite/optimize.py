@@ -1,4 +1,4 @@
-"""Optimize: choose files and replace them, one commit per revision."""
+"""Optimize: choose files and replace them, with one commit per revision."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from qbeast_core.table.rewrite.replace import (
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_metadata
 
-# Commits for one scope: the files of one may be small beside those of the next.
+# Maximum number of commits for one scope. New files may make other files small in comparison.
 _MAX_ROUNDS: Final = 4
 
-# Where the rows of other revisions go: to the newest one, or with all rows to a revision of their own.
+# Where rows of other revisions go: to the newest revision, or together with all other rows to a new revision.
 Into: TypeAlias = Literal["newest", "new"]
 
 _SHAPE: Final = frozenset({"small file", "overfull cubes"})
@@ -47,7 +47,7 @@ _SHAPE: Final = frozenset({"small file", "overfull cubes"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeOptions:
-    """Options of an optimize, as `Table.optimize` documents them."""
+    """Options of an optimize. `Table.optimize` documents them."""
 
     files: Sequence[str | os.PathLike[str]] | None = None
     revision: int | Literal["all"] | None = None
@@ -61,7 +61,7 @@ class OptimizeOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Round:
-    """What was chosen in one scope, and what was done with it; None: nothing."""
+    """Files chosen in one scope. `done` is None if they were not replaced."""
 
     plan: pl.DataFrame
     done: tuple[Replaced, CommitOutcome] | None = None
@@ -70,7 +70,7 @@ class _Round:
 def optimize(
     reader: Reader, options: OptimizeOptions, *, engine: Engine = MEMORY
 ) -> tuple[OptimizeResult, Snapshot]:
-    """Optimize the table as it is now; see `Table.optimize`. Return the newest version too."""
+    """Optimize the newest version; see `Table.optimize`. Return the result and the new version."""
     reader = reader.renewed()
     scopes = _scopes(reader, options)
     rounds: list[_Round] = []
@@ -83,15 +83,15 @@ def optimize(
             except CommitConflictError:
                 if number == 0:
                     raise
-                break  # what the first round did stays, and the rest can wait
+                break  # the first round is committed; the rest can wait for the next optimize
             if rounds[-1].done is None:
                 break
             reader = _after(reader, rounds[-1].done[1])
-            # Beside a file that was joined, others may be small now.
+            # Compared with a joined file, others may be small now.
             if not scope.can_be_finished or options.into == "new":
                 break
         if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
-            # Not before: a round may make a revision, or move files into one.
+            # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(reader, scope)
     result = _result(rounds, options, reader.snapshot)
     if options.progress is not None:
@@ -104,14 +104,14 @@ def _after(reader: Reader, outcome: CommitOutcome) -> Reader:
 
 
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
-    """Return what to look at first, one commit each."""
+    """Return the first scopes, one commit each."""
     _check(options)
     fraction = options.fraction
     if fraction is not None:
         fraction = share_of(fraction, "fraction", "nothing was changed", zero=True)
-    shared: dict[str, Any] = {"fraction": fraction, "every": options.full}
+    shared: dict[str, Any] = {"fraction": fraction, "full": options.full}
     if options.into == "new":
-        return [Scope(newest=True, every=True, older=True)]
+        return [Scope(newest=True, full=True, older=True)]
     older = options.into == "newest"
     if options.files is not None:
         return [Scope(newest=True, older=older, paths=_paths(reader, options.files), **shared)]
@@ -119,8 +119,8 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
         return [replace(DEFAULT_SCOPE, older=older, **shared)]
     revisions = sorted(reader.snapshot.config.revisions)
     if options.revision not in {*revisions, STAGING_REVISION_ID}:
-        what = f'must be one of the table\'s, {revisions}, or "all"'
-        invalid_argument("revision", what, "nothing was changed", value=options.revision, known=revisions)
+        problem = f'must be one of the table\'s, {revisions}, or "all"'
+        invalid_argument("revision", problem, "nothing was changed", value=options.revision, known=revisions)
     if options.revision == STAGING_REVISION_ID:
         return [Scope(**shared)]
     if older and options.revision != revisions[-1]:
@@ -130,7 +130,7 @@ def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
 
 
 def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
-    """Return the scopes of all other revisions that have files, one commit each."""
+    """Return a scope for each other revision that has files, one commit each."""
     state = reader.index_state
     among = [newest.paths is None or path in newest.paths for path in reader.paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
@@ -141,8 +141,8 @@ def _check(options: OptimizeOptions) -> None:
     """Validate options."""
     check_metadata(options.commit_metadata)
     if options.into not in (None, "newest", "new"):
-        what, known = 'must be "newest" or "new"', ("newest", "new")
-        invalid_argument("into", what, "nothing was changed", value=options.into, known=known)
+        problem, choices = 'must be "newest" or "new"', ("newest", "new")
+        invalid_argument("into", problem, "nothing was changed", value=options.into, known=choices)
     if options.files is not None and options.revision is not None:
         msg = "`files` and `revision` cannot be combined; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
@@ -153,28 +153,28 @@ def _check(options: OptimizeOptions) -> None:
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:
-    """Return decoded log paths of files named by these or by where they lie."""
+    """Return the decoded log paths of files. A file is named by its path in the table or by its URI."""
     paths = {path: path for path in reader.paths}
     paths |= {f"{reader.store.uri}/{path}": path for path in reader.paths}
-    named = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
-    strange = [name for name in named if name not in paths]
-    if strange:
-        msg = f"no live file(s) of the table: {strange[:3]}; nothing was changed. Table.files() lists them."
+    names = [os.fspath(file) for file in ([files] if isinstance(files, str) else files)]
+    unknown = [name for name in names if name not in paths]
+    if unknown:
+        msg = f"no live file(s) of the table: {unknown[:3]}; nothing was changed. Table.files() lists them."
         raise InvalidInputError(msg, argument="files")
-    return frozenset(paths[name] for name in named)
+    return frozenset(paths[name] for name in names)
 
 
 def _round(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Engine) -> _Round:
-    """Optimize one scope; plan again if thresholds of another writer are in the way."""
+    """Optimize one scope. Plan again after a conflict with thresholds of another writer."""
     return with_attempts(
         reader,
         lambda newest: _attempt(newest, scope, options, engine),
-        # Another writer that replaced the files was faster at the same work, or did other work that may go on.
-        may_retry=lambda before, now: _still_there(before, now, scope),
+        # If another writer replaced the files, it did the same work, or more work may follow. Leave the files to it.
+        may_retry=lambda before, now: _are_live(before, now, scope),
     )
 
 
-def _still_there(before: Reader, now: Reader, scope: Scope) -> bool:
+def _are_live(before: Reader, now: Reader, scope: Scope) -> bool:
     """Return whether the chosen files are still live."""
     columns = ["path", "deletion_vector"]
     chosen = before.snapshot.files[choose_files(before.index_state, scope).files].select(columns)
@@ -225,7 +225,7 @@ def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Pla
 
 
 def _gains(state: IndexState) -> Judge:
-    """Return a judge: replacing files for their shape has to leave fewer files, or fewer blocks."""
+    """Return a judge that accepts a plan if it leaves fewer files or fewer blocks."""
 
     def is_worth(files: I64Array, plan: PlanSize) -> bool:
         blocks = state.blocks.filter(pl.col("file").is_in(files)).height
@@ -239,12 +239,13 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
     outcomes = [step.done[1] for step in rounds if step.done]
     last = outcomes[-1] if outcomes else None
     latest = snapshot.config.last_revision_id or 0
-    # Once something was replaced, files that were chosen in vain stay. Two rounds may have chosen the same file.
+    # If a round replaced files, omit the files that other rounds chose but left. Two rounds may choose the same file.
     plans = [step.plan for step in rounds if step.done] or [step.plan for step in rounds]
     plan = pl.concat(plans).unique("path", keep="first", maintain_order=True)
+    # A later round may replace files of an earlier one: these count neither as new nor as replaced.
     gone = set(plan["path"])
     adds = [add for step in replaced for add in step.adds]
-    came = [add for add in adds if add.path not in gone]
+    new = [add for add in adds if add.path not in gone]
     plan = plan.filter(~pl.col("path").is_in([add.path for add in adds]))
     return OptimizeResult(
         version=snapshot.version if last is None else last.version,
@@ -252,8 +253,8 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
         dry_run=options.dry_run,
         plan=plan,
         rows=sum(step.rows for step in replaced),
-        files=len(came),
-        bytes=sum(add.size for add in came),
+        files=len(new),
+        bytes=sum(add.size for add in new),
         cubes=sum(step.cubes for step in replaced),
         revision_id=latest if last is None or last.revision_id is None else last.revision_id,
         new_revision=any(step.is_new for step in replaced),
@@ -264,23 +265,23 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class OptimizeResult(RewriteResult):
-    """What an optimize did; prints as a few lines. `committed` is False where all was in shape.
+    """Result of an optimize. `committed` is False if all files were in good shape.
 
     Attributes
     ----------
     plan : polars.DataFrame
-        The files that are, or would be, taken out: `path` (decoded), `rows`, `bytes`, `revision_id` (null:
-        not indexed), `reason`: ``"asked for"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``,
-        ``"foreign layout"``, ``"small file"``, ``"overfull cubes"``, or ``"order of weights"`` for files that
-        had to go with the others (known only once it is done).
+        The files to replace: `path` (decoded), `rows`, `bytes`, `revision_id` (null: not indexed), `reason`:
+        ``"asked for"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``, ``"foreign layout"``,
+        ``"small file"``, ``"overfull cubes"``, or ``"order of weights"`` for files that are rewritten with the
+        others to keep the index in order (not known to a dry run).
     rows : int
-        Rows put back.
+        Number of rows written.
     cubes : int
-        Cubes that hold the rows.
+        Number of cubes that hold the rows.
     commits : int
-        Versions made; `attempts` counts those tried.
+        Number of versions committed; `attempts` counts the tries.
     others
-        As `RewriteResult` has them.
+        See `RewriteResult`.
     """
 
     rows: int
@@ -288,7 +289,7 @@ class OptimizeResult(RewriteResult):
     commits: int
 
     def __repr__(self) -> str:
-        """Return a few lines."""
+        """Return a summary of a few lines."""
         if self.committed and not self.plan.height:
             return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
@@ -304,8 +305,10 @@ class OptimizeResult(RewriteResult):
             return "\n".join([f"OptimizeResult: a dry run on version {self.version} would rewrite", *lines])
         if not self.committed:
             head = (
-                f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Looked at"
+                f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Considered"
             )
             return "\n".join([head, *lines])
-        head = f"OptimizeResult: version {self.version}, {self.files:,} files of {self.bytes:,} bytes in place of"
+        head = (
+            f"OptimizeResult: version {self.version}, {self.files:,} files of {self.bytes:,} bytes instead of"
+        )
         return "\n".join([head, *lines])

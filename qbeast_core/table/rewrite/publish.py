@@ -1,4 +1,4 @@
-"""One commit for files that were replaced, and the loop that plans a change again if another writer was first."""
+"""Commit replaced files, and retry a change if another writer committed first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from qbeast_core.table.rewrite.replace import Replaced
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
-# Versions that a change is planned on before it gives up.
+# Maximum number of versions that a change is planned on.
 MAX_ATTEMPTS: Final = 12
 
 ResultT = TypeVar("ResultT")
@@ -28,20 +28,20 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitNote:
-    """What the history says about a commit."""
+    """Entry of a commit in the history."""
 
     operation: str
     parameters: Mapping[str, str]
     metrics: Mapping[str, int] = field(default_factory=dict[str, int])
-    # Keys of the caller's own.
+    # Keys and values from the caller.
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    # An application and its version, which the table holds afterwards.
+    # Application id and transaction version to record.
     txn: tuple[str, int] | None = None
-    # Whether rows are new or changed, or are rows that the table had, in other files.
+    # Whether files may hold new or changed rows. False: all rows were in the table before.
     adds_rows: bool = False
-    # Whether the table holds other rows afterwards.
+    # Whether the rows of the table change.
     data_change: bool = False
-    # Whether revisions that no file needs any more are dropped.
+    # Whether to drop revisions that no file uses.
     drops_unused: bool = False
 
 
@@ -53,10 +53,10 @@ def publish_replaced(
     base: Snapshot | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
-    """Commit files that go and files that come, all of them or none.
+    """Remove the old files and add the new ones in one commit.
 
-    `base` is the version as the log has it, if the reader sees it with a schema that this commit publishes.
-    `conflict_with` returns why the change must not follow another writer's version; None: it may.
+    `base` is the version in the log, if the reader has a new schema that this commit publishes. `conflict_with`
+    returns why the change conflicts with the version of another writer, or None.
     """
     snapshot = reader.snapshot
     base = base or snapshot
@@ -91,10 +91,10 @@ def with_attempts(
     *,
     may_retry: Callable[[Reader, Reader], bool] = lambda _before, _now: True,
 ) -> ResultT:
-    """Make a change on the newest version, and plan it again if another writer's commit stands in its way.
+    """Apply a change to the newest version. Plan it again if it conflicts with a commit of another writer.
 
-    A commit by itself follows versions that leave the plan valid (`commit`). Here is what it cannot do: choose other
-    files, and write other ones.
+    `commit` itself retries after versions that leave the plan valid. Otherwise the change has to choose and write
+    other files.
     """
     for left in reversed(range(MAX_ATTEMPTS)):
         reader = reader.renewed()
@@ -102,8 +102,8 @@ def with_attempts(
             return attempt(reader)
         except CommitConflictError as error:
             newest = reader.renewed()
-            # Without a newer version, another plan fails in the same way.
+            # Without a newer version, the same plan would fail again.
             if not left or newest is reader or not may_retry(reader, newest):
                 raise
-            LOG.info("plans a change of %s again: %s", reader.snapshot.uri, error)
+            LOG.info("%s: change planned again: %s", reader.snapshot.uri, error)
     raise AssertionError  # the last round returns or raises

@@ -1,4 +1,4 @@
-"""Take files out of a table and put their rows back in new files: what optimize and changes of rows share."""
+"""Replace files of a table: read their rows and write them to new files."""
 
 from __future__ import annotations
 
@@ -27,59 +27,58 @@ from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
 
-# Where rows go: "keep" places them by the thresholds that their cubes had, so that few other files have to go with
-# them; "fresh" by those of a fresh tree. Both use the newest revision, or a new one for rows that need it.
-# "redraw" makes a new revision for all rows, with ranges and quantiles of these rows alone. A revision of the
-# table: a fresh tree in that one.
+# How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
+# "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new
+# revision with ranges and quantiles of these rows only. A revision of the table: draws a new tree in this revision.
 Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
 
-# Called with the files that go and a plan, before anything is written: whether to carry the plan out.
+# Called with the files to remove and a plan before a file is written. Returns whether to carry out the plan.
 Judge: TypeAlias = Callable[[I64Array, PlanSize], bool]
 
 
 def _no_files() -> I64Array:
-    """Return indexes of no files."""
+    """Return an empty array of file indexes."""
     return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replacement:
-    """Live files that leave a table, by index, and the rows that come back."""
+    """Live files to remove, by index, and the rows to write."""
 
-    # Files whose rows are put back. More files may go with them, to keep the order of weights (format 8.3).
+    # Files to rewrite. More files may be rewritten with them, to keep the order of weights (format 8.3).
     files: I64Array = field(default_factory=_no_files)
-    # More files to take out; none of their rows is put back, so they are not read.
+    # More files to remove. None of their rows is written, so they are not read.
     dropped: I64Array = field(default_factory=_no_files)
-    # Of the rows of `files`, and of files that go with them.
+    # Change of the rows that are rewritten.
     change: RowChange | None = None
     # Whether `change` leaves the indexed columns of the rows it returns as they are.
     keeps_keys: bool = False
-    # Those of `files` that lose no row: where no indexed value changes either, rows keep their places.
+    # Part of `files` that loses no row. Rows keep their places if their indexed values do not change.
     in_place: I64Array = field(default_factory=_no_files)
     added: AddedRows = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replaced:
-    """Files taken out and put back; no version names the new ones yet."""
+    """Files to remove, and new files that are not committed yet."""
 
-    # Of the files of the snapshot: whether they leave the table.
+    # Mask of the files of the snapshot: True for files to remove.
     gone: BoolArray
     adds: Sequence[AddFile]
-    # That the rows are indexed in; None: there are no rows, and none was needed.
+    # Revision of the new files. None: there are no rows.
     revision: Revision | None
     is_new: bool
-    # Rows put back, and the cubes that hold them.
+    # Number of rows written, and of cubes that hold them.
     rows: int
     cubes: int
 
     @property
     def bytes(self) -> int:
-        """Of `adds`."""
+        """Size of the new files."""
         return sum(add.size for add in self.adds)
 
     def metrics(self, files: pl.DataFrame) -> dict[str, int]:
-        """Return the ``operationMetrics`` of the files; `files` are those of the snapshot."""
+        """Return the ``operationMetrics``; `files` are the files of the snapshot."""
         removed = files.filter(pl.Series(self.gone, dtype=pl.Boolean))
         return {
             "numAddedFiles": len(self.adds),
@@ -98,27 +97,27 @@ def replace_rows(
     progress: ProgressCallback | None = None,
     is_worth: Judge | None = None,
 ) -> Replaced:
-    """Write the rows that come back; nothing is committed. If it is not worth it, no file is gone.
+    """Write the new files without a commit. If `is_worth` rejects the plan, the result is empty.
 
-    The files that were written are deleted if this fails; afterwards they are the caller's.
+    The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
     snapshot = reader.snapshot
     refuse_unsafe_locking(reader.store.uri, snapshot.storage_options)
     work = _Replacing(reader, replacement, placement, engine, progress)
-    LOG.debug("version %d of %s: takes out %d files", snapshot.version, snapshot.uri, work.gone.sum())
+    LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
         replaced = work.run(is_worth)
         if progress is not None and (replaced.adds or replaced.gone.any()):
             files = len(replaced.adds)
             progress(Progress("commit", files, files, replaced.rows))
-    except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
+    except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(reader.store, [*work.adds, *work.in_place.adds.values()])
         raise
     return replaced
 
 
 def refuse_copies(state: IndexState) -> None:
-    """Raise if a table holds copies of rows, which must not be counted as rows."""
+    """Raise if a table holds copies of rows: they would be read as rows."""
     if state.has_copies:
         uri = state.snapshot.uri
         msg = (
@@ -129,7 +128,7 @@ def refuse_copies(state: IndexState) -> None:
 
 
 class _Replacing:
-    """The files that go, and those written so far."""
+    """Files to remove and files written so far."""
 
     def __init__(
         self,
@@ -155,32 +154,33 @@ class _Replacing:
     def run(self, is_worth: Judge | None) -> Replaced:
         replacement = self.replacement
         self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
-        self.gone[list(self.in_place.adds)] = False  # their blocks stay, so nothing else has to move for them
+        # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
+        self.gone[list(self.in_place.adds)] = False
         if self.in_place.adds and not self.gone.any() and not replacement.added.height:
             self.revision = self.state.newest
             return self._replaced()
         rows = self._settle(self._open(self.gone, replacement.added))
         while True:
-            taken = int(self.gone.sum())
+            count = int(self.gone.sum())
             if not self._write(rows, is_worth):
                 return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
-            # Stuck although nothing more can go: the smallest weight of all leaves no room for a threshold below.
-            if self._keep_order() or int(self.gone.sum()) == taken:
+            # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
+            if self._keep_order() or int(self.gone.sum()) == count:
                 return self._replaced()
-            # The blocks written first relied on thresholds of files that had to go later, and no live file is left to
-            # blame. Once more, with all of these files gone from the start; each round takes out more files.
+            # The first new blocks relied on thresholds of files that were removed later, and only new files are left
+            # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
             delete_data_files(self.reader.store, self.adds)
             self.adds, self.new = [], new_blocks()
             rows = self._inside(self._open(self.gone, replacement.added))
 
     def _settle(self, rows: Rows) -> Rows | None:
-        """Choose the revision; set apart the rows that need a new one, so that all others stay in theirs."""
+        """Choose the revision. Split off rows that need a new one, so that all others stay in the newest."""
         newest, added, keeps = self.state.newest, self.replacement.added, self.placement == "keep"
         if isinstance(self.placement, Revision):
             self.revision = self.placement
             return rows
         if self._rows_stay() and not added.height and self.placement != "redraw":
-            self.revision = newest  # what lay in its space still does: nothing has to be looked at
+            self.revision = newest  # all rows are inside its space already; no summary is needed
             return rows
         if keeps and newest is not None and self.gone.any():
             inside, outside = rows.split(newest)
@@ -195,25 +195,22 @@ class _Replacing:
         return rows
 
     def _rows_stay(self) -> bool:
-        """Return whether all rows of files are indexed in the newest revision, and keep their indexed values."""
+        """Return whether all rows are indexed in the newest revision and keep their indexed values."""
         newest = self.state.newest
         revisions = self.state.revision_of[self.gone & ~self.dropped]
         same = self.replacement.change is None or self.replacement.keeps_keys
         return newest is not None and same and bool((revisions == newest.revision_id).all())
 
     def _without_files(self, outside: Rows, newest: Revision) -> Rows:
-        """Return the rows outside; if all of them are added ones, no file is read again for them."""
+        """Return the rows outside from the added rows only if possible: then no file is read again for them."""
         added = self.replacement.added
         if not added.height:
             return outside
-        _, apart = self._open(np.zeros_like(self.gone), added).split(newest)
-        return outside if apart is None or apart.height < outside.height else apart
+        _, added_outside = self._open(np.zeros_like(self.gone), added).split(newest)
+        return outside if added_outside is None or added_outside.height < outside.height else added_outside
 
     def _choose(self, rows: Rows) -> tuple[Revision | None, bool]:
-        """Choose the revision for rows, and whether it is a new one.
-
-        Without rows no new revision is needed, except to redraw a table; a table that has none keeps none.
-        """
+        """Return the revision for rows, and whether it is new. Without rows, only a redraw makes a new one."""
         redraw = self.placement == "redraw"
         chosen = choose_revision(
             wish_of_table(self.state, redraw=redraw),
@@ -236,18 +233,18 @@ class _Replacing:
         return self.engine.open(source, source.target, self.progress)
 
     def _inside(self, rows: Rows) -> Rows | None:
-        """Return the rows that are not set apart."""
+        """Return the rows that were not split off."""
         return rows if self.outside is None or self.revision is None else rows.split(self.revision)[0]
 
     def _write(self, rows: Rows | None, is_worth: Judge | None = None) -> bool:
-        """Write rows to the revision; return whether that was worth it."""
+        """Write rows to the revision. Return False if `is_worth` rejects the plan."""
         if rows is None or self.revision is None:
             return True
         tree = None
         if not self.is_new:
             keeps = self.placement == "keep"
             tree = self.state.tree(self.revision, self.gone, self.new, keeps_places=keeps)
-        elif self.new.height:  # no live block is of it
+        elif self.new.height:  # a new revision has no live blocks
             tree = self.state.tree(self.revision, np.ones_like(self.gone), self.new)
         plan = rows.plan(self.revision, tree)
         if is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
@@ -258,10 +255,11 @@ class _Replacing:
         return True
 
     def _keep_order(self) -> bool:
-        """Take out more files until the order of weights is kept; return False if that does not help.
+        """Rewrite more files until the order of weights holds. Return False if that does not help.
 
-        No row may lie in a cube with a lower weight than the threshold of an ancestor (format 8.3). A file takes the
-        thresholds of its cubes along. Blocks below in other files then lie too low, and their files have to go too.
+        The weight of a row must not be below the threshold of an ancestor of its cube (format 8.3). Thresholds belong
+        to files: if a file is removed, blocks in deeper cubes of other files may be too deep, and these files have to
+        be rewritten too.
         """
         while True:
             disorder = self.state.disorder(self.gone, self.new, None if self.is_new else self.revision)
@@ -277,9 +275,9 @@ class _Replacing:
         if self.outside is not None:
             self._write_outside(self.outside)
             count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
-        # Files that were changed in place may have had to go with others since.
-        given_up = [add for file, add in self.in_place.adds.items() if self.gone[file]]
-        delete_data_files(self.reader.store, given_up)
+        # `_keep_order` may have rewritten files that were changed in place.
+        unused = [add for file, add in self.in_place.adds.items() if self.gone[file]]
+        delete_data_files(self.reader.store, unused)
         in_place = {file: add for file, add in self.in_place.adds.items() if not self.gone[file]}
         gone = self.gone.copy()
         gone[list(in_place)] = True
@@ -297,14 +295,14 @@ class _Replacing:
         )
 
     def _write_outside(self, outside: _OutsideRows) -> None:
-        """Write the rows that were set apart, after all others: what they rely on is settled now."""
+        """Write the rows that were split off, after all others: no more files are removed now."""
         rows, revision, newest = outside.rows, outside.revision, self.revision
         if newest is not None and int(self.gone.sum()) > outside.files_gone:
-            # More files went since, whose rows may lie outside as well.
-            again = self._open(self.gone, self.replacement.added).split(newest)[1]
-            chosen = None if again is None else self._choose(again)[0]
-            if again is not None and chosen is not None:
-                rows, revision = again, chosen
+            # More files were removed since the split; their rows may be outside too.
+            all_outside = self._open(self.gone, self.replacement.added).split(newest)[1]
+            chosen = None if all_outside is None else self._choose(all_outside)[0]
+            if all_outside is not None and chosen is not None:
+                rows, revision = all_outside, chosen
         self.adds, self.new = [_of_revision(add, newest) for add in self.adds], new_blocks()
         self.revision, self.is_new = revision, True
         self._write(rows)
@@ -312,16 +310,16 @@ class _Replacing:
 
 @dataclass(frozen=True, slots=True)
 class _OutsideRows:
-    """Rows outside the space of the newest revision, and the new one for them."""
+    """Rows outside the space of the newest revision, and the new revision for them."""
 
     rows: Rows
     revision: Revision
-    # When they were set apart.
+    # Number of removed files at the time of the split.
     files_gone: int
 
 
 def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:
-    """Return a file that keeps its revision, whatever other one the commit makes."""
+    """Return a file that names its revision: the commit may publish another one."""
     if revision is None:
         return add
     return add.model_copy(update={"tags": {**(add.tags or {}), "revision": str(revision.revision_id)}})

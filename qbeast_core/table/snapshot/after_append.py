@@ -1,4 +1,4 @@
-"""The version that an append of ours makes, derived from the version before without reading the log."""
+"""Derive the version after an append from the version before, without reading the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
 
 def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
-    """Return the version after `head` if our commit only adds files; None: it must be loaded."""
+    """Return the version after `head` if the commit only adds files. None: it must be loaded."""
     if any(not isinstance(action, AddFile | Txn) for action in actions):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]
@@ -26,7 +26,7 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
     if files is None:
         return None
     version = head.version + 1
-    LOG.debug("knows version %d of %s: %d files", version, head.uri, files.height)
+    LOG.debug("version %d of %s follows from the commit: %d files", version, head.uri, files.height)
     newest = replace(
         head,
         version=version,

@@ -1,4 +1,4 @@
-"""Rows that deletion vectors hide, by the files they are in."""
+"""Rows that deletion vectors hide, by file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
-    """Return per file number the rows that a deletion vector hides, counted from 0 in the file."""
+    """Return a mapping from file index to the indexes of the rows that a deletion vector hides."""
     numbers = snapshot.files["has_deletion_vector"].arg_true().to_list()
     if not numbers:
         return {}
-    held = {vector_path(parse_vector(snapshot.files["deletion_vector"][number]) or {}) for number in numbers}
+    stored = {vector_path(parse_vector(snapshot.files["deletion_vector"][file]) or {}) for file in numbers}
     store = snapshot.source.store
-    files = sorted(path.text for path in held if path is not None)
+    files = sorted(path.text for path in stored if path is not None)  # None: the vector is in the log
     for path in files:
         store.locate(path)
     try:
@@ -33,41 +33,41 @@ def deleted_rows(snapshot: Snapshot) -> dict[int, I64Array]:
         _refuse_missing(snapshot, files, error)
         raise
     paths = snapshot.data_paths
-    wanted = {told: number for number in numbers for told in _as_told(store, paths[number])}
-    found: dict[int, I64Array] = {}
-    for told, keep in zip(vectors["filepath"], vectors["selection_vector"], strict=True):
-        number = wanted.get(FilePath.of_log(told).text)
+    numbers_by_name = {name: number for number in numbers for name in _deltalake_names(store, paths[number])}
+    rows: dict[int, I64Array] = {}
+    for name, keep in zip(vectors["filepath"], vectors["selection_vector"], strict=True):
+        number = numbers_by_name.get(FilePath.of_log(name).text)
         if number is not None:
-            found[number] = np.flatnonzero(~np.asarray(keep, np.bool_))
-    lost = [paths[number] for number in numbers if number not in found]
-    if lost:
+            rows[number] = np.flatnonzero(~np.asarray(keep, np.bool_))
+    missing = [paths[number] for number in numbers if number not in rows]
+    if missing:
         message = (
-            f"the deletion vector of {lost[0]!r} of {snapshot.uri!r} cannot be found, so which of its rows were "
-            "deleted is not known. Nothing was read. Let the engine that wrote it rewrite the file."
+            f"the deletion vector of {missing[0]!r} of {snapshot.uri!r} cannot be found, so its deleted rows are not "
+            "known. Nothing was read. Rewrite the file with the engine that wrote it."
         )
         raise InvalidMetadataError(message)
-    return found
+    return rows
 
 
-def _as_told(store: Store, path: str) -> Iterator[str]:
-    """Yield how `deltalake` may name a data file, decoded: as a URL, joined to that of the table."""
+def _deltalake_names(store: Store, path: str) -> Iterator[str]:
+    """Yield the names that `deltalake` may use for a data file (decoded): URLs, joined to the URL of the table."""
     if FilePath(path).kind != "inside":
         yield path
         return
     yield f"{store.uri}/{path}"
     scheme, colon, rest = path.partition(":")
-    if colon:  # where the log does not encode the colon, a name with a time looks like an address to it
+    if colon:  # if the log does not encode the colon, deltalake takes a name with a time for a URL
         yield f"{scheme.lower()}:{rest}"
 
 
 def _refuse_missing(snapshot: Snapshot, files: list[str], cause: QbeastError) -> None:
-    """Raise where the file of a vector is not there."""
+    """Raise if the file of a deletion vector is missing."""
     for path in files:
         try:
             snapshot.source.store.size(path)
         except FileNotFoundError:
             message = (
-                f"{path!r} of {snapshot.uri!r} is gone: it says which rows were deleted. Nothing was read. Restore "
-                "the file, or an older version of the table."
+                f"{path!r} of {snapshot.uri!r} is missing: it lists deleted rows. Nothing was read. Restore the file, "
+                "or an older version of the table."
             )
             raise StorageError(message, path=path) from cause

@@ -1,4 +1,4 @@
-"""A table as `deltalake` reads it, and its errors as errors of this library."""
+"""Read tables with `deltalake`, and translate its errors."""
 
 from __future__ import annotations
 
@@ -66,26 +66,26 @@ _NO_STORE: Final = (
     "the store cannot be reached: check the endpoint in `storage_options` or the environment (AWS_ENDPOINT_URL, "
     "a whole address like https://host:port), and the network"
 )
-_REFUSED: Final = "the store refuses these credentials: check them, and what they may do"
+_REFUSED: Final = "the store refuses these credentials: check them and their permissions"
 _CAUSES: Final = (
     (r"Forked process detected", FORKED),
-    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # requested where there is no such service
+    (r"api/token|169\.254\.169\.254|credential", _NO_CREDENTIALS),  # the metadata service of a cloud machine
     (r"URL scheme is not allowed", _PLAIN_HTTP),
     (r"dns error|Connection refused|tcp connect|builder error|Executor has crashed", _NO_STORE),
     (r"denied|Unauthorized|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|InvalidToken", _REFUSED),
 )
 _SIDECARS: Final = "v2Checkpoint"
-# What no reader here knows: left is an engine that may.
+# A protocol that neither qbeast nor deltalake can read, to advise another engine.
 _FUTURE: Final = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("unknown",))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaVersion:
-    """What `deltalake` alone knows of a version."""
+    """The parts of a version that are read with `deltalake`."""
 
     version: int
-    # Its live files: `path` (as in the log), `size_bytes`, `modification_time` (ms), `num_records`, and the
-    # typed structs `min`, `max` and `null_count`.
+    # Live files: `path` (as in the log), `size_bytes`, `modification_time` (ms), `num_records`, and the typed structs
+    # `min`, `max` and `null_count`.
     files: pl.DataFrame
     metadata: Metadata
     protocol: Protocol
@@ -93,7 +93,7 @@ class DeltaVersion:
 
 @dataclass(frozen=True, eq=False)  # no slots: the page reader is cached
 class DeltaSource:
-    """A table as `deltalake` holds it; shared by the snapshots refreshed from one another, from any thread."""
+    """A table of `deltalake`. Snapshots refreshed from each other share it. Safe to share between threads."""
 
     store: Store
     table: DeltaTable
@@ -103,16 +103,16 @@ class DeltaSource:
 
     @cached_property
     def pages(self) -> PageReader:
-        """The reader of pages, which caches the tails of data files: these never change."""
+        """Reader of pages. It caches the footers of data files, which never change."""
         return PageReader(self.store)
 
     @property
     def log(self) -> LogFiles:
-        """What the log is read from, up to the version last asked for."""
+        """The files of the log, at least up to the last requested version."""
         return self.store if self.copy is None else self.copy
 
     def newer_than(self, version: int) -> DeltaVersion | None:
-        """Look for newer versions; None: `version` is the newest."""
+        """Return the newest version. None: `version` is the newest."""
         if self.copy is None:
             _refuse_linked_log(self.store)
             return self._newer_than(version)
@@ -124,27 +124,26 @@ class DeltaSource:
             raise FileNotFoundError(self.copy.path) from error
 
     def transaction_version(self, app_id: str, *, version: int) -> int | None:
-        """Return how far an application says the table has come, at `version` or later; None: it never said."""
+        """Return the transaction version of an application, at `version` or later. None: there is none."""
         with self._held(version) as table:
             return table.transaction_version(app_id)
 
     def deletion_vectors(self, version: int) -> pl.DataFrame:
-        """Return for each file that has a vector its `filepath` and its `selection_vector`."""
+        """Return `filepath` and `selection_vector` of each file with a deletion vector."""
         with self._held(version) as table:
             if table.version() == version and self.copy is None:
                 return pl.DataFrame(table.deletion_vectors())
-        # This one was refreshed since, or knows the log alone.
+        # `table` is at another version, or is a copy of the log without the files of deletion vectors.
         source, _ = open_delta(self.store, version=version, storage_options=self.storage_options)
         return source.deletion_vectors(version)
 
     def checkpoint(self, version: int, *, files: int) -> None:
-        """Write a checkpoint of the newest version, but not where `deltalake` takes more files of `version` for live.
+        """Write a checkpoint of the newest version, unless `deltalake` lists more than the `files` live files.
 
-        There are `files` of them; the others were removed under another spelling. A checkpoint would keep them, and not
-        for ever what removed them.
+        Extra files were removed under another encoding of their path. A checkpoint would make them live again.
         """
-        with self._held(version) as held:
-            table = held if self.copy is None else _open_newest(self.store, self.storage_options)
+        with self._held(version) as shared:
+            table = shared if self.copy is None else _open_newest(self.store, self.storage_options)
             if table.version() != version or len(table.file_uris()) <= files:
                 table.create_checkpoint()
 
@@ -155,7 +154,7 @@ class DeltaSource:
 
     @contextmanager
     def _held(self, version: int = 0) -> Generator[DeltaTable]:
-        """Hold the table at `version` or a later one: of commits of our own it does not know until it is asked."""
+        """Lock the table and update it to `version` or later: it does not see commits of this process by itself."""
         with self.lock, delta_errors(self.store.uri):
             if self.table.version() < version:
                 if self.copy is not None:
@@ -171,7 +170,7 @@ def open_delta(
     timestamp: datetime | None = None,
     storage_options: Mapping[str, str],
 ) -> tuple[DeltaSource, DeltaVersion]:
-    """Open a table; the newest version unless one is asked for."""
+    """Open a table, by default its newest version."""
     root = store.local_root
     if root is not None and not (root / LOG_DIRECTORY).is_dir():
         raise TableNotFoundError(log_instead(store.uri) or found_instead(store.uri, root), path=store.uri)
@@ -191,7 +190,7 @@ def open_delta(
 
 
 def _refuse_linked_log(store: Store) -> None:
-    """Refuse a log, or files in it, that symbolic links lead out of the table: `deltalake` follows them."""
+    """Raise if symbolic links in the log lead out of the table: `deltalake` follows them."""
     root = store.local_root
     if root is None:
         return
@@ -205,21 +204,21 @@ def _refuse_linked_log(store: Store) -> None:
 
 @contextmanager
 def delta_errors(uri: str) -> Generator[None]:
-    """Translate what `deltalake` raises inside; its panics are no `Exception`, so they need this too."""
+    """Translate errors of `deltalake`, including panics of Rust, which are not an `Exception`."""
     try:
         yield
     except QbeastError:
         raise
     except (NoDeltaTableError, DeltaError, OSError, ValueError) as error:
         raise _translated(uri, error) from shown_cause(error)
-    except BaseException as error:  # a panic of Rust is no `Exception`; all else is raised again
-        if type(error).__name__ != "PanicException":  # a class that deltalake offers under no name
+    except BaseException as error:  # for panics only; the class is not public, so it is matched by name
+        if type(error).__name__ != "PanicException":
             raise
         raise _translated(uri, error) from shown_cause(error)
 
 
 def _open_copy(store: Store, storage_options: Mapping[str, str]) -> tuple[DeltaSource, DeltaVersion] | None:
-    """Open the newest version by a copy of its log; None: `deltalake` has to look itself, and says what is wrong."""
+    """Open the newest version with a copy of its log. None: `deltalake` has to open it and raises its own errors."""
     try:
         copy = copy_log(store)
         if copy is None:
@@ -230,7 +229,7 @@ def _open_copy(store: Store, storage_options: Mapping[str, str]) -> tuple[DeltaS
     except (InvalidMetadataError, StorageError, TableNotFoundError, OSError):
         return None
     if _SIDECARS in (known.protocol.reader_features or ()):
-        return None  # files beside the checkpoint, of which the copy has none
+        return None  # the copy does not include sidecar files
     return DeltaSource(store, table, storage_options, copy), known
 
 
@@ -242,7 +241,7 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
     options = dict(storage_options) or None
     newest: int | None = None
     cause: QbeastError | None = None
-    if not _has_commit(store, version):  # deltalake would look for every version up to it
+    if not _has_commit(store, version):  # deltalake would request each version up to it
         newest = _open_newest(store, storage_options).version()
     if version >= 0 and (newest is None or version <= newest):
         try:
@@ -250,7 +249,7 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
                 return DeltaTable(store.uri, version=version, storage_options=options)
         except (InvalidMetadataError, StorageError) as error:
             cause = error
-    if newest is None:  # a table that cannot be read at all says so here
+    if newest is None:  # raises if the table cannot be read at all
         newest = _open_newest(store, storage_options).version()
     message = (
         f"{store.uri} has no version {version} that can be read; the newest is {newest}. Table.history() lists "
@@ -268,7 +267,7 @@ def _has_commit(store: Store, version: int) -> bool:
 
 def _known(uri: str, table: DeltaTable) -> DeltaVersion:
     version, files = table.version(), pl.DataFrame(table.get_add_actions())
-    # A kind of statistics is missing where no column of the table can have it.
+    # deltalake omits a kind of statistics if no column can have it.
     files = files.with_columns(pl.lit(None, _NOTHING).alias(name) for name in _STATS if name not in files)
     schema_string, about, versions = table.schema().to_json(), table.metadata(), table.protocol()
     metadata = Metadata(
@@ -294,81 +293,80 @@ def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if features is None else tuple(sorted(features))
 
 
-def _nothing_there(uri: str, told: str) -> str:
-    """Return why an address holds no table, and what would make one, if one can be there."""
-    scheme, found, _ = uri.partition("://")
-    if found and scheme.lower() not in SCHEMES:
-        kinds = ", ".join(f"{one}://" for one in SCHEMES)
+def _not_found(uri: str, reason: str) -> str:
+    """Return the message that there is no table at an address, and how to create one."""
+    scheme, separator, _ = uri.partition("://")
+    if separator and scheme.lower() not in SCHEMES:
+        kinds = ", ".join(f"{known}://" for known in SCHEMES)
         return f"there is no Delta table at {uri}: addresses begin with {kinds}. Nothing was changed."
-    return log_instead(uri) or f"there is no Delta table at {uri}: {told}. {write_call(uri)} would make one."
+    return (
+        log_instead(uri) or f"there is no Delta table at {uri}: {reason}. {write_call(uri)} would make one."
+    )
 
 
 def _translated(uri: str, error: BaseException) -> QbeastError:
-    told = str(error).split("\n   0:", maxsplit=1)[0].strip()  # the rest is a stack trace
+    text = str(error).split("\n   0:", maxsplit=1)[0].strip()  # without the stack trace
     if isinstance(error, NoDeltaTableError):
-        return TableNotFoundError(_nothing_there(uri, told), path=uri)
-    damage = _damage(told)
+        return TableNotFoundError(_not_found(uri, text), path=uri)
+    damage = _damage(text)
     if damage is not None:
         return InvalidMetadataError(f"the Delta log of {uri} is damaged: {damage}.")
-    causes = _CAUSES if "://" in uri or "Forked" in told else ()
-    cause = next((why for pattern, why in causes if re.search(pattern, told, re.IGNORECASE)), None)
+    causes = _CAUSES if "://" in uri or "Forked" in text else ()
+    cause = next((why for pattern, why in causes if re.search(pattern, text, re.IGNORECASE)), None)
     if cause is not None:
-        said = " ".join(told.split())
-        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({said})"
+        message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({' '.join(text.split())})"
         return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
-    refused = _feature(told, uri)
-    if refused is not None:
-        return UnsupportedTableError(refused[0], path=uri, feature=refused[1])
-    if isinstance(error, OSError) or _STORE.search(told):
-        return StorageError(f"the log of {uri} cannot be read: {told}", path=uri)
-    return InvalidMetadataError(f"the Delta log of {uri} is damaged: {told}. Nothing was changed.")
+    unsupported = _feature(text, uri)
+    if unsupported is not None:
+        return UnsupportedTableError(unsupported[0], path=uri, feature=unsupported[1])
+    if isinstance(error, OSError) or _STORE.search(text):
+        return StorageError(f"the log of {uri} cannot be read: {text}", path=uri)
+    return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}. Nothing was changed.")
 
 
-def _damage(told: str) -> str | None:
-    """Return what is broken in a log and what can be done; None: deltalake's own words have to do.
+def _damage(text: str) -> str | None:
+    """Return the damage of a log and the advice, from an error text of deltalake. None: the text is not known.
 
     >>> _damage("Invalid Checkpoint: Gap between checkpoint version 3 and next commit 5")[:71]
     'version 4 is missing: there is no _delta_log/00000000000000000004.json.'
     """
-    gap = _GAP.search(told)
+    gap = _GAP.search(text)
     if gap is not None:
         before, after = (int(number) for number in gap.groups() if number is not None)
         return _missing(before, after)
-    broken = _PROTOCOL.search(told)
+    broken = _PROTOCOL.search(text)
     if broken is not None:
         return (
             f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair "
             "it"
         )
-    if _NO_BEGINNING.search(told):
+    if _NO_BEGINNING.search(text):
         return (
-            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint says what the table is. Nothing was "
-            "changed. Put it back from a copy"
+            f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table. "
+            "Nothing was changed. Restore it from a copy"
         )
     return None
 
 
-def _feature(told: str, path: str) -> tuple[str, str] | None:
-    """Return why a table is refused, and by which name; None: no feature stands in the way."""
-    if _CATALOG.search(told):
+def _feature(text: str, path: str) -> tuple[str, str] | None:
+    """Return the message about an unsupported feature, and its name. None: the error is not about a feature."""
+    if _CATALOG.search(text):
         message = (
             f"{path} cannot be read: a catalog manages it (catalogManaged). Nothing was changed. "
             f"{COPIES['catalogManaged']}"
         )
         return message, "catalogManaged"
-    if not _UNSUPPORTED.search(told):
+    if not _UNSUPPORTED.search(text):
         return None
-    found = _FEATURE.search(told)
-    what = told if found is None else f"it uses {found[1]}, which neither qbeast nor deltalake knows"
-    message = f"{path} cannot be read: {what}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
-    return message, told if found is None else found[1]
+    match = _FEATURE.search(text)
+    reason = text if match is None else f"it uses {match[1]}, which neither qbeast nor deltalake supports"
+    message = f"{path} cannot be read: {reason}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
+    return message, text if match is None else match[1]
 
 
 def _missing(before: int, after: int) -> str:
     if after - before == 2:
-        what, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
+        problem, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
     else:
-        what, them = f"versions {before + 1} to {after - 1} are missing", "them"
-    return (
-        f"{what}. Nothing was changed. Put {them} back from a copy; until then version={before} can be opened"
-    )
+        problem, them = f"versions {before + 1} to {after - 1} are missing", "them"
+    return f"{problem}. Nothing was changed. Restore {them} from a copy; until then version={before} can be opened"

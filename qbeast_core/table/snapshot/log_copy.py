@@ -1,7 +1,7 @@
-"""A local copy of the newest part of a remote log, so that reading it repeatedly is cheap.
+"""A local copy of the newest part of a remote log, to save requests.
 
-Opening a table, `deltalake` reads the footer of a checkpoint five times and each commit twice, one after the other:
-in an object store each is a round trip. Copying takes three: the hint, a listing, the files.
+To open a table, `deltalake` reads the footer of a checkpoint five times and each commit twice, one request after the
+other. A copy needs three round trips: the hint, a listing, and all files at once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _COMMIT: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.json")
 
 
 class LogCopy:
-    """A local copy of a log from a checkpoint on; other files are read from the store.
+    """A local copy of a log from a checkpoint on. Implements `LogFiles`; other files are read from the store.
 
-    The folder is deleted with the last reference to the copy. It implements `LogFiles`.
+    The folder is deleted with the last reference to the copy.
     """
 
     def __init__(self, store: Store) -> None:
@@ -45,12 +45,12 @@ class LogCopy:
 
     @property
     def uri(self) -> str:
-        """The table."""
+        """URI of the table."""
         return self._store.uri
 
     @property
     def path(self) -> str:
-        """A folder that `deltalake` opens like the table; it has the log only."""
+        """Folder that `deltalake` can open as a table. It has the log only."""
         return str(self._root)
 
     def update(self) -> None:
@@ -59,54 +59,54 @@ class LogCopy:
         self.add(None, entries)
 
     def add(self, checkpoint: CheckpointFiles | None, entries: Sequence[Entry]) -> None:
-        """Copy a checkpoint, and of the files listed the commits behind it, or behind those that are there."""
+        """Copy a checkpoint and the commits of `entries` after it; without a checkpoint, newer commits."""
         before = self._newest if checkpoint is None else checkpoint.version
-        commits = {int(found[1]): one.path for one in entries if (found := _COMMIT.fullmatch(one.path))}
+        commits = {int(m[1]): entry.path for entry in entries if (m := _COMMIT.fullmatch(entry.path))}
         newer = sorted(number for number in commits if number > before)
         if newer != list(range(before + 1, before + 1 + len(newer))):
             raise FileNotFoundError(LOG_DIRECTORY)
         paths = [commits[number] for number in newer]
-        if checkpoint is not None:  # and its own commit, which says who wrote the version
+        if checkpoint is not None:  # and the commit of its version, for the commit info
             paths += [*checkpoint.paths, *(commits[number] for number in commits if number == before)]
         bodies = map_files(self._store, self._store.get, paths)
         try:
             for path, body in zip(paths, bodies, strict=True):
                 (self._root / path).write_bytes(body)
-        except OSError as error:  # no room, or somebody tidied up
+        except OSError as error:  # the disk is full, or the folder was deleted
             raise FileNotFoundError(self._root) from error
         self._newest = before + len(newer)
 
     def get(self, path: str) -> bytes:
         """Read a file of the log."""
-        here = self._root / path
-        # What the hint would say is known: there is one checkpoint here, or none.
-        return here.read_bytes() if here.exists() or path == LAST_CHECKPOINT else self._store.get(path)
+        local = self._root / path
+        # The hint is not needed: the copy has at most one checkpoint.
+        return local.read_bytes() if local.exists() or path == LAST_CHECKPOINT else self._store.get(path)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Read a part of a file of the log."""
         return self.get(path)[start : start + length]
 
     def size(self, path: str) -> int:
-        """Return the bytes of a file of the log."""
+        """Return the size of a file of the log in bytes."""
         return len(self.get(path))
 
     def list(self, prefix: str) -> Sequence[str]:
-        """List what was copied: it is complete from its checkpoint on."""
+        """List the copied files. They are complete from the checkpoint on."""
         return sorted(f"{prefix}/{path.name}" for path in (self._root / prefix).iterdir())
 
 
 def copy_log(store: Store) -> LogCopy | None:
-    """Copy the log files that the newest version is read from; None: not worth it, or not possible."""
+    """Copy the log files of the newest version. None: the log is local, too large, or cannot be copied."""
     if store.local_root is not None:
         return None
     hinted = hinted_checkpoint(store, None)
     after = "" if hinted is None else f"{LOG_DIRECTORY}/{hinted.version:020d}"
     entries = store.entries(LOG_DIRECTORY, after=after)
-    checkpoint = newest_checkpoint([one.path for one in entries], version=None)
+    checkpoint = newest_checkpoint([entry.path for entry in entries], version=None)
     names = () if checkpoint is None else checkpoint.paths
     if any(not name.endswith(".checkpoint.parquet") for name in names) or (hinted and not checkpoint):
         return None
-    if not entries or sum(one.size for one in entries) > _MAX_BYTES:
+    if not entries or sum(entry.size for entry in entries) > _MAX_BYTES:
         return None
     copy = LogCopy(store)
     try:

@@ -20,10 +20,10 @@ from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 
-# What became of a put: our commit is there, another one is, or none and the version is still free.
+# Result of the write of a commit. "won": it exists; "lost": another commit has the version; "absent": no commit has it.
 PutResult: TypeAlias = Literal["won", "lost", "absent"]
 
-# The hint, which names the newest checkpoint, or an earlier one.
+# The hint: it names the newest checkpoint or an earlier one.
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
 
 _HEAD: Final = 1 << 16
@@ -36,27 +36,27 @@ _CHECKPOINT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """A whole checkpoint: its version and the paths of its files, relative to the table."""
+    """A complete checkpoint: its version, and the paths of its files relative to the table."""
 
     version: int
     paths: tuple[str, ...]
 
 
 class LogFiles(Protocol):
-    """The part of a store that `read_log` needs; paths are relative to the table."""
+    """The part of a store that `read_log` needs. Paths are relative to the table."""
 
     @property
     def uri(self) -> str:
-        """The table."""
+        """URI of the table."""
         ...
 
     @property
     def local_root(self) -> Path | None:
-        """The table's folder, or None for an object store."""
+        """Folder of the table, or None for an object store."""
         ...
 
     def get(self, path: str) -> bytes:
-        """Read a file; raise `FileNotFoundError` if it is missing."""
+        """Read a file. Raise `FileNotFoundError` if it is missing."""
         ...
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
@@ -64,7 +64,7 @@ class LogFiles(Protocol):
         ...
 
     def size(self, path: str) -> int:
-        """Return a file's length in bytes."""
+        """Return the size of a file in bytes."""
         ...
 
     def list(self, prefix: str) -> Sequence[str]:
@@ -75,7 +75,7 @@ class LogFiles(Protocol):
 def read_log(
     store: LogFiles, version: int, *, after: int | None = None, actions: Sequence[str] = ("add",)
 ) -> LogState:
-    """Return what the log says up to `version`: the newest checkpoint and the commits after it."""
+    """Read the log up to `version`: the newest checkpoint and the commits after it, or the commits after `after`."""
     if after is not None:
         return _state(store, version, after=after)
     hinted = hinted_checkpoint(store, version)
@@ -87,12 +87,14 @@ def read_log(
 
 
 def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
-    """Return who wrote a version and when; None: the log does not say."""
+    """Return the `commitInfo` of a version. None: the log has none."""
     path = commit_path(version)
     try:
         head = store.get_range(path, 0, min(store.size(path), _HEAD))
         first, ended, _ = head.partition(b"\n")
-        if not ended or b'"commitInfo"' not in first:  # not where the protocol wants it; a commit may be long
+        if (
+            not ended or b'"commitInfo"' not in first
+        ):  # it is usually the first line; else read the whole commit
             first = store.get(path)
         return _info_of(first, version)
     except FileNotFoundError:
@@ -100,22 +102,21 @@ def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
 
 
 def read_history(store: Store, *, version: int, limit: int | None = None) -> list[dict[str, Any]]:
-    """Return what the log says of each commit up to `version`, newest first; cleaned up ones are left out.
+    """Return the `commitInfo` of each commit up to `version` that the log still has, newest first.
 
-    Not asked of `deltalake`, which cannot read a ``readVersion`` of -1: Spark's conversions write it.
+    `deltalake` is not used, because it cannot read a ``readVersion`` of -1, which conversions by Spark write.
     """
-    there = set(store.list(LOG_DIRECTORY))
-    versions = [number for number in range(version, -1, -1) if commit_path(number) in there][:limit]
+    paths = set(store.list(LOG_DIRECTORY))
+    versions = [number for number in range(version, -1, -1) if commit_path(number) in paths][:limit]
     infos = map_files(store, lambda number: read_commit_info(store, number), versions)
-    found = zip(versions, infos, strict=True)
     return [
         {**({} if info is None else info.model_dump(exclude_none=True)), "version": number}
-        for number, info in found
+        for number, info in zip(versions, infos, strict=True)
     ]
 
 
 def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResult:
-    """Try to write one version. The commit that exists afterwards decides, not the answer of the store."""
+    """Try to write one version. The commit that exists afterwards decides, not the response of the store."""
     path, failure = commit_path(version), None
     try:
         store.put_if_absent(path, body)
@@ -126,14 +127,14 @@ def put_commit(store: Store, version: int, body: bytes, txn_id: str) -> PutResul
     else:
         return "won"
     try:
-        there = parse_commit(store.get(path), version=version).commit_info
+        stored = parse_commit(store.get(path), version=version).commit_info
     except FileNotFoundError:
         if failure is None:
-            return "absent"  # object stores answer a race so; the version is still free
+            return "absent"  # object stores respond so to concurrent writes that both fail
     except OSError as error:
         raise _unknown(store, version, txn_id) from (failure or error)
     else:
-        return "won" if there is not None and there.txn_id == txn_id else "lost"
+        return "won" if stored is not None and stored.txn_id == txn_id else "lost"
     if store.local_root is not None:
         raise failure  # a local error is final
     raise _unknown(store, version, txn_id) from failure
@@ -149,18 +150,18 @@ def commit_path(version: int) -> str:
 
 
 def fingerprint(store: LogFiles, version: int) -> tuple[int, int, int] | None:
-    """Identify a local commit: a table deleted and written again has the version too, but not this file."""
+    """Identify a local commit file, to detect a table that was deleted and written again."""
     if store.local_root is None:
         return None
     try:
-        found = (store.local_root / commit_path(version)).stat()
+        status = (store.local_root / commit_path(version)).stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles | None:
-    """Return the checkpoint that the hint names if it is of the one-file kind: that saves listing the log."""
+    """Return the checkpoint that the hint names if it is a single file. This saves a listing of the log."""
     try:
         hint: Any = orjson.loads(store.get(LAST_CHECKPOINT))
     except (FileNotFoundError, ValueError):
@@ -174,8 +175,8 @@ def hinted_checkpoint(store: LogFiles, version: int | None) -> CheckpointFiles |
 def newest_checkpoint(names: Iterable[str], *, version: int | None) -> CheckpointFiles | None:
     """Return the newest complete checkpoint up to `version`.
 
-    Classic, multi-part and UUID-named (V2) checkpoints count; any other name is ignored: hints, checksums,
-    compacted logs, temporary files.
+    Classic, multi-part and UUID-named (V2) checkpoints count. Other names are ignored: hints, checksums, compacted
+    logs, temporary files.
 
     >>> newest_checkpoint(["00000000000000000010.checkpoint.parquet", "_last_checkpoint"], version=12)
     CheckpointFiles(version=10, paths=('_delta_log/00000000000000000010.checkpoint.parquet',))
@@ -187,24 +188,24 @@ def newest_checkpoint(names: Iterable[str], *, version: int | None) -> Checkpoin
         if match is None or (version is not None and int(match["version"]) > version):
             continue
         key = (int(match["version"]), int(match["parts"] or 1))
-        # Several whole checkpoints of one version hold the same: one UUID-named file is enough.
+        # Complete checkpoints of one version are equal, so one is enough: the shortest name is the classic one.
         parts.setdefault(key, set()).add(name)
-    whole = [
-        (number, sorted(found) if count > 1 else [min(found, key=len)])
-        for (number, count), found in parts.items()
-        if count == 1 or len(found) == count
+    complete = [
+        (number, sorted(files) if count > 1 else [min(files, key=len)])
+        for (number, count), files in parts.items()
+        if count == 1 or len(files) == count
     ]
-    if not whole:
+    if not complete:
         return None
-    number, found = max(whole)
-    return CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in found))
+    number, files = max(complete)
+    return CheckpointFiles(number, tuple(f"{LOG_DIRECTORY}/{name}" for name in files))
 
 
 def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
     message = (
-        f"the store failed while version {version} of {store.uri} was written: perhaps it is there. "
-        f"Keep the data files, look later whether its commitInfo has the txnId {txn_id}, and write again "
-        "only if it has not."
+        f"the store failed while version {version} of {store.uri} was written: the version may exist. "
+        f"Keep the data files, check later whether its commitInfo has the txnId {txn_id}, and write again "
+        "only if it does not."
     )
     return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
 
@@ -232,7 +233,7 @@ def _state(
 
 
 def _before(store: LogFiles, version: int) -> Iterator[bytes]:
-    with suppress(FileNotFoundError):  # they may be cleaned up: then what the checkpoint lists counts
+    with suppress(FileNotFoundError):  # older commits may be cleaned up: then the checkpoint is used
         for number in range(version, -1, -1):
             yield store.get(commit_path(number))
 
@@ -248,7 +249,7 @@ def _checkpoint_parts(
     parts = [
         store.get(path) if path.endswith(".json") else _read_parquet(store, path, actions) for path in paths
     ]
-    names = [FilePath.of_log(one["path"]).name for part in parts for one in actions_of(part, "sidecar")]
+    names = [FilePath.of_log(action["path"]).name for part in parts for action in actions_of(part, "sidecar")]
     return *parts, *(_read_parquet(store, f"{LOG_DIRECTORY}/_sidecars/{name}", actions) for name in names)
 
 
@@ -257,8 +258,8 @@ def _read_parquet(store: LogFiles, path: str, actions: Sequence[str]) -> pl.Data
     source = io.BytesIO(store.get(path)) if root is None else root / path
     try:
         lazy = pl.scan_parquet(source, glob=False)
-        wanted = [name for name in (*actions, "sidecar") if name in lazy.collect_schema()]
-        return lazy.select(wanted).collect()
+        names = [name for name in (*actions, "sidecar") if name in lazy.collect_schema()]
+        return lazy.select(names).collect()
     except pl.exceptions.PolarsError as error:
         message = f"the checkpoint {path} of {store.uri} is damaged: {error}. Nothing was changed."
         raise InvalidMetadataError(message) from error

@@ -1,4 +1,4 @@
-"""A cache of the values used last, bounded by their number and their bytes."""
+"""Least-recently-used cache with a maximum number and size of values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from qbeast_core.io.stores.machine import memory_of_machine
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
-# Share of the memory of the machine, or of its cgroup, that a cache may take.
+# Maximum share of the memory of the machine, or of its cgroup.
 CACHE_SHARE: Final = 1 / 16
 
 
 class LruCache(Generic[KeyT, ValueT]):
-    """The values that were put in or read last; safe to share between threads.
+    """The values that were stored or read last. Safe to share between threads.
 
     >>> cache = LruCache[str, str](max_items=2, size_of=len, max_bytes=4)
     >>> for name in ("ab", "cd", "e", "too long"):
@@ -35,17 +35,17 @@ class LruCache(Generic[KeyT, ValueT]):
 
     @property
     def max_bytes(self) -> int:
-        """Bytes that all values may take together."""
+        """Maximum size of all values together."""
         return int(memory_of_machine() * CACHE_SHARE) if self._max_bytes is None else self._max_bytes
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all values, as measured when each was put in or read last."""
+        """Size of all values. Each was measured when it was stored or read last."""
         with self._lock:
             return sum(size for _, size in self._items.values())
 
     def get(self, key: KeyT) -> ValueT | None:
-        """Return the value of a key, or None. Its size is measured anew: values may grow."""
+        """Return the value of a key, or None. Measure its size again, because values may grow."""
         with self._lock:
             item = self._items.get(key)
         if item is None:
@@ -53,7 +53,7 @@ class LruCache(Generic[KeyT, ValueT]):
         value = item[0]
         size = self._size_of(value)
         with self._lock:
-            if key in self._items and self._items[key][0] is value:  # else it was replaced meanwhile
+            if key in self._items and self._items[key][0] is value:  # another thread may have replaced it
                 self._store(key, value, size)
         return value
 

@@ -1,4 +1,4 @@
-"""A table at one version: what `deltalake` says is live, with the index tags that it leaves out."""
+"""A table at one version: the live files that `deltalake` lists, with their index tags."""
 
 from __future__ import annotations
 
@@ -40,52 +40,54 @@ from qbeast_core.table.snapshot.delta import DeltaSource, DeltaVersion, open_del
 from qbeast_core.table.snapshot.log_files import commit_path, fingerprint, read_commit_info, read_log
 from qbeast_core.table.snapshot.lru_cache import LruCache
 
-# Address, whether absolute paths are read, and storage options.
+# URI, whether absolute paths are allowed, and storage options.
 _Place: TypeAlias = tuple[str, bool, tuple[tuple[str, str], ...]]
 
 _CACHED_TABLES: Final = 8
 
-_TIMES_THE_FILES: Final = 4
+_COPIES_OF_FILES: Final = 4  # memory of a snapshot, as a multiple of its frame of files
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)  # no slots: derived values are cached
 class Snapshot:
-    """One version of a table, immutable. All reads of it share what was derived from it."""
+    """One version of a table. It is immutable, and all reads share the values derived from it."""
 
-    # The table, in the one form of its place (`qbeast_core.io.stores.location.resolve_location`).
+    # Normalised URI of the table (`qbeast_core.io.stores.location.resolve_location`).
     uri: str
     version: int
-    # When the version was committed, milliseconds since 1970 UTC; 0 if the log does not say.
+    # Time of the commit, milliseconds since 1970 UTC; 0 if unknown.
     timestamp_ms: int
     metadata: Metadata
     protocol: Protocol
-    # What the configuration says about the index.
+    # Settings of the index in the configuration.
     config: TableConfig
-    # The table's columns in Polars' types, but for one of the name that our files hide a column under.
+    # Columns of the table in Polars types, without the hidden weight column.
     schema: pl.Schema
     schema_json: str
     # One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
-    # `num_records`, typed structs `min`, `max`, `null_count` (null where nothing is known), the tags
+    # `num_records` (with deleted rows), typed structs `min`, `max`, `null_count` (null if unknown), the tags
     # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
-    # `min_weight`, `max_weight`, `element_count`, all null where a file has none; `deletion_vector` (its
-    # descriptor as JSON) and `has_deletion_vector`. `num_records` counts deleted rows as well.
+    # `min_weight`, `max_weight`, `element_count`, all null if a file does not have them; `deletion_vector`
+    # (descriptor as JSON) and `has_deletion_vector`.
     files: pl.DataFrame = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
-    # The index, where an append of ours extended the index of the version before. `replace` does not copy it.
+    # The index, if an append extended the index of the version before. `replace` does not copy it.
     known_index: InitVar[IndexTable | None] = None
 
     def __post_init__(self, known_index: IndexTable | None) -> None:
-        """Cache an index that is known already."""
+        """Cache a known index."""
         if known_index is not None:
             self.__dict__["index"] = known_index
 
     @property
     def size_bytes(self) -> int:
-        """Approximate memory of the version: its files, as `deltalake` holds them too, its index and file tails."""
-        of_index = 0 if self.decoded_index is None else self.decoded_index.size_bytes
-        return int(self.files.estimated_size()) * _TIMES_THE_FILES + of_index + self.source.pages.size_bytes
+        """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
+        index_bytes = 0 if self.decoded_index is None else self.decoded_index.size_bytes
+        return (
+            int(self.files.estimated_size()) * _COPIES_OF_FILES + index_bytes + self.source.pages.size_bytes
+        )
 
     @cached_property
     def index(self) -> IndexTable:
@@ -94,37 +96,34 @@ class Snapshot:
 
     @property
     def decoded_index(self) -> IndexTable | None:
-        """The index; None if the tags are not decoded yet."""
+        """The index, or None if the tags are not decoded yet."""
         return self.index if "index" in self.__dict__ else None
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
-        """Per file number the rows that a deletion vector hides, counted from 0 in the file."""
+        """File index -> row indexes that a deletion vector hides."""
         return deleted_rows(self)
 
     @cached_property
     def data_paths(self) -> list[str]:
-        """Paths of the live files, decoded, in the order of `files`: relative to the table or absolute."""
+        """Decoded paths of the live files in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
 
     @property
     def counted_rows(self) -> int:
-        """Rows of the live files, as far as the log counts them; those that deletion vectors hide are counted too."""
+        """Number of rows of the live files that the log counts, including deleted rows."""
         return int(self.files["num_records"].fill_null(0).sum())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle where the table is and which version is meant; loading it opens the table again."""
+        """Pickle the URI and the version. Unpickling opens the table again."""
         return _reopened, (self.uri, self.version, dict(self.storage_options), self.metadata.id)
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return how far an application says the table has come; None: it never said.
-
-        That of the newest version refreshed from this one, if there is one.
-        """
+        """Return the transaction version of an application, at this version or later. None: there is none."""
         return self.source.transaction_version(app_id, version=self.version)
 
 
-# The newest versions seen of the local tables used last, with all that reads derived from them.
+# Newest known versions of local tables, with all values that reads derived from them.
 _NEWEST: Final = LruCache[_Place, Snapshot](_CACHED_TABLES, lambda snapshot: snapshot.size_bytes)
 
 
@@ -136,7 +135,7 @@ def load_snapshot(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Snapshot:
-    """Load a table: the newest version, the one asked for, or the newest at a time.
+    """Load a table: the newest version, a given version, or the newest version at a time.
 
     >>> from deltalake import write_deltalake
     >>> write_deltalake("sales", pl.DataFrame({"price": [1.5, 2.5]}))
@@ -151,7 +150,7 @@ def load_snapshot(
     options = MappingProxyType(checked_options(storage_options))
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
-    for _ in range(2):  # once more if another process cleans the log at this moment
+    for _ in range(2):  # try again if another process cleans up the log meanwhile
         source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         try:
             log = read_log(
@@ -176,68 +175,69 @@ def newest_snapshot(
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Snapshot:
-    """Return the newest version of a table, from memory as far as it is there.
+    """Return the newest version of a table, from the cache if possible.
 
-    The local tables used last stay in memory, as far as they take little of it (`CACHE_SHARE`): log, blocks and
-    the tails of files that were read. The log is checked every time, so a new version, or another table in the same
-    place, is seen at once. Tables in object stores are always loaded: no cheap request shows that one was replaced.
+    The cache holds the local tables used last, up to a share of the memory (`CACHE_SHARE`): files, blocks and footers.
+    Each call checks the log for new versions and for another table at the same path. Tables in object stores are not
+    cached, because no cheap request detects another table.
     """
     refuse_forked(str(uri))
     options = checked_options(storage_options)
     cached = _NEWEST.get((resolve_location(uri), allow_absolute_paths, tuple(sorted(options.items()))))
     if cached is not None:
-        with suppress(QbeastError, OSError):  # it is gone or damaged: loading says what is wrong
+        with suppress(QbeastError, OSError):  # missing or damaged: `load_snapshot` raises the error
             return refresh(cached)
     return load_snapshot(uri, storage_options=options, allow_absolute_paths=allow_absolute_paths)
 
 
 def _reopened(uri: str, version: int, storage_options: Mapping[str, str], table_id: str) -> Snapshot:
-    """Load what was pickled: that version of that table."""
+    """Load a pickled snapshot."""
     snapshot = load_snapshot(uri, version=version, storage_options=storage_options)
     if snapshot.metadata.id != table_id:
-        message = f"the table that was pickled is not at {uri} any more: another one stands there now"
+        message = f"the pickled table is not at {uri} any more: there is another table now"
         raise TableNotFoundError(message, path=uri)
     return snapshot
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
-    """Return the newest version of the table; `snapshot` itself if there is nothing new, which is cheap."""
+    """Return the newest version of the table; `snapshot` itself if there is no newer version."""
     return follow(snapshot)[0]
 
 
 def follow(snapshot: Snapshot) -> tuple[Snapshot, LogState | None]:
-    """Return the newest version as `refresh` does, and the commits since, where they were read."""
+    """Return the newest version like `refresh`, and the commits since `snapshot` if they were read."""
     refuse_forked(snapshot.uri)
-    known = _known_since(snapshot) or snapshot
-    if known is not snapshot or _stands(snapshot):
-        with suppress(FileNotFoundError):  # a commit that was cleaned up
-            newer = None if _is_newest(known) else known.source.newer_than(known.version)
+    latest = _later_in_cache(snapshot) or snapshot
+    if latest is not snapshot or _is_current(snapshot):
+        with suppress(FileNotFoundError):  # a commit was cleaned up
+            newer = None if _is_newest(latest) else latest.source.newer_than(latest.version)
             if newer is None:
-                return known, None
-            log = read_log(known.source.log, newer.version, after=known.version)
-            newest = _snapshot(known.source, newer, log, before=known)
+                return latest, None
+            log = read_log(latest.source.log, newer.version, after=latest.version)
+            newest = _snapshot(latest.source, newer, log, before=latest)
             keep(newest)
-            return newest, log if known is snapshot else None
-    absolute = snapshot.source.store.allow_absolute_paths  # perhaps another table stands there now
+            return newest, log if latest is snapshot else None
+    # There may be another table at this path now: load it from scratch.
+    absolute = snapshot.source.store.allow_absolute_paths
     options = snapshot.storage_options
     return load_snapshot(snapshot.uri, storage_options=options, allow_absolute_paths=absolute), None
 
 
-def _known_since(snapshot: Snapshot) -> Snapshot | None:
-    """Return a later version of the same table that is in memory; None: none is, or another table stands there."""
-    kept = _NEWEST.get(_place(snapshot))
-    if kept is None or kept.metadata.id != snapshot.metadata.id or kept.version <= snapshot.version:
+def _later_in_cache(snapshot: Snapshot) -> Snapshot | None:
+    """Return a later version of the same table from the cache, or None."""
+    cached = _NEWEST.get(_place(snapshot))
+    if cached is None or cached.metadata.id != snapshot.metadata.id or cached.version <= snapshot.version:
         return None
-    return kept if _stands(kept) else None
+    return cached if _is_current(cached) else None
 
 
-def _stands(snapshot: Snapshot) -> bool:
-    """Return whether this table still has the version, as far as files of a folder show."""
+def _is_current(snapshot: Snapshot) -> bool:
+    """Return whether the commit file of a local snapshot is unchanged; True for object stores."""
     return fingerprint(snapshot.source.store, snapshot.version) == snapshot.fingerprint
 
 
 def _is_newest(snapshot: Snapshot) -> bool:
-    """Return whether a table in a folder has no next version yet; False where that is not certain."""
+    """Return whether a local table has no next version yet. False if this is not certain."""
     root = snapshot.source.store.local_root
     if root is None or snapshot.fingerprint is None:
         return False
@@ -250,7 +250,7 @@ def _place(snapshot: Snapshot) -> _Place:
 
 
 def keep(snapshot: Snapshot) -> None:
-    """Cache the newest version of a table in a folder."""
+    """Cache the newest version of a local table."""
     if snapshot.source.store.local_root is not None:
         _NEWEST.put(_place(snapshot), snapshot)
 
@@ -264,7 +264,7 @@ def _snapshot(
     else:
         config = TableConfig.from_configuration(known.metadata.configuration)
         schema = visible_columns(schema_from_delta(schema_json, path=log.uri))
-    LOG.debug("opens version %d of %s: %d files", known.version, log.uri, known.files.height)
+    LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
     return Snapshot(
         uri=log.uri,
         version=known.version,
@@ -282,13 +282,13 @@ def _snapshot(
 
 
 def timestamp_of(info: CommitInfo | None) -> int:
-    """Return when a version was committed, milliseconds since 1970 UTC; 0 if the log does not say."""
+    """Return the time of a commit, milliseconds since 1970 UTC; 0 if unknown."""
     stamps = () if info is None else (info.in_commit_timestamp, info.timestamp)
     return next((stamp for stamp in stamps if stamp is not None), 0)
 
 
 def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
-    """Raise where `deltalake` gives the oldest version for want of an older one."""
+    """Raise if all versions are newer than a time: `deltalake` returns the oldest one then."""
     if snapshot.timestamp_ms <= timestamp.timestamp() * 1000:
         return
     oldest = snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None
@@ -302,7 +302,7 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
 
 
 def read_live_files(snapshot: Snapshot) -> LiveFiles:
-    """Return the files of a snapshot as the log has them, and those that only Spark takes for live."""
+    """Return the files of a snapshot with all fields of the log, and files that only Spark takes for live."""
     store = snapshot.source.store
     try:
         log = read_log(store, snapshot.version)
@@ -313,7 +313,7 @@ def read_live_files(snapshot: Snapshot) -> LiveFiles:
 
 
 def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
-    """Return the whole files of the newest version where a change needs them; reading them costs."""
+    """Return the files of the newest version if a change needs them, because reading them takes time."""
     if head is None:
         return None
     replaces_all = intent.mode == "overwrite" and has_old_layout(head)
@@ -321,14 +321,14 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 
 def has_old_layout(snapshot: Snapshot) -> bool:
-    """Return whether a table carries marks of the layout before 0.6.0 (format 11)."""
+    """Return whether a table has the layout before 0.6.0 (format 11)."""
     return (
         bool(snapshot.config.replicated_sets) or snapshot.files["state"].null_count() < snapshot.files.height
     )
 
 
 def travel(version: object) -> tuple[int | None, datetime | None]:
-    """Return a version number or a time; a time without zone is UTC.
+    """Return a version number or a time. A time without zone is in UTC.
 
     >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')

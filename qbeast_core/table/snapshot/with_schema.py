@@ -1,4 +1,4 @@
-"""A version as a change of it sees it that brings a new schema: the same files, more columns, or wider ones."""
+"""A version with a new schema that is not committed yet: the same files, with more or wider columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
-    """Return a version with another schema, which no commit has yet; the version itself if it is the same."""
+    """Return a version with another schema; the version itself if the schema is the same."""
     if schema_json == snapshot.schema_json:
         return snapshot
     return replace(
@@ -28,13 +28,13 @@ def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
 
 
 def warn_of_added_columns(before: Snapshot, schema: pl.Schema) -> None:
-    """Warn where a table that a JVM may optimize got columns beside rows that it had."""
+    """Warn if columns were added to a table with rows that qbeast-spark may optimize."""
     added = [name for name in schema if name not in before.schema]
     if not added or not before.files.height or dialect_of(before) != "qbeast-spark":
         return
     message = (
-        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 optimizes files without looking at the "
-        "table's schema, and their values become null then. Do not optimize this table with it; Table.optimize() keeps "
-        "them."
+        f"column(s) {added} were added to {before.uri!r}. qbeast-spark 0.7.1 ignores the schema of the table when it "
+        "optimizes files, and their values become null then. Do not optimize this table with it; Table.optimize() "
+        "keeps them."
     )
     warnings.warn(message, AddedColumnWarning, stacklevel=caller_stacklevel())

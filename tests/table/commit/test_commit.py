@@ -217,7 +217,7 @@ def test_conflict_without_a_commit_retries_the_version(tmp_path: Path) -> None:
 def test_lost_reply_on_object_store_is_unknown(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     intent = WriteIntent(mode="append", revision=snapshot.config.latest)
-    with pytest.raises(CommitUnknownError, match="perhaps it is there") as caught:
+    with pytest.raises(CommitUnknownError, match="the version may exist") as caught:
         commit(FaultyStore(tmp_path, "lost", remote=True), snapshot, intent, ids=lambda: "token")
     assert (caught.value.version, caught.value.txn_id) == (1, "token")
     with pytest.raises(StorageError, match="connection was reset"):
@@ -228,7 +228,7 @@ def test_lost_reply_on_object_store_is_unknown(tmp_path: Path) -> None:
 def test_retries_are_limited(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     pauses: list[float] = []
-    with pytest.raises(CommitConflictError, match="faster every time") as caught:
+    with pytest.raises(CommitConflictError, match="committed first each time") as caught:
         commit(
             FaultyStore(tmp_path, *["exists"] * 12),
             snapshot,

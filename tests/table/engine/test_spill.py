@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.engine import budget
-from qbeast_core.table.engine.budget import LEAST_BYTES
+from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES
 from qbeast_core.table.engine.spill import files as spill_files
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.tree.space.summary import SampleLimits
@@ -229,7 +229,7 @@ def other_columns(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     [
         (broken, RuntimeError, "the line is cut"),
         (other_columns, qbeast.SchemaMismatchError, "column 'b' is Float64 and was Int64"),
-        (lambda _: iter([]), qbeast.InvalidInputError, "gave no frame"),
+        (lambda _: iter([]), qbeast.InvalidInputError, "returned no frame"),
         (lambda _: iter([1]), qbeast.InvalidInputError, "not a builtins.int"),
         (lambda rows: [rows], qbeast.InvalidInputError, "not a builtins.list"),
     ],
@@ -314,7 +314,7 @@ def test_interrupt_leaves_no_files(rows: pl.DataFrame, tmp_path: Path, stage: st
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory_bytes": LEAST_BYTES - 1}, "at least 4,194,304"),
+        ({"memory_bytes": MIN_MEMORY_BYTES - 1}, "at least 4,194,304"),
         ({"memory_bytes": "2GiB"}, "whole number of bytes"),
         ({"memory_bytes": True}, "whole number of bytes"),
         ({"resources": qbeast.Resources(engine="disk")}, '"auto", "memory" or "spill"'),

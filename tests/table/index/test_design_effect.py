@@ -211,9 +211,7 @@ def test_empty_sample_of_few_keys_warns(tmp_path: Path) -> None:
         "explain": lambda: table.explain(late, sample=0.05),
     }
     for name, read in reads.items():
-        with pytest.warns(
-            qbeast.EmptySampleWarning, match="where about 150 of 3,000 were to be expected"
-        ) as caught:
+        with pytest.warns(qbeast.EmptySampleWarning, match="about 150 of 3,000 rows were expected") as caught:
             read()
         assert [one.filename for one in caught] == [__file__], name
 

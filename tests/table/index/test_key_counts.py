@@ -56,14 +56,14 @@ def test_later_versions_count_like_the_first(
     steps: list[tuple[list[int], bool, int]],
 ) -> None:
     live: list[int] = []
-    with mock.patch.object(key_counts, "_WORTH_KEEPING", 1):
+    with mock.patch.object(key_counts, "_MIN_CACHED_FILES", 1):
         for came, some_go, seed in steps:
             live += came
             if some_go:
                 live = live[len(live) // 2 :]
             order = np.random.default_rng(seed).permutation(len(live))
             found = count_keys(files_of([live[at] for at in order]))
-            with mock.patch.object(key_counts, "_WORTH_KEEPING", 10**9):
+            with mock.patch.object(key_counts, "_MIN_CACHED_FILES", 10**9):
                 assert totals(found) == totals(count_keys(files_of(live)))
             found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 

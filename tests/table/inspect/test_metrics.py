@@ -15,7 +15,7 @@ from hypothesis import given, settings
 import qbeast
 from qbeast_core.spec.block import BlocksDialect as Dialect
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.inspect.metrics import Health, Metrics, build_metrics, fewest_levels
+from qbeast_core.table.inspect.metrics import Health, Metrics, build_metrics, min_levels
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import Golden, each, open_golden
 from tests.helpers.metrics_reference import reference
@@ -174,8 +174,8 @@ def test_minimum_height_is_exact_at_powers() -> None:
         r = 2**dimensions
         for levels in range(1, 9):
             full = (r**levels - 1) // (r - 1)
-            assert fewest_levels(full * 10, 10, dimensions) == levels
-            assert fewest_levels(full * 10 + 1, 10, dimensions) == levels + 1
+            assert min_levels(full * 10, 10, dimensions) == levels
+            assert min_levels(full * 10 + 1, 10, dimensions) == levels + 1
 
 
 def test_many_blocks_are_counted_under_a_second(tmp_path: Path) -> None:

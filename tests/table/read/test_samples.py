@@ -178,7 +178,7 @@ def test_invalid_row_counts_and_weights_raise(even: Path, tmp_path: Path) -> Non
     for wrong in (-1, 2.5, True):
         with pytest.raises(qbeast.InvalidInputError, match="`rows` must be a whole number"):
             qbeast.scan_table(even, rows=wrong)  # type: ignore[arg-type]
-    with pytest.raises(qbeast.InvalidInputError, match="give one of `rows`, `sample`"):
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be combined"):
         qbeast.scan_table(even, rows=10, sample=0.1)
     qbeast.write_table(pl.DataFrame({"sampling_weight": [1.0]}), tmp_path / "t", columns=["sampling_weight"])
     with pytest.raises(qbeast.InvalidInputError, match="expand adds a column"):

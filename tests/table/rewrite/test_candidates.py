@@ -139,7 +139,7 @@ def test_named_files_are_always_taken():
 def test_fraction_takes_files_that_begin_below_it(fraction: float, found: set[int]):
     lows = (LOW, LOW // 2, LAST // 2)
     files = [File(10**5, blocks=(Block("", low, LAST, 10**5),)) for low in lows]
-    scope = Scope(revision=1, every=True, fraction=fraction)
+    scope = Scope(revision=1, full=True, fraction=fraction)
     assert set(chosen(state_of(*files), scope)) == found
 
 

@@ -149,7 +149,7 @@ def test_progress_history_and_report_agree(tmp_path: Path) -> None:
     assert metrics["numRemovedBytes"] == result.bytes_removed
     assert metrics["numAddedBytes"] == result.bytes
     assert repr(result).endswith(
-        "in place of\n  staged: 2 files, 2,000 rows, " + f"{result.bytes_removed:,} bytes"
+        "instead of\n  staged: 2 files, 2,000 rows, " + f"{result.bytes_removed:,} bytes"
     )
 
 

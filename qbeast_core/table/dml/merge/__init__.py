@@ -1,1 +1,1 @@
-"""Rows of a source merged into a table: clauses, what they mean for a version, matching, new columns."""
+"""Merge the rows of a source into a table: clauses, rules for a version, matching, new columns."""

@@ -1,4 +1,4 @@
-"""What a merge does to rows that match, to those of the source that do not, and to those of the table that do not."""
+"""Clauses of a merge: actions for matching rows, and for rows of the source or the table without a match."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 
-# What becomes of rows that match one of the source.
+# Action for rows of the table that match a row of the source.
 WhenMatched: TypeAlias = Literal["update", "delete", "ignore"]
 
-# What becomes of rows of the source that match none of the table.
+# Action for rows of the source that match no row of the table.
 WhenNew: TypeAlias = Literal["insert", "ignore"]
 
-# What becomes of rows of the table that match none of the source.
+# Action for rows of the table that match no row of the source.
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
 
 _IDLE = "ignore"
@@ -25,7 +25,7 @@ _IDLE = "ignore"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clauses:
-    """Options of a merge, as `Table.merge` documents them."""
+    """Options of a merge. `Table.merge` documents them."""
 
     on: str | Sequence[str]
     when_matched: WhenMatched = "update"
@@ -42,22 +42,22 @@ class Clauses:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Columns that rows are matched by."""
+        """Columns to match rows by."""
         return (self.on,) if isinstance(self.on, str) else tuple(self.on)
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows of the table may go or change."""
+        """Whether rows of the table may be deleted or changed."""
         return (self.when_matched, self.when_not_matched_by_source) != (_IDLE, _IDLE)
 
     @property
     def needs_every_column(self) -> bool:
-        """Whether the source has to have all columns of the table."""
+        """Whether the source needs all columns of the table."""
         updates = self.when_matched == "update" and self.update is None
         return updates or (self.when_not_matched == "insert" and self.insert is None)
 
     def columns_needed(self, schema: pl.Schema, source: Collection[str]) -> list[str]:
-        """Return the columns of the table that the source has to have, in the table's types."""
+        """Return the columns of the table that the source needs, in the types of the table."""
         if not self.needs_every_column:
             return list(self.keys)
         inserts = self.when_not_matched == "insert" and self.insert is None
@@ -74,7 +74,7 @@ class Clauses:
         _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenNotMatchedBySource)
         if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")
-        for argument, value, needs, has in (
+        for argument, value, actions, action in (
             ("matched_if", self.matched_if, ("update", "delete"), self.when_matched),
             ("delete_if", self.delete_if, ("update",), self.when_matched),
             ("update", self.update, ("update",), self.when_matched),
@@ -87,8 +87,8 @@ class Clauses:
                 self.when_not_matched_by_source,
             ),
         ):
-            if value is not None and has not in needs:
-                _refuse(argument, f"it means nothing to rows that the merge would {has}")
+            if value is not None and action not in actions:
+                _refuse(argument, f"it has no effect on rows that the merge would {action}")
         self._check_names(schema)
 
     def _check_names(self, schema: pl.Schema) -> None:
@@ -110,7 +110,7 @@ class Clauses:
             )
 
     def conditions(self, schema: pl.Schema, source: pl.Schema) -> MergeConditions:
-        """Understand the conditions."""
+        """Compile the conditions."""
         alone = pl.Schema({self.source_name: pl.Struct(source)})
         both = pl.Schema({**schema, **alone})
         return MergeConditions(
@@ -125,7 +125,7 @@ class Clauses:
         )
 
     def described(self) -> dict[str, list[dict[str, str]]]:
-        """Return the clauses as Delta's history has them."""
+        """Return the clauses in the form of Delta's history."""
         matched = [] if self.when_matched == _IDLE else [_clause(self.when_matched, self.matched_if)]
         if self.delete_if is not None:
             matched.insert(0, _clause("delete", self.delete_if))
@@ -142,23 +142,23 @@ class Clauses:
 class MergeConditions:
     """The compiled conditions."""
 
-    # Rows that match: to update, or to delete.
+    # Matching rows to update or to delete.
     matched: Condition
-    # Those among them to delete instead.
+    # Matching rows to delete, also where the others are updated.
     delete: Condition | None
-    # Rows of the source that match none.
+    # Rows of the source without a match.
     new: Condition
-    # Rows of the table that match none.
+    # Rows of the table without a match.
     not_matched: Condition
 
     def columns_of_rows(self, schema: pl.Schema) -> list[str]:
-        """Return the columns of the table that decide about its rows."""
+        """Return the columns of the table that the conditions use."""
         conditions = [self.matched, self.not_matched, *([] if self.delete is None else [self.delete])]
         names = [name for condition in conditions for name in condition.columns]
         return [name for name in dict.fromkeys(names) if name in schema]
 
-    def looks_at(self, name: str) -> bool:
-        """Return whether the fate of a matching row depends on the values of the source, by its name."""
+    def uses(self, name: str) -> bool:
+        """Return whether a condition for matching rows uses a column."""
         conditions = [self.matched, *([] if self.delete is None else [self.delete])]
         return any(name in condition.columns for condition in conditions)
 
@@ -170,10 +170,10 @@ def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
 def _check_choice(argument: str, value: object, choices: object) -> None:
     names = cast("tuple[str, ...]", get_args(choices))
     if value not in names:
-        what = f"must be one of {list(names)}"
-        invalid_argument(argument, what, "nothing was changed", value=value, known=names)
+        problem = f"must be one of {list(names)}"
+        invalid_argument(argument, problem, "nothing was changed", value=value, known=names)
 
 
-def _refuse(argument: str, what: str) -> None:
-    msg = f"`{argument}`: {what}; nothing was changed"
+def _refuse(argument: str, problem: str) -> None:
+    msg = f"`{argument}`: {problem}; nothing was changed"
     raise InvalidInputError(msg, argument=argument)

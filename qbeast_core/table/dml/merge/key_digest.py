@@ -1,4 +1,4 @@
-"""A digest of the keys of a merge's source: their number, and their values or the ends of these."""
+"""Digest of the keys of a merge source: row count, hash sum, and the values or their minimum and maximum."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MAX_VALUES: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """The values of one column, nulls aside."""
+    """The values of one column without nulls."""
 
-    # All of them, each once, ascending; or the least and the greatest.
+    # All distinct values in ascending order, or the minimum and the maximum.
     values: pl.Series
-    # Whether it is all of them.
+    # Whether `values` holds all distinct values.
     exact: bool
 
     @staticmethod
     def of(values: pl.Series, *, exact: bool = True) -> KeyColumn:
-        """Keep all values as long as they are few."""
+        """Return a column with all distinct values if they are few, else with their minimum and maximum."""
         different = values.drop_nulls().unique().sort()
         if exact and len(different) <= _MAX_VALUES:
             return KeyColumn(different, exact=True)
@@ -41,19 +41,19 @@ class KeyColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyDigest:
-    """A digest of keys."""
+    """Digest of the keys of some rows."""
 
     rows: int
-    # Sum of the hashes of their keys.
+    # Sum of the key hashes.
     hash_sum: int
-    # One for each column to match by.
+    # One per column to match by.
     columns: tuple[KeyColumn, ...]
 
     def check(self, rows: int, hash_sum: int, *, advice: str) -> None:
-        """Raise unless the rows that came later are those of the digest."""
+        """Raise if a second read returned other rows."""
         if (rows, hash_sum) != (self.rows, self.hash_sum):
             msg = (
-                f"the source changed while it was merged: {self.rows:,} rows were counted, then {rows:,} arrived, or "
+                f"the source changed while it was merged: {self.rows:,} rows were counted, then {rows:,} were read, or "
                 f"their keys differed. Nothing was changed. It is read twice: {advice}"
             )
             raise InputChangedError(msg, rows_before=self.rows, rows_after=rows)
@@ -79,7 +79,7 @@ def merge_digests(digests: Sequence[KeyDigest]) -> KeyDigest:
 
 
 def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Return a number for each row, the same for rows with equal keys: on every machine, of every process.
+    """Return a hash of each row's key. Equal keys have equal hashes in all processes on all machines.
 
     >>> hashes = key_hashes(pl.DataFrame({"a": [0.0, -0.0], "b": [True, True]}), ["a", "b"])
     >>> bool(hashes[0] == hashes[1])
@@ -90,14 +90,14 @@ def key_hashes(rows: pl.DataFrame, names: Sequence[str]) -> npt.NDArray[np.uint3
 
 
 def key_filter(rules: MergeRules, keep: RowFilter, digest: KeyDigest) -> RowFilter:
-    """Return a read of keys without those that surely match nothing."""
+    """Return a filter that skips keys without a possible match."""
     tests = [_can_match(name, keys) for name, keys in zip(rules.clauses.keys, digest.columns, strict=True)]
     predicate = pl.all_horizontal(tests)
     return RowFilter(keep.columns, keep.schema, keep.indexed, keep.weights, predicate, compares_values=True)
 
 
 def key_nodes(rules: MergeRules, digest: KeyDigest) -> list[Node]:
-    """Return what the source has of each key, for the choice of files."""
+    """Return a condition per key column that selects files with possible matches."""
     return [
         _node(Operand(name, rules.schema[name]), keys)
         for name, keys in zip(rules.clauses.keys, digest.columns, strict=True)
@@ -108,7 +108,7 @@ def _can_match(name: str, keys: KeyColumn) -> pl.Expr:
     column, values = pl.col(name), keys.values
     if not len(values):
         return pl.lit(value=False)
-    if values.dtype.is_float():  # NaN has no place in a range
+    if values.dtype.is_float():  # a range does not contain NaN
         return column.is_not_null()
     if keys.exact:
         return column.is_in(values.implode())

@@ -1,4 +1,4 @@
-"""A task before a merge: it matches the rows of files with those of the source."""
+"""Task that matches the rows of files with the rows of a merge source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qbeast_core.table.dml.count_rows import AT_ONCE
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 
-# Name of a column that numbers the rows of the table that are looked at.
+# Name of a column that numbers rows of the table.
 ROW: Final = own_column("row")
 
 # Name of a column that numbers the rows of the source.
@@ -25,15 +25,15 @@ SOURCE_ROW: Final = own_column("source_row")
 
 _FILE: Final = own_column("file")
 _SAME: Final = own_column("same")
-_FATE: Final = own_column("is_updated")
+_UPDATES: Final = own_column("is_updated")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchRows:
-    """Matches the rows of some files with those of a source."""
+    """Matches the rows of some files with the rows of a source."""
 
     files: TableFiles = field(repr=False)
-    # The keys, and what the conditions look at.
+    # Selects the keys and the columns that the conditions use.
     keep: RowFilter
     source: pl.DataFrame = field(repr=False)
     clauses: Clauses
@@ -45,8 +45,8 @@ class MatchRows:
             frames = list(pool.map(self._read, range(len(parts)), parts))
         rows = pl.concat(frames).with_row_index(ROW)
         verdict = judge(rows, self.source, self.clauses, self.conditions)
-        fates = (verdict.updated, verdict.deleted, verdict.not_matched)
-        counts = [np.bincount(fate[_FILE].to_numpy(), minlength=len(parts)) for fate in fates]
+        frames = [verdict.updated, verdict.deleted, verdict.not_matched]
+        counts = [np.bincount(frame[_FILE].to_numpy(), minlength=len(parts)) for frame in frames]
         return verdict.matched.to_numpy(), np.array(counts)
 
     def _read(self, number: int, parts: FileParts) -> pl.DataFrame:
@@ -56,28 +56,28 @@ class MatchRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The fates of some rows of the table."""
+    """Actions of a merge for some rows of the table."""
 
-    # Those that change, each with the row of the source that it matches.
+    # Rows to update, each with its matching row of the source.
     updated: pl.DataFrame
-    # Those that match and go, and those that go because they do not match.
+    # Rows to delete: with a match, and without one.
     deleted: pl.DataFrame
     not_matched: pl.DataFrame
-    # Numbers of the rows of the source that match here.
+    # Numbers of the source rows that have a match.
     matched: pl.Series
 
 
 def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions: MergeConditions) -> Verdict:
-    """Decide about rows."""
+    """Match rows of the table with the source and apply the conditions."""
     keys = list(clauses.keys)
     pairs = _join_keys(rows, source, keys, how="inner", maintain_order="left_right")
-    goes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
+    deletes = pl.repeat(clauses.when_matched == "delete", pairs.height, dtype=pl.Boolean, eager=True)
     if conditions.delete is not None:
-        goes = conditions.delete.mask(pairs)
+        deletes = conditions.delete.mask(pairs)
     acts = conditions.matched.mask(pairs)
     if clauses.when_matched != "delete":
-        acts = (acts | goes) & (clauses.when_matched == "update")
-    acting = pairs.with_columns((~goes).alias(_FATE)).filter(acts)
+        acts = (acts | deletes) & (clauses.when_matched == "update")
+    acting = pairs.with_columns((~deletes).alias(_UPDATES)).filter(acts)
     if clauses.when_matched == "delete":
         acting = acting.unique(ROW, keep="first", maintain_order=True)
     _refuse_several(acting, keys)
@@ -85,8 +85,8 @@ def judge(rows: pl.DataFrame, source: pl.DataFrame, clauses: Clauses, conditions
     if clauses.when_not_matched_by_source == "delete":
         alone = _join_keys(rows, source, keys, how="anti", maintain_order="left")
         not_matched = alone.filter(conditions.not_matched.mask(alone))
-    updated = acting.filter(_FATE).drop(_FATE)
-    return Verdict(updated, acting.filter(~pl.col(_FATE)), not_matched, pairs[SOURCE_ROW].unique())
+    updated = acting.filter(_UPDATES).drop(_UPDATES)
+    return Verdict(updated, acting.filter(~pl.col(_UPDATES)), not_matched, pairs[SOURCE_ROW].unique())
 
 
 def _join_keys(
@@ -97,7 +97,7 @@ def _join_keys(
     how: Literal["inner", "anti"],
     maintain_order: Literal["none", "left", "left_right"] = "none",
 ) -> pl.DataFrame:
-    """Join rows where all keys are equal: a null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
+    """Join rows with equal keys. A null equals nothing, NaN equals NaN, and 0.0 equals -0.0.
 
     >>> nan = pl.DataFrame({"a": [float("nan")]})
     >>> _join_keys(nan, nan, ["a"], how="inner").height
@@ -105,7 +105,7 @@ def _join_keys(
     """
     if len(keys) > 1 or not rows.schema[keys[0]].is_float():
         return rows.join(others, on=keys, how=how, maintain_order=maintain_order)
-    # A single key, of one row on either side, is compared in another way by Polars (2.1), which finds no NaN.
+    # Polars 2.1 does not match NaN if both sides have one row and the key is one column. A second column avoids it.
     same = pl.lit(value=True).alias(_SAME)
     joined = rows.with_columns(same).join(
         others.with_columns(same), on=[*keys, _SAME], how=how, maintain_order=maintain_order
@@ -116,7 +116,7 @@ def _join_keys(
 def join_source(
     source: pl.DataFrame, keys: pl.DataFrame, on: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return rows of the source once for each of the keys they match, with its other columns; and the rest of them."""
+    """Return the rows of the source joined with their matching keys, and the rows without a match."""
     numbered = source.with_row_index(SOURCE_ROW)
     pairs = _join_keys(numbered, keys, on, how="inner")
     matched = pairs.select(SOURCE_ROW).unique()
@@ -125,11 +125,11 @@ def join_source(
 
 
 def _refuse_several(acting: pl.DataFrame, keys: list[str]) -> None:
-    again = acting.filter(pl.col(ROW).is_duplicated())
-    if again.height:
-        example = again.select(keys).row(0, named=True)
+    duplicates = acting.filter(pl.col(ROW).is_duplicated())
+    if duplicates.height:
+        example = duplicates.select(keys).row(0, named=True)
         msg = (
-            f"{again[ROW].n_unique()} or more rows of the table match several rows of the source that would change "
-            f"them, for example {example}; nothing was changed. Leave one row of a key in the source."
+            f"{duplicates[ROW].n_unique()} or more rows of the table match several rows of the source that would "
+            f"change them, for example {example}; nothing was changed. Leave one row per key in the source."
         )
         raise InvalidInputError(msg, argument="source")

@@ -1,4 +1,4 @@
-"""Merge rows into a table: matching rows change, new rows come, and only files with matches are replaced."""
+"""Merge rows into a table: change matching rows, add new rows. Only files with matches are replaced."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RENAMED: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge(Change):
-    """Rows to merge, and how."""
+    """Merges the rows of a source."""
 
     operation: ClassVar[ChangedBy] = "MERGE"
 
@@ -46,7 +46,7 @@ class Merge(Change):
 
     @property
     def mode(self) -> WriteMode:
-        """Rows change, or only come."""
+        """See `Change`."""
         return "overwrite" if self.clauses.changes_rows else "append"
 
     def plan(self, reader: Reader, engine: Engine) -> ChangePlan:
@@ -86,7 +86,7 @@ class Merge(Change):
         return reader.at(evolved(reader.snapshot, self.source.empty, self.clauses))
 
     def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
-        """Return whether one of the files holds a match, or a row that goes because it has none."""
+        """Return whether the files hold a match, or a row that is deleted because it has none."""
         reader = self.with_new_columns(reader)
         matched = self.source.match(self._rules(reader), reader, engine, among=files)
         return matched.any_matched or bool(len(matched.files.files))
@@ -102,7 +102,7 @@ class Merge(Change):
 
 
 def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:
-    """Check the clauses against the columns of the table and of the source; no row is read."""
+    """Check and compile the clauses for the columns of the table and the source. No row is read."""
     clauses.check(snapshot.schema)
     missing = [name for name in clauses.keys if name not in source.columns]
     if missing:
@@ -124,11 +124,11 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
 def _updates(
     clauses: Clauses, snapshot: Snapshot, source: pl.Schema, names: Collection[str]
 ) -> Assignments | None:
-    """Return the new values of matching rows, by default those of the source; None: they are not updated."""
+    """Return the new values of matching rows, by default the values of the source. None: no row is updated."""
     name, update = clauses.source_name, clauses.update
     if clauses.when_matched != "update":
         return None
-    if update is None:  # the source has them in the table's types
+    if update is None:  # `fit_source` converted the columns to the types of the table
         values = tuple(pl.col(name).struct.field(column) for column in snapshot.schema if column in names)
         return Assignments(values, required_columns(snapshot), "update")
     scope = pl.Schema({**snapshot.schema, name: pl.Struct(source)})
@@ -136,7 +136,7 @@ def _updates(
 
 
 def _inserts(clauses: Clauses, snapshot: Snapshot, source: pl.Schema) -> Assignments | None:
-    """Return the values of new rows; None: the columns of the source."""
+    """Return the values of new rows. None: the columns of the source."""
     if clauses.insert is None:
         return None
     scope = pl.Schema({clauses.source_name: pl.Struct(source)})

@@ -1,6 +1,6 @@
-"""A merge compiled for one version of a table: columns of the same types, conditions and values to apply.
+"""A merge compiled for one version of a table: columns, conditions and values.
 
-It is sent to workers: it pickles and opens no log.
+It is sent to workers: it can be pickled and does not open the log.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ class MergeRules:
     schema: pl.Schema
     clauses: Clauses
     conditions: MergeConditions
-    # What rows that match are set to; None: to nothing.
+    # New values of matching rows. None: matching rows are not updated.
     updates: Assignments | None
-    # What new rows consist of; None: of the source's columns.
+    # Values of new rows. None: the columns of the source.
     inserts: Assignments | None
-    # Of rows of the source as `fit` returns them.
+    # Schema of the rows that `fit` returns.
     source_schema: pl.Schema
 
     @property
     def empty_source(self) -> pl.DataFrame:
-        """No rows of the source, as `fit` returns them."""
+        """Frame without rows, with the columns that `fit` returns."""
         return self.source_schema.to_frame()
 
     def fit_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Return the columns of the source to match by, alone, of the table's types; raises as `fit` does."""
+        """Return only the key columns of the source, in the types of the table. Raises the errors of `fit`."""
         return _fitted(keys, self.clauses.keys, self.schema_json, self.schema)
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of the source; columns that the table has too, as far as they are used, are of its types."""
+        """Return rows of the source. The columns that the merge needs have the types of the table."""
         return fit_source(rows, self.clauses, self.schema_json, self.schema)
 
     def match_columns(self) -> list[str]:
-        """Return the columns of the table that matching looks at."""
+        """Return the columns of the table that matching reads."""
         return list(dict.fromkeys([*self.clauses.keys, *self.conditions.columns_of_rows(self.schema)]))
 
     def numbered(self, source: pl.DataFrame, *, whole: bool) -> pl.DataFrame:
-        """Return keys and row numbers of the source to join with; the row as a whole as well, if it is looked at."""
+        """Return the keys and row numbers of the source to join with. `whole` adds the whole row as a struct."""
         row = [pl.struct(pl.all()).alias(self.clauses.source_name)] if whole else []
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
-    def looks_at_source(self) -> bool:
-        """Return whether the fate of a matching row depends on the values of the source."""
-        return self.conditions.looks_at(self.clauses.source_name)
+    def uses_source(self) -> bool:
+        """Return whether a condition for matching rows uses values of the source."""
+        return self.conditions.uses(self.clauses.source_name)
 
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
-        """Return what comes of rows of the source that match none, of the table's columns and types."""
+        """Return the rows to insert for rows of the source without a match, in the schema of the table."""
         schema, condition = self.schema, self.conditions.new
         if self.clauses.when_not_matched != "insert" or condition.constant is False:
             return pl.DataFrame(schema=schema)
@@ -80,7 +80,7 @@ class MergeRules:
 
 
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
-    """Bring rows of a source to the types of the table; see `MergeRules.fit`."""
+    """Convert rows of a source to the types of the table; see `MergeRules.fit`."""
     names = clauses.columns_needed(schema, frozenset(rows.columns))
     return _fitted(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
 
@@ -88,11 +88,11 @@ def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: p
 def _fitted(
     rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
 ) -> pl.DataFrame:
-    wanted = pl.Schema({name: schema[name] for name in names})
+    target = pl.Schema({name: schema[name] for name in names})
     columns = frozenset(rows.columns)
     used = rows.select([name for name in names if name in columns])
     try:
-        fitted = fit_frame(used, schema_json, wanted, merge=merge)
+        fitted = fit_frame(used, schema_json, target, merge=merge)
     except SchemaMismatchError as error:
         or_merge = "" if merge else '; or give schema_mode="merge" for columns that are new or missing'
         msg = (
@@ -105,14 +105,14 @@ def _fitted(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedRows(UniformChange):
-    """Rows of the table as a merge leaves them."""
+    """Applies a merge to rows of the table."""
 
     rules: MergeRules
-    # Of `MergeRules.numbered`, whole: at least all rows that match one of the changed rows.
+    # From `MergeRules.numbered` with whole rows: at least the source rows that match a row to change.
     source: pl.DataFrame = field(repr=False)
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that stay, and those that changed."""
+        """Return the rows that stay and the updated rows."""
         rules, numbered = self.rules, rows.with_row_index(ROW)
         verdict = judge(numbered, self.source, rules.clauses, rules.conditions)
         frames = (verdict.updated, verdict.deleted, verdict.not_matched)
@@ -125,12 +125,12 @@ class MergedRows(UniformChange):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergedFiles(RowChange):
-    """Rows of the table as a merge leaves them, where the rows of the source are stored by the file they match in."""
+    """Applies a merge to rows of the table. A stored file per file of the table holds its rows of the source."""
 
     rules: MergeRules
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
-    # By path of the table's file: the file with the rows of the source that match in it.
+    # File of the table -> file with the source rows that match in it.
     stored: Mapping[str, str] = field(repr=False)
 
     def of_file(self, path: str) -> _MergedFile | None:
@@ -140,7 +140,7 @@ class MergedFiles(RowChange):
 
 
 class _MergedFile:
-    """The change of one file's rows. Its rows of the source are loaded once, at the first call."""
+    """Applies a merge to the rows of one file. Loads the matching source rows at the first call."""
 
     def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
         self._arguments = (rules, uri, storage_options, path)

@@ -1,4 +1,4 @@
-"""Columns that a merge brings: those of its source that the table does not have."""
+"""Columns that a merge adds to the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qbeast_core.table.snapshot.with_schema import with_schema
 
 
 def evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
-    """Return the table as a merge with ``schema_mode="merge"`` sees it; the version itself without."""
+    """Return the version with the new columns of the source if ``schema_mode="merge"``, else the version."""
     if clauses.schema_mode is None:
         return snapshot
     named = {*(clauses.update or ()), *(clauses.insert or ())}

@@ -1,4 +1,4 @@
-"""Sources of a merge and how they are matched with a version: the protocol, and frames in memory."""
+"""Sources of a merge: the protocol, and frames in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.split_scan import file_parts
 
-# Rows of the table that are matched at once: enough to amortise the join.
+# Maximum number of rows of the table that are matched at once: enough to amortise the join.
 MAX_ROWS_MATCHED: Final = 1 << 22
 
 
@@ -32,33 +32,33 @@ MAX_ROWS_MATCHED: Final = 1 << 22
 class MergeMatches:
     """The matches of a merge with a version."""
 
-    # Files with rows that change or go.
+    # Files with rows to update or delete.
     files: FileMatches
-    # Rows of each file that are updated, deleted with a match, and deleted without one; shape (3, files).
+    # Rows of each file to update, to delete with a match, and to delete without one; shape (3, files).
     counts: I64Array
-    # Whether a row of the source matches, even if no row changes for it.
+    # Whether a row of the source has a match, even if no row changes.
     any_matched: bool
-    # Of the rows of these files.
+    # Change of the rows of `files`.
     change: RowChange
     added: AddedRows
     source_rows: int
 
 
 class MergeSource(Protocol):
-    """Rows to merge, wherever they are."""
+    """Rows to merge."""
 
     @property
     def empty(self) -> pl.DataFrame:
-        """A frame without rows that has the columns and types of the source."""
+        """Frame without rows, with the columns and types of the source."""
         ...
 
     def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
-        """Match the rows with those of a version, or of some of its files.
+        """Match the rows with the rows of a version, or of some of its files.
 
-        Files that cannot hold a match, by statistics or cubes, are not read; of the others, the keys and the columns
-        of the conditions are read.
+        Statistics and cubes exclude files that cannot hold a match. Of the others, only the keys and the columns of
+        the conditions are read.
         """
         ...
 
@@ -68,7 +68,7 @@ class FrameMergeSource:
     """Rows in memory."""
 
     frame: pl.DataFrame
-    # Rows of the table that there is room for beside them.
+    # Maximum number of rows of the table that fit in memory with the frame.
     rows_at_once: int = MAX_ROWS_MATCHED
 
     @property
@@ -79,7 +79,7 @@ class FrameMergeSource:
     def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
-        """Match the rows where files are read, all of them with each file; see `MergeSource`."""
+        """Match all rows with each file, in the tasks that read the files; see `MergeSource`."""
         frame, schema = rules.fit(self.frame), rules.schema
         keys = [
             is_in(Operand(name, schema[name]), frame[name], nulls_equal=False) for name in rules.clauses.keys
@@ -91,20 +91,20 @@ class FrameMergeSource:
         call = MatchRows(
             reader.files,
             reader.row_filter(plan, rules.match_columns()),
-            rules.numbered(frame, whole=rules.looks_at_source()),
+            rules.numbered(frame, whole=rules.uses_source()),
             rules.clauses,
             rules.conditions,
         )
         matched = np.zeros(frame.height, np.bool_)
         counts = np.zeros((3, len(live)), np.int64)
-        for chunk, (source_rows, fates) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
+        for chunk, (source_rows, by_file) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
             matched[source_rows] = True
-            counts[:, chunk] = fates
+            counts[:, chunk] = by_file
         return _matches(rules, frame, matched, counts, live)
 
 
 def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPlan:
-    """Plan which files to open: those that can hold matches, or rows that go because they have none."""
+    """Plan which files to open: files with possible matches, or with rows to delete because they have none."""
     not_matched = rules.conditions.not_matched
     nodes = [all_of(keys)]
     if rules.clauses.when_not_matched_by_source == "delete":
@@ -120,7 +120,7 @@ def _matches(
     mask = pl.Series(matched, dtype=pl.Boolean)
     source = rules.numbered(frame, whole=True)
     if rules.clauses.when_not_matched_by_source == "ignore":
-        source = source.filter(mask)  # else rows without a match are found by all of them
+        source = source.filter(mask)  # a delete of rows without a match needs all source rows
     return MergeMatches(
         files=FileMatches(touched, counts.sum(axis=0), live[touched]),
         counts=counts,
@@ -132,7 +132,7 @@ def _matches(
 
 
 def _chunks(files: I64Array, live: I64Array, max_rows: int) -> Iterator[I64Array]:
-    """Cut files into chunks of at most this many rows, or of a single file."""
+    """Cut files into chunks of at most `max_rows` rows, or of a single file."""
     rows = np.where(live[files] == UNKNOWN, max_rows, live[files])
     cuts = np.flatnonzero(np.diff(np.maximum(np.cumsum(rows) - 1, 0) // max_rows)) + 1
     yield from (part for part in np.split(files, cuts) if len(part))

@@ -1,4 +1,8 @@
-"""A source of a merge that is read batch by batch: its rows are joined with those of the table in temporary files."""
+"""Merge source that is read in batches. Temporary files join its rows with the keys of the table.
+
+The source is read twice: first for a digest of its keys, then to partition its rows. Both the rows and the keys of the
+table are hashed into buckets. Each bucket is joined, and the rows are partitioned again by the file they match in.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +46,18 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import file_parts
 
-_COPIES: Final = 8  # of a source that is held: fitted, joined with rows of the table, put into their columns
-_MATCHED_BYTES: Final = 384  # of the budget for a row of the table whose keys are read and joined
+_COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table
+_MATCHED_BYTES: Final = 384  # memory per row of the table whose keys are read and joined
 _MIN_ROWS_MATCHED: Final = 1 << 12
-_BUCKETS_HELD: Final = 16  # keys of a bucket and what joins them take so small a part of the budget
-_VALUE_BYTES: Final = 24  # of a key in memory, guessed
+_BUCKETS_HELD: Final = (
+    16  # buckets that would fill the memory budget: one bucket and its join take a small part of it
+)
+_VALUE_BYTES: Final = 24  # estimated memory per key value
 _FILE: Final = own_column("file")
 
 
 def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
-    """Return the rows of a merge, in memory where they are few."""
+    """Return a merge source. It is in memory if the rows fit."""
     taken = engine.take(source, copies=_COPIES)
     if isinstance(taken, FrameSource):
         room = engine.budget.memory_bytes // _MATCHED_BYTES
@@ -61,11 +67,10 @@ def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamMergeSource:
-    """Rows in batches, which have to be the same when they are read again."""
+    """Rows in batches. A second read must return the same rows."""
 
     stream: Source
-    # Where they meet those of the table; what is left there goes with its folder, or when rows are matched
-    # again.
+    # Temporary files of the join. The next match deletes those of the last one; the folder deletes the rest.
     spill: Spill
     _stored: list[str] = field(default_factory=list[str], init=False, repr=False)
 
@@ -77,10 +82,12 @@ class StreamMergeSource:
     def match(
         self, rules: MergeRules, reader: Reader, engine: Engine, *, among: BoolArray | None = None
     ) -> MergeMatches:
-        """Match the rows by the hash of their keys, a part of them at a time; see `MergeSource`."""
-        del engine  # these rows are read here
+        """Match the rows bucket by bucket; see `MergeSource`."""
+        del engine  # this process reads the rows
         digest = self._digest(rules)
-        if among is None:  # else the matches of the whole version are still in use
+        if (
+            among is None
+        ):  # a match of some files must keep the files of the match of all: they are still in use
             self._forget(self._stored)
         matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
         try:
@@ -88,7 +95,7 @@ class StreamMergeSource:
         finally:
             if among is None:
                 self._stored.extend(matching.stored)
-            else:  # only what was counted is of use
+            else:  # only the counts are used
                 self._forget(matching.stored)
         files = np.array([file for file, _ in judged], np.int64)
         counts = np.array([count for _, count in judged], np.int64).reshape(-1, 3).T
@@ -124,7 +131,7 @@ class StreamMergeSource:
 
 
 class _Matching:
-    """Rows of one source on their way to the files of one version that they match in."""
+    """One match of a source with a version: its buckets, and the files stored so far."""
 
     def __init__(
         self, rules: MergeRules, reader: Reader, digest: KeyDigest, *, spill: Spill, among: BoolArray | None
@@ -144,11 +151,11 @@ class _Matching:
 
     @property
     def added(self) -> StoredRows:
-        """The rows that match none, as they come."""
+        """Rows to insert, from source rows without a match."""
         return StoredRows(str(self._spill.folder.path), {}, tuple(self._added))
 
     def take(self, batches: Iterator[pl.DataFrame]) -> tuple[int, int]:
-        """Part the source, and the keys of files, into buckets; return how many rows came, and the sum of hashes."""
+        """Partition the source and the keys of the table into buckets. Return the number of rows and the hash sum."""
         count = np.uint64(self._bucket_count())
         buckets = np.arange(count, dtype=np.uint64)
         totals: list[tuple[int, int]] = []
@@ -171,7 +178,7 @@ class _Matching:
         return sum(rows for rows, _ in totals), sum(hashes for _, hashes in totals)
 
     def join(self) -> list[SpilledRange]:
-        """Part rows of the source by the file they match in; those that match none are rows to add."""
+        """Partition source rows by the file they match in. Rows without a match are stored as new rows."""
         pairs, files = self._pairs(), self._files.astype(np.uint64)
         if not len(files):
             for _ in pairs:
@@ -180,7 +187,7 @@ class _Matching:
         return self._spill.scatter(pairs, identity, files, self._rules.source_schema, packed=False)
 
     def judge(self, parts: list[SpilledRange]) -> list[tuple[int, I64Array]]:
-        """Decide about the rows of each file; return numbers of files of which rows change or go, and how many."""
+        """Apply the merge to each file. Return the files with changed rows, and their counts."""
         judging = map_ahead(
             lambda item: (item[0], self._judged(*item)),
             self._by_file(parts),
@@ -191,9 +198,9 @@ class _Matching:
 
     def _bucket_count(self) -> int:
         rows = int(np.maximum(self._live[self._files], 0).sum()) + self._digest.rows
-        held = self._spill.budget.memory_bytes // _BUCKETS_HELD
-        wanted = rows * (len(self._on) + 1) * _VALUE_BYTES // held + 1
-        return min(wanted, self._spill.max_open)
+        bucket_bytes = self._spill.budget.memory_bytes // _BUCKETS_HELD
+        count = rows * (len(self._on) + 1) * _VALUE_BYTES // bucket_bytes + 1
+        return min(count, self._spill.max_open)
 
     @property
     def _empty_keys(self) -> pl.DataFrame:
@@ -202,11 +209,11 @@ class _Matching:
 
     @property
     def _spilled_file(self) -> str:
-        """What `_FILE` is called in temporary files, which Arrow writes: longer than any key, as Arrow takes no NUL."""
+        """Name of `_FILE` in temporary files. Arrow does not allow its NUL; a name longer than all keys is unique."""
         return f"file of {''.join(self._on)}"
 
     def _keys_of(self, number: int) -> pl.DataFrame:
-        """Return the keys of a file that can match, each once."""
+        """Return the distinct keys of a file that can match."""
         keep = key_filter(self._rules, self._reader.row_filter(self._plan, self._on), self._digest)
         parts = file_parts(self._reader, self._plan, number)
         frames = [frame.select(self._on).unique() for frame in read_parts(parts, keep, self._reader.files)]
@@ -219,19 +226,19 @@ class _Matching:
         return keys.select(empty.columns)
 
     def _pairs(self) -> Iterator[PlacedBatch]:
-        """Yield rows of the source with the number of each file they match in; keep those that match none."""
-        most = self._spill.budget.batch_bytes
+        """Yield source rows with the number of each file they match in. Store the rows without a match."""
+        batch_bytes = self._spill.budget.batch_bytes
         for part in self._source:
             bucket = self._keys.get(int(part.starts[0]))
             keys = self._empty_keys
             if bucket is not None:
-                keys = pl.concat([keys, *(batch.frame for batch in bucket.batches(size_bytes=most))])
+                keys = pl.concat([keys, *(batch.frame for batch in bucket.batches(size_bytes=batch_bytes))])
                 bucket.delete()
             keys = keys.rename({self._spilled_file: _FILE})
-            # A row joins each of its files.
-            most_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
-            for batch in part.batches(size_bytes=most):
-                for source in batch.frame.iter_slices(max(batch.frame.height // most_files, 1)):
+            # A row is repeated for each file that it matches in: smaller slices keep the join within the budget.
+            max_files = int(keys.group_by(self._on).len()["len"].to_numpy().max(initial=1))
+            for batch in part.batches(size_bytes=batch_bytes):
+                for source in batch.frame.iter_slices(max(batch.frame.height // max_files, 1)):
                     yield self._joined(source, keys)
             part.delete()
         self._store_new()
@@ -252,7 +259,7 @@ class _Matching:
             self._added.append(StoredPart(self._store(rows), rows.height, int(rows.estimated_size())))
 
     def _by_file(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield files of which rows may change or go, each with the rows of the source that match in it."""
+        """Yield the files whose rows may change, each with the source rows that match in it."""
         sources = self._sources(parts)
         if self._rules.clauses.when_not_matched_by_source != "delete":
             yield from sources
@@ -266,7 +273,7 @@ class _Matching:
             file_index, source = next(sources, (-1, self._rules.empty_source))
 
     def _sources(self, parts: Sequence[SpilledRange]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yield the rows of the source by the file they match in, where there are some; files ascend."""
+        """Yield files in ascending order, each with the source rows that match in it. Skip files without any."""
         budget = self._spill.budget
         for part in parts:
             if part.size_bytes > budget.load_bytes and len(part.starts) > 1:
@@ -284,7 +291,7 @@ class _Matching:
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
         rules, reader = self._rules, self._reader
         keep = reader.row_filter(self._plan, rules.match_columns())
-        numbered = rules.numbered(source, whole=rules.looks_at_source())
+        numbered = rules.numbered(source, whole=rules.uses_source())
         call = MatchRows(reader.files, keep, numbered, rules.clauses, rules.conditions)
         _, counts = call([file_parts(reader, self._plan, number)])
         if counts.any():
@@ -292,7 +299,7 @@ class _Matching:
         return counts[:, 0]
 
     def _store(self, rows: pl.DataFrame) -> str:
-        """Keep rows until the files are written again, and return where."""
+        """Write rows to a file that is kept until the table's files are rewritten. Return its name."""
         folder = self._spill.folder
         path = Path(folder.new_path() + SUFFIX)
         self.stored.append(path.name)

@@ -1,1 +1,1 @@
-"""Rows that do not fit in memory: sorted by temporary files."""
+"""Temporary files that sort rows which do not fit in memory."""

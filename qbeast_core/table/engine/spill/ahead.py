@@ -1,4 +1,4 @@
-"""Calls made in threads, a few ahead of whoever takes their answers."""
+"""Run calls in threads, a few ahead of the consumer of their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnswerT = TypeVar("AnswerT")
 def map_ahead(
     call: Callable[[ItemT], AnswerT], items: Iterable[ItemT], *, at_once: int
 ) -> Generator[AnswerT]:
-    """Yield the answers in the order of the items, of which few more are taken than answers were.
+    """Yield the results in the order of the items. At most `at_once` more items are taken than results.
 
     >>> list(map_ahead(abs, iter([-1, 2, -3]), at_once=2))
     [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Rows on a disk for a while: as they come, or by the file that they will be written to."""
+"""Temporary files of rows: in the order of a source, or partitioned by data file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.folder import SpillFolder
 
-_KEYS: Final = "sort key"  # the last column, found by its place: others may have any name
-PLAIN: Final = pa.ipc.IpcWriteOptions()  # to pack what is read back at once takes more time than it saves
+_KEYS: Final = "sort key"  # the last column, accessed by position: other columns may have any name
+PLAIN: Final = (
+    pa.ipc.IpcWriteOptions()
+)  # compression of files that are read soon takes more time than it saves
 _SAMPLED_BATCHES: Final = 64
 FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-_SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))  # what stays until the call ends
+_SMALL: Final = pa.ipc.IpcWriteOptions(
+    compression=pa.Codec("zstd", 1)
+)  # for files that stay until the call ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,12 +36,12 @@ class PlacedBatch:
 
 
 def identity(batch: PlacedBatch) -> PlacedBatch:
-    """Return a batch whose rows are placed already."""
+    """Return the batch."""
     return batch
 
 
 class SpilledRows:
-    """Rows of one source as they came, see `qbeast_core.table.engine.protocol.Source`."""
+    """Rows in the order of a source, see `qbeast_core.table.engine.protocol.Source`."""
 
     is_one_shot = False
 
@@ -45,7 +49,7 @@ class SpilledRows:
         self._folder, self._path, self.empty = folder, path, empty
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
-        """See `Source`; columns that are not wanted are not unpacked."""
+        """See `Source`. Decompresses only the requested columns."""
         names = self.empty.columns if columns is None else list(columns)
         for table in _read(self._folder, self._path, [self.empty.columns.index(name) for name in names]):
             yield from within(_frame(table, self.empty.schema).select(names), size_bytes)
@@ -53,7 +57,7 @@ class SpilledRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedRows:
-    """Rows that were read back, to be taken in any order; see `RowsToPlace`."""
+    """Rows loaded from a temporary file; see `RowsToPlace`."""
 
     table: Any
     keys: U64Array
@@ -61,64 +65,64 @@ class LoadedRows:
 
     @staticmethod
     def joined(tables: list[Any], schema: pl.Schema) -> LoadedRows:
-        """Take over tables whose last column is the sort keys; the list is empty afterwards."""
+        """Join tables whose last column is the sort keys. Empties the list, to free memory."""
         table = pa.concat_tables(tables)
         tables.clear()
         place = len(schema)
         return LoadedRows(table.remove_column(place), _numbers(table.column(place)), schema)
 
     def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return some rows in some order, all columns by default; beside them one column is held twice at a time."""
-        wanted, order = list(self.schema) if names is None else list(names), pl.Series(places)
-        # In one piece: to look for each row's piece takes longer, and a text is a piece more to look up.
-        whole = (_frame(self.table.select([name]).combine_chunks(), self.schema) for name in wanted)
-        return pl.DataFrame([frame.to_series()[order] for frame in whole])
+        """Return the rows at these places. Copies one column at a time."""
+        columns, order = list(self.schema) if names is None else list(names), pl.Series(places)
+        # A gather from one chunk is faster than from many.
+        frames = (_frame(self.table.select([name]).combine_chunks(), self.schema) for name in columns)
+        return pl.DataFrame([frame.to_series()[order] for frame in frames])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpilledRange:
-    """The rows of one range of sort keys; read once, then deleted."""
+    """Temporary file with the rows of one range of sort keys. It is read once, then deleted."""
 
     folder: SpillFolder
     path: str
-    # Sort keys that the data files to write begin at, the first one for all below it too.
+    # Lowest sort key of each data file to write. The first file also takes lower keys.
     starts: U64Array
     schema: pl.Schema
-    # Of the rows in memory, about.
+    # Approximate size of the rows in memory.
     size_bytes: int
 
     def loads(self, *, size_bytes: int | None = None) -> Iterator[LoadedRows]:
-        """Yield the rows in the order they came in, in parts of about so many bytes, or in one; none is kept here."""
-        held: list[Any] = []
-        held_bytes = 0
+        """Yield the rows in the order of the file, in parts of about `size_bytes`, by default in one part."""
+        tables: list[Any] = []
+        part_bytes = 0
         for table in _read(self.folder, self.path, None):
-            held.append(table)
-            held_bytes += table.nbytes
-            if size_bytes is not None and held_bytes >= size_bytes:
-                yield LoadedRows.joined(held, self.schema)
-                held_bytes = 0
-        if held:
-            yield LoadedRows.joined(held, self.schema)
+            tables.append(table)
+            part_bytes += table.nbytes
+            if size_bytes is not None and part_bytes >= size_bytes:
+                yield LoadedRows.joined(tables, self.schema)
+                part_bytes = 0
+        if tables:
+            yield LoadedRows.joined(tables, self.schema)
 
     def batches(self, *, size_bytes: int) -> Iterator[PlacedBatch]:
-        """Yield the same as frames."""
+        """Yield the rows as frames of about `size_bytes`."""
         for rows in self.loads(size_bytes=size_bytes):
             yield PlacedBatch(_frame(rows.table, self.schema), rows.keys)
 
     def keys(self) -> U64Array:
-        """Return the sort keys of all rows, as they came; nothing else is unpacked."""
+        """Return the sort keys of all rows. Decompresses only this column."""
         columns = [table.column(0) for table in _read(self.folder, self.path, [len(self.schema)])]
         return np.concatenate([np.zeros(0, np.uint64), *map(_numbers, columns)])
 
     def delete(self) -> None:
-        """Make room."""
+        """Delete the file."""
         _delete(self.folder, self.path)
 
 
 def spool(
     batches: Iterable[pl.DataFrame], empty: pl.DataFrame, folder: SpillFolder, report: Callable[[int], None]
 ) -> SpilledRows:
-    """Write the rows of a source that can be read once, so that they can be read again."""
+    """Write the rows of a one-shot source to a file that can be read again."""
     path = folder.new_path()
     with SpillWriter(folder, path, report, _SMALL) as writer:
         writer.write(_table(empty))
@@ -128,30 +132,31 @@ def spool(
 
 
 def sampled(
-    batches: Iterable[pl.DataFrame], found: list[pl.DataFrame], *, total: int, rows: int
+    batches: Iterable[pl.DataFrame], sample: list[pl.DataFrame], *, total: int, rows: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield batches, and copy some rows from all over them to a list: they keep no batch in memory.
+    """Yield batches, and append copies of evenly spaced rows to `sample`.
 
-    Of many batches some are looked at, for that costs by the batch.
+    Each copy costs time, so at most `_SAMPLED_BATCHES` batches are sampled.
 
-    >>> found = []
-    >>> parts = list(sampled([pl.DataFrame({"x": range(100)})] * 3, found, total=300, rows=6))
-    >>> len(parts), pl.concat(found)["x"].to_list()
+    >>> sample = []
+    >>> parts = list(sampled([pl.DataFrame({"x": range(100)})] * 3, sample, total=300, rows=6))
+    >>> len(parts), pl.concat(sample)["x"].to_list()
     (3, [0, 50, 0, 50, 0, 50])
     """
-    seen = wanted = 0
+    seen = next_sample = 0
     for batch in batches:
-        if seen >= wanted:
+        if seen >= next_sample:
             stride = max(batch.height, total // _SAMPLED_BATCHES, 1)
             some = batch.gather_every(max(batch.height * total // (stride * rows), 1))
-            found.append(_frame(_table(some), batch.schema))
-            wanted += stride
+            # A round trip through Arrow copies the rows: a slice would keep the batch in memory.
+            sample.append(_frame(_table(some), batch.schema))
+            next_sample += stride
         seen += batch.height
         yield batch
 
 
 class SpillWriter:
-    """A file of Arrow batches; one that got none is not made."""
+    """Writes a file of Arrow batches. Without a batch, no file is created. After an error, the file is deleted."""
 
     def __init__(
         self,
@@ -192,7 +197,7 @@ class SpillWriter:
                 is_whole = kind is None
         finally:
             if not is_whole:
-                with suppress(OSError):  # it cannot write what it holds; closed it is
+                with suppress(OSError):  # the flush may fail; the file is closed anyway
                     self._file.close()
                 _delete(self._folder, self._path)
 
@@ -230,22 +235,25 @@ def _table(frame: pl.DataFrame) -> Any:
 
 
 def by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
-    """Return rows with their keys, sorted by range, and where each range begins and the last one ends."""
-    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)  # sorted by counting
+    """Return rows with their keys, sorted by range, and the offsets of the ranges."""
+    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(
+        np.uint16
+    )  # 16 bits: numpy uses a radix sort
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=len(firsts) + 1))
     return _with_keys(batch.frame[pl.Series(order)], batch.keys[order]), [0, *ends.tolist()]
 
 
 def _with_keys(frame: pl.DataFrame, keys: U64Array) -> Any:
-    # From its buffer: pa.array of an ndarray imports pandas first, to see whether it is one of its own.
+    # From its buffer: `pa.array` of an ndarray imports pandas.
     column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(keys)])
     table = _table(frame).append_column(_KEYS, column)
-    return pa.RecordBatch.from_arrays([one.combine_chunks() for one in table.columns], schema=table.schema)
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
 def _numbers(column: Any) -> U64Array:
-    return pl.Series(column).to_numpy()  # to_numpy of pyarrow imports pandas first
+    return pl.Series(column).to_numpy()  # `to_numpy` of pyarrow imports pandas
 
 
 def _frame(table: Any, schema: pl.Schema) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Rows that do not fit in memory: read twice, sorted by temporary files, written file by file."""
+"""Rows that do not fit in memory: read twice, sorted with temporary files, written file by file."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _MAX_OPEN: Final = 256
 _MIN_SLICE_BYTES: Final = 1 << 14
 _MIN_BUFFER_BYTES: Final = 1 << 12
 _MAX_BUFFER_BYTES: Final = 1 << 18
-_OFFSET_BYTES: Final = 8  # of a text besides its own
+_OFFSET_BYTES: Final = 8  # per text, in addition to its characters
 _KEY_BYTES: Final = 8
 _MIN_FILE_ROWS: Final = 64
 _SAMPLED_ROWS: Final = 1 << 14
-_FILLED: Final = 0.8  # of what a writer may load: the parts of a cut are not of one size
+_FILLED: Final = 0.8  # target share of what a writer may load, because parts differ in size
 
 
 class Spill:
@@ -61,14 +61,14 @@ class Spill:
     def __init__(self, folder: SpillFolder, budget: Budget, report: Callable[[int], None]) -> None:
         self.folder, self.budget, self.report = folder, budget, report
 
-    def wanted(self, size_bytes: int) -> int:
-        """Return the number of parts that a writer can load one by one, as far as they can be open at once."""
+    def part_count(self, size_bytes: int) -> int:
+        """Return the number of parts to split rows into so that a writer can load each, at most `max_open`."""
         parts = -(-size_bytes // int(self.budget.load_bytes * _FILLED))
         return min(max(parts, 2), self.max_open)
 
     @property
     def max_open(self) -> int:
-        """Maximum of files that are open at once."""
+        """Maximum number of files that are open at once."""
         return max(min(_MAX_OPEN, self.budget.batch_bytes // _MIN_SLICE_BYTES), 2)
 
     def scatter(
@@ -81,7 +81,7 @@ class Spill:
         packed: bool,
         at_once: int = 1,
     ) -> list[SpilledRange]:
-        """Write rows to spill files, each for one of the data files that begin at `starts`, or for some of them."""
+        """Partition rows into temporary files. Each holds the rows of one or more of the data files of `starts`."""
         groups = np.array_split(starts, min(self.max_open, len(starts)))
         firsts = np.array([group[0] for group in groups[1:]], np.uint64)
         size = self.budget.batch_bytes // len(groups)
@@ -96,7 +96,7 @@ class Spill:
             ]
             sorting = map_ahead(lambda batch: by_range(placed(batch), firsts), batches, at_once=at_once)
             for batch, ends in stack.enter_context(closing(sorting)):
-                # The size of each slice takes longer to compute than to write it.
+                # Estimate the size of a slice from the batch: computing it takes longer than writing the slice.
                 row_bytes = batch.nbytes / max(batch.num_rows, 1)
                 for number, (first, end) in enumerate(pairwise(ends)):
                     if first < end:
@@ -117,7 +117,7 @@ def spilled_rows(
     *,
     row_bytes: float,
 ) -> Rows:
-    """Return the rows of a stream, moved through temporary files."""
+    """Return the rows of a source, to be moved through temporary files."""
     texts = sum(
         isinstance(dtype, pl.String | pl.Binary) or dtype.is_nested()
         for dtype in target.shape.schema.dtypes()
@@ -145,9 +145,7 @@ class _Threads:
 
     @property
     def advice(self) -> str:
-        return (
-            "Rows are read twice: give some that are the same each time, or an iterator, whose rows are kept."
-        )
+        return "Rows are read twice: pass rows that are the same each time, or an iterator, whose rows are stored."
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         budget, shape = self._spill.budget, self._target.shape
@@ -179,13 +177,15 @@ class _Threads:
                 with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
                     for _ in writing:
                         self._report(written, task)
-        except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
+        except BaseException:  # also after an interrupt or a panic of Rust
             delete_data_files(task.target.store, [file.add for file in written])
             raise
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        is_spooled = isinstance(self._stream, SpilledRows)  # then the disk holds the rows already
+        is_spooled = isinstance(
+            self._stream, SpilledRows
+        )  # the rows are on the disk already: compress the copy
         sample: list[pl.DataFrame] = []
         batches = self._stream.batches(None, size_bytes=self._spill.budget.batch_bytes)
         ranges = self._spill.scatter(
@@ -207,9 +207,9 @@ class _Threads:
 
     @property
     def _sampled_rows(self) -> int:
-        """How many rows to look at to see how files are encoded: as many as there is room for."""
-        most = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
-        return max(min(_SAMPLED_ROWS, most), 1)
+        """Number of rows to sample to choose the encodings of files, limited by memory."""
+        max_rows = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
+        return max(min(_SAMPLED_ROWS, max_rows), 1)
 
     def _report(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
         if self._progress is not None:
@@ -224,7 +224,7 @@ def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
 
 
 class _Files:
-    """Writes data files of spilled rows; `written` are those that stand, in no order."""
+    """Writes data files of spilled rows. Appends them to `written` in any order."""
 
     def __init__(
         self,
@@ -239,12 +239,12 @@ class _Files:
         self._written, self._packed = written, packed
 
     def write(self, part: SpilledRange) -> None:
-        """Write the files of a range; where it is more than may be held, cut it first, and delete it."""
+        """Write the files of a range, then delete it. A range that does not fit in memory is split first."""
         max_bytes = self._spill.budget.load_bytes
         if part.size_bytes <= max_bytes:
             self._write(part, size_bytes=None)
             return
-        starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.wanted(part.size_bytes))
+        starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.part_count(part.size_bytes))
         if len(starts) > 1:
             batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
             smaller = self._spill.scatter(batches, identity, starts, part.schema, packed=self._packed)
@@ -252,10 +252,12 @@ class _Files:
             for piece in smaller:
                 self.write(piece)
             return
-        self._write(part, size_bytes=int(max_bytes * _FILLED))  # equal index keys, all of them
+        self._write(
+            part, size_bytes=int(max_bytes * _FILLED)
+        )  # all sort keys are equal: any split is in order
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
-        """Write files of so many bytes of rows at a time, or of all; none is held but by the file it is in."""
+        """Write the files of a range, in parts of `size_bytes` or at once. Frees the rows of each file early."""
         ordered: list[OrderedRows] = []
         for rows in part.loads(size_bytes=size_bytes):
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
@@ -269,11 +271,11 @@ class _Files:
 
 
 def _cut(part: SpilledRange, pieces: int) -> U64Array:
-    """Return the sort keys to cut the rows of one file at, so that the pieces are about equal; one if all are equal."""
+    """Return the sort keys that split the rows of one file into about equal pieces. Equal keys are not split."""
     keys = np.sort(part.keys())
     cuts = np.unique(keys[[len(keys) * i // pieces for i in range(1, pieces)]])
     cuts = cuts[cuts > keys[0]]
-    if not len(cuts):  # most of them are equal: apart from the others
+    if not len(cuts):  # most keys are equal to the lowest one: split it off
         cuts = keys[keys > keys[0]][:1]
     return np.concatenate([part.starts[:1], cuts])
 

@@ -1,1 +1,1 @@
-"""What engines send to workers: it pickles, and opens no log."""
+"""Tasks that engines send to workers. They can be pickled and do not open the log."""

@@ -1,4 +1,4 @@
-"""Rows that an operation adds to a table: in memory, or in files beside the table's that no version ever names."""
+"""Rows that an operation adds to a table: in memory, or in temporary files that no version names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import polars as pl
 
 from qbeast_core.io.stores.store import Store, open_store
 
-# How their names end, after the UUID of the operation and one of their own. A vacuum knows them by it.
+# Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"
 
 
 class AddedRows(Protocol):
-    """Rows of the table's columns and types, wherever they are; picklable."""
+    """Rows with the columns and types of the table. Picklable."""
 
     @property
     def height(self) -> int:
@@ -34,7 +34,7 @@ class AddedRows(Protocol):
         ...
 
     def pieces(self, columns: Sequence[str], *, size_bytes: int) -> Sequence[AddedRows]:
-        """Return the rows cut for workers; each piece has at least these columns."""
+        """Split the rows for workers. Each piece has at least these columns."""
         ...
 
 
@@ -74,10 +74,10 @@ NO_ROWS: Final = FrameRows(pl.DataFrame())
 class StoredPart:
     """A file of rows."""
 
-    # Below the root of the store.
+    # Path in the store.
     path: str
     rows: int
-    # In memory.
+    # Size in memory.
     size_bytes: int
 
 
@@ -111,24 +111,24 @@ class StoredRows:
 
 
 def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
-    """Store rows under a new name, and return it."""
+    """Store rows in a new file. Return its path."""
     path = f"{operation}.{uuid.uuid4()}{SUFFIX}"
     store.put(path, as_bytes(rows))
     return path
 
 
 def as_bytes(rows: pl.DataFrame) -> memoryview:
-    """Return the bytes of a file of rows, small ones."""
+    """Return rows as a compressed Arrow IPC file."""
     sink = io.BytesIO()
     rows.write_ipc(sink, compression="zstd", compat_level=pl.CompatLevel.newest())
     return sink.getbuffer()
 
 
 def stored_by(store: Store, operation: str) -> list[str]:
-    """Return the names of all files stored for an operation, those of failed attempts too."""
+    """Return the paths of all files stored for an operation, including failed attempts."""
     return [path for path in store.list("") if path.startswith(operation) and path.endswith(SUFFIX)]
 
 
 def load_rows(store: Store, path: str) -> pl.DataFrame:
-    """Return rows that were stored, see `as_bytes`."""
+    """Return stored rows, see `as_bytes`."""
     return pl.read_ipc(io.BytesIO(store.get(path)))

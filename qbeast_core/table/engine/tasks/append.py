@@ -1,6 +1,6 @@
-"""Appends by many tasks, each knowing its own rows alone: index what fits the newest revision, stage the rest.
+"""Append with independent tasks. A task indexes the rows that fit the newest revision and stages the others.
 
-A task cannot make a revision. Rows that would ask for one go to staging files, which optimize indexes later.
+A task cannot make a revision. Rows that need one go to staging files, which optimize indexes later.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _MAX_WRITERS: Final = 4  # other tasks write beside this one
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendedPart:
-    """What one part wrote: invisible files, until a commit names them."""
+    """Files that one task wrote. They are invisible until a commit names them."""
 
-    # The version that was looked at.
+    # Version that the task was planned on.
     version: int
     revision: Revision | None
-    # Files with blocks still to be spelled, and files without index.
+    # Files with blocks, and files without index.
     indexed: tuple[AddFile, ...]
     staged: tuple[AddFile, ...]
     rows: int
@@ -53,18 +53,18 @@ class AppendedPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendTask:
-    """What a task must know of the table it appends to. It pickles; its size is that of the tree's outline."""
+    """State of the table that a task needs for an append. Picklable; about as large as the outline of the tree."""
 
-    # Where files go; local tables by absolute paths.
+    # Local tables have absolute paths.
     target: FileTarget
     version: int
     indexed: tuple[str, ...]
-    # To index in; None: the table has no real revision yet, and all rows are staged.
+    # Revision to index in. None: the table has no revision yet, and all rows are staged.
     revision: Revision | None = field(repr=False)
     tree: ExistingTree | None = field(repr=False)
 
     def write(self, data: FrameLike) -> AppendedPart:
-        """Write some of the rows: planned for themselves, on the table as it was looked at."""
+        """Write the rows of this task, planned without the rows of other tasks."""
         frame = self.target.shape.fit(data)
         settings = FileSettings.of(
             frame, self.indexed, self.target.configuration, dialect=self.target.dialect
@@ -78,7 +78,7 @@ class AppendTask:
                 written += self._index(inside, revision, settings)
             indexed = tuple(written)
             self._stage(frame.filter(pl.Series(outside)), settings, written)
-        except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
+        except BaseException:  # also after an interrupt or a panic of Rust
             delete_data_files(self.target.store, written)
             raise
         return AppendedPart(self.version, revision, indexed, tuple(written[len(indexed) :]), frame.height)
@@ -96,7 +96,7 @@ class AppendTask:
         )
 
     def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
-        """Write rows without index, by weight: engines that skip pages of a sample do so in such files too."""
+        """Write rows without index, sorted by weight, so that samples can skip pages of these files too."""
         weights = frame_weights(frame, self.indexed)
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):

@@ -1,4 +1,4 @@
-"""A task that changes values of a file's rows in place: it writes the file again with the blocks it had."""
+"""Task that changes the rows of a file in place: the new file has the blocks of the old one."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class FileToChange:
 
     parts: FileParts
     change: RowFunction
-    # As the log has them, in the order of the file.
+    # Blocks in the order of the file.
     blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeFile:
-    """Writes a file again with its rows changed, if each stays where it is; picklable."""
+    """Rewrites a file with changed rows if all rows keep their places. Picklable."""
 
     files: TableFiles = field(repr=False)
     # Reads all columns of all rows.
     keep: RowFilter
     target: FileTarget
     revision: Revision
-    # The names of new files begin with it: so files of failed tasks are found.
+    # Prefix of the names of new files, to find files of failed tasks.
     operation: str
-    # Whether rows that do not all stay are returned, so that the file is not read again.
+    # Whether to return changed rows that do not keep their places, so that the file is not read again.
     returns_rows: bool
 
     def __call__(self, file: FileToChange) -> AddFile | pl.DataFrame | None:
-        """Write the file. If a row goes or an indexed value changes, return the changed rows, or None."""
+        """Write the file. If a row is deleted or an indexed value changes, return the changed rows or None."""
         frames: list[pl.DataFrame] = []
         stay = True
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
@@ -73,7 +73,7 @@ class ChangeFile:
 
 
 def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
-    """Return the changed rows in the order of the rows."""
+    """Return the changed rows in their original order."""
     place = pl.Series(_PLACE, np.arange(rows.height, dtype=np.uint32))
     changed = change(rows.with_columns(place))
     order = np.argsort(changed[_PLACE].to_numpy(), kind="stable")
@@ -81,7 +81,7 @@ def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
 
 
 def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the first of some frames, which mostly shows whether rows stay, and then the others as one."""
+    """Yield the first frame, then the others as one. The first usually shows whether rows keep their places."""
     yield from islice(frames, 1)
     others = [frame for frame in frames if frame.height]
     if others:
@@ -89,7 +89,7 @@ def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...]) -> bool:
-    """Return whether rows of these weights are those of successive blocks."""
+    """Return whether rows with these weights are consistent with the blocks of a file."""
     ends = np.cumsum([block.element_count for block in blocks])
     if not len(blocks) or ends[-1] != len(weights):
         return False

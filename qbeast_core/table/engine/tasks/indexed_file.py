@@ -1,4 +1,4 @@
-"""A data file of rows that have their places already, written in their order."""
+"""Write a data file of rows that are placed and sorted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store_indexed(
     starts: I64Array,
     settings: FileSettings | None = None,
 ) -> AddFile:
-    """Write rows in the order of their file, which have places in a revision; return the file without blocks."""
+    """Write sorted rows that are placed in a revision. Return the file without blocks."""
     if settings is None:
         settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
     add, _ = store_file(

@@ -1,4 +1,4 @@
-"""Tasks for the two passes of workers over rows: one summarises the rows, one places them."""
+"""Tasks for the two passes of workers over rows: summarise the rows, then place them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _WEIGHT_MASK: Final = np.uint64((1 << 32) - 1)
 
 @dataclass(frozen=True, slots=True)
 class SummaryTask:
-    """Summarises rows of the indexed columns; picklable."""
+    """Summarises rows of the indexed columns. Picklable."""
 
     schema: pl.Schema
     cube_size: int | None = None
     limits: SampleLimits = DOMAIN_LIMITS
-    # Summarise rows outside the space of this revision apart, see `IndexSummary.outside`.
+    # Summarise rows outside the space of this revision separately, see `IndexSummary.outside`.
     apart: Revision | None = None
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
@@ -51,7 +51,7 @@ class SummaryTask:
 
 @dataclass(frozen=True, slots=True)
 class SpacePart:
-    """The rows in the space of a revision, or those outside."""
+    """The rows inside or outside the space of a revision."""
 
     revision: Revision
     outside: bool
@@ -64,43 +64,43 @@ class SpacePart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaceTask:
-    """Everything a worker needs; pickles to a few MB at most."""
+    """Places rows and writes files. The pickle has a few MB at most."""
 
     target: FileTarget
     revision: Revision
     outline: Outline
-    # Sort key of the first row that each file may hold, increasing, the first one 0.
+    # Lowest sort key of each file, ascending; the first is 0.
     file_starts: U64Array
-    # Rows that a file aims at.
+    # Target number of rows per file.
     file_rows: int
-    # Rows summarised, and the sum of their weights.
+    # Number of summarised rows, and the sum of their weights.
     rows: int
     weight_sum: int
-    # None: all rows are placed.
+    # Part of the rows to place. None: all rows.
     part: SpacePart | None = None
 
     @property
     def file_count(self) -> int:
-        """Files that rows are sent to."""
+        """Number of files."""
         return len(self.file_starts)
 
     def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
-        """Return rows as they came as rows of the table; see `RowShape.fit`."""
+        """Convert rows to rows of the table; see `RowShape.fit`."""
         return self.target.shape.fit(rows)
 
     def select(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of a table that this task places."""
+        """Return the rows that this task places."""
         return rows if self.part is None else self.part.select(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
-        """Return the sort key of each row: rows go to files, and lie in them, in the order of their keys."""
+        """Return the sort key of each row. It defines the order of rows across and within files."""
         revision = self.revision
         weights = frame_weights(frame, revision.columns)
         return sort_keys(self.outline, self.outline.place(grid_columns(frame, revision), weights), weights)
 
 
 def sort_keys(outline: Outline, nodes: I32Array, weights: I32Array) -> U64Array:
-    """Return numbers that sort rows as data files hold them: by node of an outline, and weight."""
+    """Return keys that sort rows in the order of data files: by node of the outline, then by weight."""
     keys = outline.places_in_files[nodes].astype(np.uint64) << _WEIGHT_BITS
     keys |= (weights.astype(np.int64) + _BIAS).astype(np.uint64)
     return keys

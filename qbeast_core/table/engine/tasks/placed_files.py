@@ -1,4 +1,4 @@
-"""One file's worth of placed rows, written by any worker, and what the log says of all files of a write together."""
+"""Write the placed rows of one file, and compute the blocks of all files of a write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qbeast_core.tree.layout.outline import Outline
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedFile:
-    """A data file, and its blocks by numbers of an outline."""
+    """A data file and its blocks. `nodes` are indexes of the outline; `children` are codes, 0 for none."""
 
     add: AddFile
     nodes: I32Array
@@ -38,21 +38,21 @@ class PlacedFile:
 
     @property
     def rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows."""
         return int(self.counts.sum())
 
 
 class RowsToPlace(Protocol):
-    """Rows that can be taken in any order."""
+    """Rows with random access."""
 
     def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return some rows in some order; all columns by default."""
+        """Return the rows at these places, by default with all columns."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedRows:
-    """The rows of a data file that is still to be written."""
+    """The sorted rows of a data file to write."""
 
     rows: pl.DataFrame
     keys: U64Array
@@ -60,7 +60,7 @@ class OrderedRows:
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
-    """Write rows of one file, sorted, under a new name; more files than one where they are too many."""
+    """Sort and write the rows of one file. Too many rows are split into several files."""
     joined = _Frame(pl.concat(parts, rechunk=True))
     return [store_ordered(task, file) for file in ordered_files(task, joined, np.concatenate(list(keys)))]
 
@@ -68,20 +68,20 @@ def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U6
 def ordered_files(
     task: PlaceTask, rows: RowsToPlace, keys: U64Array, *, places: I64Array | None = None
 ) -> list[OrderedRows]:
-    """Sort the rows of one file; return those of several files where they are too many."""
-    order, keys_in_order, children = _ordered(task, rows, keys, places)
+    """Sort the rows of one file. Too many rows are split into several files."""
+    order, sorted_keys, children = _ordered(task, rows, keys, places)
     height = len(order)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        OrderedRows(rows.take(order[a:b]), keys_in_order[a:b], children[a:b])
+        OrderedRows(rows.take(order[a:b]), sorted_keys[a:b], children[a:b])
         for a, b in pairwise(cuts)
         if a < b
     ]
 
 
 def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
-    """Write a file under a new name."""
+    """Write a file with a new name."""
     rows, keys, children = file.rows, file.keys, file.children
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
@@ -117,7 +117,10 @@ class _Frame:
 def _ordered(
     task: PlaceTask, rows: RowsToPlace, keys: U64Array, places: I64Array | None
 ) -> tuple[I64Array, U64Array, I64Array]:
-    """Return the order of the rows, and in this order their keys and nameless children (0: none)."""
+    """Return the order of the rows, and in this order their keys and children (0: none).
+
+    Rows above the threshold of their node go to a child cube, which is not a node of the outline.
+    """
     if places is not None:
         keys = keys[places]
     order = np.argsort(keys)
@@ -131,8 +134,8 @@ def _ordered(
         depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
         indexed = rows.take(order[beyond], task.revision.columns)
         children[beyond] = _child_codes(task, indexed, depths) + 1
-        again = np.lexsort((weights, children, task.outline.places_in_files[nodes]))
-        order, keys, children = order[again], keys[again], children[again]
+        by_child = np.lexsort((weights, children, task.outline.places_in_files[nodes]))
+        order, keys, children = order[by_child], keys[by_child], children[by_child]
     return order, keys, children
 
 
@@ -142,7 +145,7 @@ def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.ui
 
 
 def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
-    """Return the files with their blocks: cubes by name, thresholds as they are now that all rows are known."""
+    """Return the files with their blocks. Thresholds depend on the cubes that all files use."""
     if not files:
         return []
     nodes = np.concatenate([file.nodes for file in files])
@@ -173,9 +176,9 @@ def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
 
 def _cubes(outline: Outline, nodes: I32Array, children: I64Array) -> Cubes:
     depths, cells = outline.cubes.depth[nodes], outline.cubes.cells[nodes]
-    nameless = np.flatnonzero(children)
+    is_child = np.flatnonzero(children)
     shifts = np.arange(outline.dimensions - 1, -1, -1)
-    bits = ((children[nameless, None] - 1) >> shifts) & 1
-    cells[nameless] = (cells[nameless] << np.uint64(1)) | bits.astype(np.uint64)
-    depths[nameless] += np.uint8(1)
+    bits = ((children[is_child, None] - 1) >> shifts) & 1
+    cells[is_child] = (cells[is_child] << np.uint64(1)) | bits.astype(np.uint64)
+    depths[is_child] += np.uint8(1)
     return Cubes(depths, cells)

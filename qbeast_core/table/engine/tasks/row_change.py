@@ -1,4 +1,4 @@
-"""What becomes of rows on their way from old files to new ones. Workers get it: it pickles."""
+"""Changes of rows between old and new files. They are sent to workers, so they can be pickled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import polars as pl
 
-# Rows in, rows out, of the same columns. It pickles, and gives the same rows each time it is called.
+# Maps rows to rows with the same columns. Picklable and deterministic.
 RowFunction: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -17,16 +17,16 @@ class RowChange(ABC):
 
     @abstractmethod
     def of_file(self, path: str) -> RowFunction | None:
-        """Return the change of the rows of a file, by its decoded path; None: they stay as they are."""
+        """Return the change of the rows of a file, by its decoded path. None: the rows stay as they are."""
 
 
 class UniformChange(RowChange):
-    """A change that is the same for the rows of every file."""
+    """A change that is the same for all files."""
 
     @abstractmethod
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that stay, as they will be."""
+        """Return the rows that stay, with their new values."""
 
-    def of_file(self, path: str) -> RowFunction:  # noqa: ARG002 - it is the same for all of them
+    def of_file(self, path: str) -> RowFunction:  # noqa: ARG002 - same for all files
         """See `RowChange`."""
         return self

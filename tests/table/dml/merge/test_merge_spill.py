@@ -167,7 +167,7 @@ def broken() -> Iterator[pl.DataFrame]:
     ("source", "error", "message"),
     [
         (broken, RuntimeError, "the line is cut"),
-        (lambda: iter([]), qbeast.InvalidInputError, "gave no frame"),
+        (lambda: iter([]), qbeast.InvalidInputError, "returned no frame"),
         (
             lambda: pl.LazyFrame({"id": [7, 7], "value": [1, 2]}),
             qbeast.InvalidInputError,
