@@ -135,7 +135,7 @@ def _write_default_pages(tables_of_files: Iterable[pa.Table], folder: Path, *, l
 
 
 def _encoding(chunk: pq.ColumnChunkMetaData) -> str:
-    """The encoding of the values; RLE is that of the levels."""
+    """Return the encoding of the values; RLE encodes the levels."""
     return next((name for name in chunk.encodings if name != "RLE"), "PLAIN")
 
 

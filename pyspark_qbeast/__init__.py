@@ -1,6 +1,6 @@
-"""How PySpark finds ``format("qbeast")`` by itself: it imports every package named ``pyspark_*``.
+"""Register ``format("qbeast")`` with PySpark, which imports every package named ``pyspark_*``.
 
-An error here would hide the data sources of all other packages, so there is none where something is missing.
+An error here would hide the data sources of all other packages, so missing dependencies are ignored.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def memory_of_machine() -> int:
 
 
 def machine_bytes(root: Path = Path("/")) -> int:
-    """Return the maximum memory of this process: that of the machine, or of its cgroup (version 1 or 2).
+    """Return the maximum memory of this process, by the machine and its cgroup (version 1 or 2).
 
     >>> machine_bytes() > 1 << 20
     True
