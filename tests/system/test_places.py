@@ -141,7 +141,7 @@ def test_missing_deletion_vector_file_is_named(here: Path) -> None:
     log.write_text(text[:start] + named + text[end:])
     table = qbeast.open_table(here / "t")
     with pytest.raises(
-        qbeast.StorageError, match=r"ab/deletion_vector_d2c639aa-.*\.bin' of .* is gone"
+        qbeast.StorageError, match=r"ab/deletion_vector_d2c639aa-.*\.bin' of .* is missing"
     ) as caught:
         table.scan().collect()
     assert caught.value.path.startswith("ab/deletion_vector_")
