@@ -95,5 +95,5 @@ def test_replaced_table_is_not_mistaken(table: qbeast.Table, tmp_path: Path) -> 
     with pytest.raises(qbeast.TableNotFoundError):
         pickle.loads(pickled)  # noqa: S301 -- our own bytes
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
-    with pytest.raises(qbeast.TableNotFoundError, match="another one"):
+    with pytest.raises(qbeast.TableNotFoundError, match="another table"):
         pickle.loads(pickled)  # noqa: S301 -- our own bytes
