@@ -448,7 +448,9 @@ def test_preview_in_commit_timestamps_are_kept(tmp_path: Path) -> None:
 
 
 def test_table_constructor_error_names_open_table(tmp_path: Path) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match=r"called with 'lineitem'; .* qbeast\.open_table\(path\)"):
+    with pytest.raises(
+        qbeast.InvalidInputError, match=r"called with 'lineitem'; .* qbeast\.open_table\(path\)"
+    ):
         qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     with pytest.raises(
         qbeast.InvalidColumnsError, match=r"'lineer' is not a kind of index: there are .*linear"
