@@ -10,7 +10,7 @@ import pytest
 import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
-from qbeast_spark_bridge.predicates.predicates import understand
+from qbeast_spark_bridge.predicates.predicates import parse_where
 from tests.helpers.tables import small_files
 
 if TYPE_CHECKING:
@@ -64,4 +64,4 @@ def test_text_is_never_substituted(spark: SparkSession, table: Path) -> None:
         qbeast.read_table(table, where=text)
     )
     with pytest.raises(InvalidInputError, match="nothing was read"):
-        understand("plain > ${spark.qbeast.least}", qbeast.open_table(table).schema)
+        parse_where("plain > ${spark.qbeast.least}", qbeast.open_table(table).schema)
