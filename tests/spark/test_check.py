@@ -27,7 +27,9 @@ def test_report_equals_a_check_without_spark(spark: SparkSession, tmp_path: Path
     report = bridge.check(spark, path, progress=told.append)
     assert report.ok
     assert repr(report) == repr(qbeast.open_table(path).check())
-    assert [(one.files_done, one.rows) for one in told] == [(report.files, 400)]
+    assert [(step.files_done, step.rows) for step in told] == [
+        (done + 1, 400) for done in range(report.files)
+    ]
     spoil(path, rewritten(other_hidden_weight), indexed=[ROW, "a", "s"])
     found, wanted = bridge.check(spark, path), qbeast.open_table(path).check()
     assert not found.ok
