@@ -183,7 +183,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
 
 
 def drop_table(
-    path: str | os.PathLike[str], *, confirm: bool, storage_options: Mapping[str, str] | None = None
+    path: str | os.PathLike[str], *, confirm: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> DropResult:
     """Delete a Delta table: its log, and the data files of all versions. This cannot be undone.
 
@@ -195,7 +195,7 @@ def drop_table(
     ----------
     path : str or path-like
         Folder or address of the table.
-    confirm : bool
+    confirm : bool, default False
         Must be True.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.

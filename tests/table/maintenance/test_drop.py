@@ -52,6 +52,8 @@ def test_drop_needs_confirmation(path: Path, confirm: object) -> None:
     before = sorted(path.rglob("*"))
     with pytest.raises(qbeast.InvalidInputError, match="nothing was deleted"):
         qbeast.drop_table(path, confirm=confirm)  # type: ignore[arg-type]
+    with pytest.raises(qbeast.InvalidInputError, match="`confirm` must be True"):
+        qbeast.drop_table(path)
     assert sorted(path.rglob("*")) == before
 
 
