@@ -16,8 +16,9 @@ import pytest
 import qbeast
 import qbeast_spark_bridge
 from qbeast_core import errors
-from qbeast_core.io.parquet import footer, value_bytes
+from qbeast_core.io.parquet import footer
 from qbeast_core.query.sql import parse, tokens
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index import revision
 from qbeast_core.table.write import options
 from qbeast_core.tree.layout import grid
@@ -133,7 +134,7 @@ LIMITS = {
     "| {:,}": [
         (options, "_MAX_ROWS"),
         (options, "_MAX_CHARACTERS"),
-        (value_bytes, "MAX_VALUE_BYTES"),
+        (sizing(), "max_value_bytes"),
         (tokens, "MAX_CHARACTERS"),
     ],
     "1 to {};": [(revision, "MAX_COLUMNS")],

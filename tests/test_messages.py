@@ -24,8 +24,8 @@ from qbeast import read_table, scan_table, write_table
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.support import optional
 from qbeast_core.support.plain_text import HIDDEN
-from qbeast_core.table.rewrite import candidates as candidates_module
 from qbeast_core.table.rewrite import optimize as optimize_module
+from tests.helpers.small_files import resized
 from tests.helpers.snippets import ROOT
 
 ROWS = pl.DataFrame(
@@ -313,15 +313,14 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
             raise full
         return choose(*given, **options)
 
-    monkeypatch.setattr(candidates_module, "_SMALL_ROWS", 0)  # else the first commit joins them all
     monkeypatch.setattr(optimize_module, "choose_files", second_fails)
-    with pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(revision="all", full=True)
+    with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
     assert caught.value.changed is True
     assert pickle.loads(pickle.dumps(caught.value)).changed is True  # noqa: S301 -- made a moment ago
     full.changed = False
-    with pytest.raises(qbeast.StorageError) as caught:
-        table.optimize(revision="all", full=True)
+    with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:
+        table.optimize(revision="all", full=True)  # otherwise the first commit joins all files
     assert caught.value.changed is False  # the first commit failed already
 
 

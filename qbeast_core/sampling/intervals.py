@@ -22,7 +22,8 @@ from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sample import Calibration, Keys, KeySample, Part
 from qbeast_core.sampling.sums import GROUP, WEIGHT
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-from qbeast_core.tree.layout.parallel import CHUNK_ROWS, map_chunks
+from qbeast_core.support.sizing import sizing
+from qbeast_core.tree.layout.parallel import map_chunks
 
 # Maximum relative variance of a sum of squares that is estimated from a part of the keys: a standard error of 5 %.
 _MAX_PART_VARIANCE: Final = 1 / 400
@@ -151,7 +152,7 @@ def _contributing(keys: Keys, totals: Sequence[int]) -> F64Array | I64Array:
             adds |= keys.sums[start:stop, number] != 0
         return Runs.of(keys.group[start:stop]).sums(adds, keys.groups)
 
-    counts = map_chunks(chunk, len(keys.group), chunk_rows=max(CHUNK_ROWS, keys.groups))
+    counts = map_chunks(chunk, len(keys.group), chunk_rows=max(sizing().chunk_rows, keys.groups))
     return np.sum(counts, axis=0) if counts else np.zeros(keys.groups)
 
 
@@ -178,7 +179,7 @@ class _Moments:
                 squared *= residual
                 return squares, runs.sums(squared, groups), largest
 
-        parts = map_chunks(chunk, len(group), chunk_rows=max(CHUNK_ROWS, groups))
+        parts = map_chunks(chunk, len(group), chunk_rows=max(sizing().chunk_rows, groups))
         if not parts:
             return _Moments(np.zeros(groups), np.zeros(groups), np.zeros(groups))
         squares, cubes, largest = (np.array(arrays) for arrays in zip(*parts, strict=True))

@@ -26,15 +26,10 @@ from qbeast_core.sampling.sums import (
     numbers_of,
 )
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
-
-# Number of sampled rows whose keys are enough to estimate a variance, if none of them is heavy.
-_PART_ROWS: Final = 1 << 16
+from qbeast_core.support.sizing import sizing
 
 # A part is used if the sample has at least this many times the rows.
 _MIN_PARTS: Final = 2
-
-# Groups with fewer rows in the part use all their keys.
-_MIN_GROUP_ROWS: Final = 2_000
 
 # Maximum number of such groups: with more, the part is not much smaller than the sample.
 _MAX_SMALL_GROUPS: Final = 8
@@ -212,11 +207,11 @@ class _KeyLookup:
         self, rows: F64Array, weights: WeightRange, min_values: F64Array, max_values: F64Array
     ) -> Part | None:
         """Return the keys with the lowest weights, and all keys of small groups; None if the part is not small."""
-        if rows.sum() < _MIN_PARTS * _PART_ROWS or weights.is_empty:
+        if rows.sum() < _MIN_PARTS * sizing().part_rows or weights.is_empty:
             return None
-        width = max(round((weights.to - weights.from_) * _PART_ROWS / rows.sum()), 1)
+        width = max(round((weights.to - weights.from_) * sizing().part_rows / rows.sum()), 1)
         share = width / (weights.to - weights.from_)
-        small = rows * share < _MIN_GROUP_ROWS
+        small = rows * share < sizing().min_group_rows
         if small.sum() > _MAX_SMALL_GROUPS:
             return None
         first = pl.col(WEIGHT) < weights.from_ + width

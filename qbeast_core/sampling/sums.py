@@ -13,6 +13,7 @@ from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.runs import run_starts
 from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.sizing import sizing
 
 # The column that identifies keys: rows of equal weight are in a sample concat.
 WEIGHT: Final = own_column("key_weight")
@@ -31,9 +32,6 @@ _ROW: Final = own_column("row")
 
 # Maximum number of frames of a query: with a thousand it takes half a second, with five thousand 17.
 _MAX_PARTS: Final = 64
-
-# From this many groups on, parts are merged as they arrive: each may have all groups.
-_MIN_MERGED_GROUPS: Final = 1 << 16
 
 # Up to this many rows per key on average, keys are repeated and sorted: `argsort` is three times slower.
 _MAX_MEAN_ROWS: Final = 2
@@ -269,7 +267,7 @@ class Parts:
         self._groups += sums.groups.height
         self._groups_bytes += int(sums.groups.estimated_size())
         self._keys_bytes += sums.size_bytes
-        if self._by and self._groups > max(_MIN_MERGED_GROUPS, 2 * self._merged_groups):
+        if self._by and self._groups > max(sizing().min_merged_groups, 2 * self._merged_groups):
             self._merge()
 
     def _merge(self) -> None:

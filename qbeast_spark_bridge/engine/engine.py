@@ -13,6 +13,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.support.runtime import ProgressCallback
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
@@ -22,8 +23,8 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.table.read.split_scan import TASK_BYTES, file_parts, scan_tasks
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.table.read.split_scan import file_parts, scan_tasks
+from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
@@ -159,7 +160,7 @@ class _FileWorkers:
         empty = task.summarise(task.schema.to_frame(), first_row=0)
         if not tasks:
             return empty
-        share = min(DOMAIN_LIMITS.rows / max(_rows_of(self.source), 1), 1.0)
+        share = min(domain_limits().rows / max(_rows_of(self.source), 1), 1.0)
         with worker_errors(self.spark):
             call = WorkerCall.of(summarise_files, (task, share))
             summaries = spread(self.spark, tasks).mapInArrow(call, SUMMARIES)
@@ -209,7 +210,10 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
         opened = whole.selection.opened & selected
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         read = columns if change is None else None
-        tasks += [ChangedRows(task, change) for task in scan_tasks(reader, plan, read, task_bytes=TASK_BYTES)]
+        tasks += [
+            ChangedRows(task, change)
+            for task in scan_tasks(reader, plan, read, task_bytes=sizing().task_bytes)
+        ]
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
@@ -45,7 +46,6 @@ from qbeast_spark_bridge.worker.transport import decimals_as_longs, short_decima
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BUCKET_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 24  # approximate memory of a value
 _MAX_TASKS: Final = 1 << 12
 
@@ -107,7 +107,7 @@ class SparkMergeSource:
             files=reader.files,
             keys=key_filter(rules, reader.row_filter(plan, keys), digest),
             judged=reader.row_filter(plan, rules.match_columns()),
-            bucket_keys=task_keys(min(size // _BUCKET_BYTES + 1, _MAX_TASKS)),
+            bucket_keys=task_keys(min(size // sizing().bucket_bytes + 1, _MAX_TASKS)),
             file_keys=task_keys(min(max(file_count, 1), _MAX_TASKS)),
             operation=self._operation,
         )

@@ -21,9 +21,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import SummaryTask
 from qbeast_core.tree.keys.counted import KEY_BITS, ColumnCounts, counted_summary
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary
+from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
@@ -36,7 +37,6 @@ _CHOICES: Final = 1 << KEY_BITS
 _PARTITION_SHIFT: Final = 33  # of monotonically_increasing_id
 _CUBE_SAMPLE: Final = 1 << 10  # enough rows to estimate the size of a cube to 3 %
 _DEFAULT_CUBE_SIZE: Final = 1 << 14
-_MIN_SAMPLE_ROWS: Final = 1 << 15
 _HALF_BITS: Final = 16
 _MICROS_PER_SECOND: Final = 1_000_000
 
@@ -94,8 +94,8 @@ def _share(cube_size: int | None) -> Column:
     row = F.col("row").bitwiseAND((1 << _PARTITION_SHIFT) - 1) + F.lit(1)
     partitions = F.shiftright("row", _PARTITION_SHIFT) + F.lit(1)
     enough = F.lit(_CUBE_SAMPLE / max(cube_size or _DEFAULT_CUBE_SIZE, _CUBE_SAMPLE))
-    share = F.greatest(enough, F.lit(float(_MIN_SAMPLE_ROWS)) / row)
-    max_share = F.lit(float(DOMAIN_LIMITS.rows)) / (partitions * row)
+    share = F.greatest(enough, F.lit(float(sizing().min_sample_rows)) / row)
+    max_share = F.lit(float(domain_limits().rows)) / (partitions * row)
     return F.least(F.lit(1.0), share, max_share)
 
 
@@ -172,7 +172,7 @@ def _summary(tables: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) 
         rows=rows,
         least_limit=_CHOICES if counts["max_drawn"] is None else int(counts["max_drawn"]),
         weight_sum=(int(halves[0]) << _HALF_BITS) + int(halves[1]),
-        limits=DOMAIN_LIMITS,
+        limits=domain_limits(),
     )
 
 

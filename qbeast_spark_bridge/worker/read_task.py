@@ -13,8 +13,9 @@ from typing import Final, Protocol
 import polars as pl
 import pyarrow as pa
 
+from qbeast_core.support.sizing import sizing
+
 _BATCH_ROWS: Final = 1 << 17
-_BATCH_BYTES: Final = 32 << 20
 
 
 class _Readable(Protocol):
@@ -35,7 +36,7 @@ class ReadTask:
         buffer: list[pl.DataFrame] = []
         for frame in self.task.read():
             buffer.append(frame)
-            if sum(f.height for f in buffer) >= _BATCH_ROWS or _bytes(buffer) >= _BATCH_BYTES:
+            if sum(f.height for f in buffer) >= _BATCH_ROWS or _bytes(buffer) >= sizing().source_batch_bytes:
                 yield from self._cut(pl.concat(buffer))
                 buffer = []
         if buffer:
@@ -44,7 +45,7 @@ class ReadTask:
     def _cut(self, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches of limited size, in Spark's types."""
         row_bytes = _bytes([frame]) // max(frame.height, 1) + 1
-        for rows in frame.iter_slices(min(_BATCH_ROWS, max(_BATCH_BYTES // row_bytes, 1))):
+        for rows in frame.iter_slices(min(_BATCH_ROWS, max(sizing().source_batch_bytes // row_bytes, 1))):
             table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
             yield from table.combine_chunks().to_batches()
 

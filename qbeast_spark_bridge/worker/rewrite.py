@@ -16,7 +16,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
+from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
@@ -56,11 +56,11 @@ def summarise_files(
         for rows in _buffered(task.read()):
             summary = job.summarise(rows.select(list(job.schema)), first_row=first)
             first += rows.height
-            total = summary if total is None else merge_summaries([total, summary], limits=DOMAIN_LIMITS)
+            total = summary if total is None else merge_summaries([total, summary], limits=domain_limits())
         if total is not None:
             # A little more than the share: the merged sample has the share of its smallest part.
-            max_rows = min(max(int(1.05 * share * total.rows), _MIN_SAMPLE_ROWS), DOMAIN_LIMITS.rows)
-            reduced = merge_summaries([total], limits=SampleLimits(max_rows, DOMAIN_LIMITS.size_bytes))
+            max_rows = min(max(int(1.05 * share * total.rows), _MIN_SAMPLE_ROWS), domain_limits().rows)
+            reduced = merge_summaries([total], limits=SampleLimits(max_rows, domain_limits().size_bytes))
             yield batch_of(SUMMARIES, [number], [dump_summary(reduced)])
 
 
@@ -71,9 +71,9 @@ def merge_partition(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         for data in batch.column("summary"):
             summaries.append(load_summary(data.as_py()))
             if len(summaries) == _MERGED_AT_ONCE:
-                summaries = [merge_summaries(summaries, limits=DOMAIN_LIMITS)]
+                summaries = [merge_summaries(summaries, limits=domain_limits())]
     if summaries:
-        merged = dump_summary(merge_summaries(summaries, limits=DOMAIN_LIMITS))
+        merged = dump_summary(merge_summaries(summaries, limits=domain_limits()))
         yield batch_of(SUMMARIES, [0], [merged])
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.support.sizing import sizing
 
 # Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20
@@ -26,10 +27,6 @@ BUFFER_BYTES: Final = 64 << 20
 _BUFFER_ROWS: Final = 1 << 20
 
 _KEY: Final = WEIGHT_COLUMN  # reserved: no column of a table has this name
-
-_PACK_BYTES: Final = 16 << 20
-
-_BATCH_BYTES: Final = 8 << 20
 
 # As in Spark's shuffles: zstd would take twice the time for three fifths of the bytes.
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -144,7 +141,7 @@ def pack_rows(
     keys = keys[order]
     rows = frame[pl.Series(order)].with_columns(pl.Series(_KEY, keys))
     table = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
-    max_rows = max(_PACK_BYTES * frame.height // max(table.nbytes, 1), 1)
+    max_rows = max(sizing().pack_bytes * frame.height // max(table.nbytes, 1), 1)
     yield from _encode(table, np.searchsorted(keys, file_starts), max_rows)
 
 
@@ -162,7 +159,7 @@ def _encode(table: pa.Table, begins: I64Array, max_rows: int) -> Iterator[tuple[
                 stream.write_table(table.slice(start, min(max_rows, end - start)))
             numbers.append(number)
             ends.append(sink.tell())
-            if ends[-1] >= _BATCH_BYTES:
+            if ends[-1] >= sizing().pack_batch_bytes:
                 yield _packs(numbers, ends, sink)
                 sink, numbers, ends = pa.BufferOutputStream(), [], [0]
     if numbers:

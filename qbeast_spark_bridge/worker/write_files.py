@@ -10,14 +10,13 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.space.arrays import U64Array
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
 from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 
 # Columns of the batches of `write_partition`.
 FILES: Final = "file binary"
-
-_MAX_BYTES: Final = 256 << 20
 
 
 def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -32,7 +31,7 @@ def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterat
             rows, keys = unpack_rows(pack.as_buffer())
             packs.setdefault(number, []).append((rows, keys))
             size += int(rows.estimated_size())
-            if size >= _MAX_BYTES:
+            if size >= sizing().max_partition_bytes:
                 yield from _write(job, packs)
                 size = 0
     yield from _write(job, packs)

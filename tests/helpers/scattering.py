@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle  # tasks are pickled for workers
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, merge_summaries
+from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 
 Place = Callable[[PlaceTask, Sequence[pl.DataFrame]], Sequence[PlacedFile]]
 
@@ -44,7 +44,7 @@ class PartsEngine:
     """Workers without a cluster."""
 
     flush_rows: int = 1 << 40
-    limits: SampleLimits = DOMAIN_LIMITS
+    limits: SampleLimits = field(default_factory=domain_limits)
     place: Place | None = None
     advice: str = "Read the parts again."
 
@@ -102,7 +102,7 @@ def scatter(
     parts: Sequence[pl.DataFrame],
     *,
     flush_rows: int = 1 << 40,
-    limits: SampleLimits = DOMAIN_LIMITS,
+    limits: SampleLimits = domain_limits(),  # noqa: B008
     place: Place | None = None,
     **options: Any,
 ) -> WriteResult:
@@ -117,7 +117,10 @@ def sent(value: Any) -> Any:
 
 
 def summarise_parts(
-    task: SummaryTask, parts: Sequence[pl.DataFrame], *, limits: SampleLimits = DOMAIN_LIMITS
+    task: SummaryTask,
+    parts: Sequence[pl.DataFrame],
+    *,
+    limits: SampleLimits = domain_limits(),  # noqa: B008
 ) -> IndexSummary:
     task = replace(task, limits=limits)
     names = list(task.schema)

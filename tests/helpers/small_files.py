@@ -1,22 +1,27 @@
-"""Small files and pages; imports little, for short processes that are killed."""
+"""Small sizes, so that few rows behave like millions; imports little, for short processes that are killed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 from unittest import mock
 
-from qbeast_core.tree.layout import pack
+from qbeast_core.support import sizing
 
-__all__ = ["small_files"]
+__all__ = ["resized", "small_files"]
+
+
+@contextmanager
+def resized(**sizes: Any) -> Iterator[None]:
+    """Replace fields of `Sizing` in this process."""
+    with mock.patch.object(sizing, "_SIZING", replace(sizing.sizing(), **sizes)):
+        yield
 
 
 @contextmanager
 def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
     """Write few rows into many files and pages, like millions of rows."""
-    with (
-        mock.patch.object(pack, "_MIN_FILE_ROWS", 1),
-        mock.patch.object(pack, "_MAX_FILE_ROWS", file_rows),
-        mock.patch.object(pack, "_MIN_PAGE_ROWS", page_rows),
-    ):
+    with resized(min_file_rows=1, max_file_rows=file_rows, min_page_rows=page_rows):
         yield

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import polars as pl
 from hypothesis import strategies as st
@@ -14,10 +13,9 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.query.plan.fractions import Sample
-from qbeast_core.table.read import reader
 from qbeast_core.table.write.write import WriteResult
 from qbeast_core.tree.space.columns import frame_weights
-from tests.helpers.small_files import small_files
+from tests.helpers.small_files import resized, small_files
 from tests.helpers.strategies import ROW, Case
 
 __all__ = [
@@ -45,7 +43,7 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def first_plans_by_statistics() -> Iterator[None]:
     """Make the first filter decode only tags of files that may match, as for thousands of files."""
-    with mock.patch.multiple(reader, _MANY_FILES=0, _MAX_NEEDED=1.0):
+    with resized(many_files=0, max_needed=1.0):
         yield
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from benchmarks.trials import Kept, Population, trials
-from qbeast_core.sampling import sample as estimate_sample
+from tests.helpers.small_files import resized
 
 KEYS = 40_000
 
@@ -99,12 +99,9 @@ def test_every_estimand_keeps_the_promise(
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
-def test_promise_holds_with_part_of_keys(
-    by: tuple[str, ...], where: pl.Expr | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@resized(part_rows=1_000, min_group_rows=200)
+def test_promise_holds_with_part_of_keys(by: tuple[str, ...], where: pl.Expr | None) -> None:
     """As above, with parts so small that their variances are worse than in use."""
-    monkeypatch.setattr(estimate_sample, "_PART_ROWS", 1_000)
-    monkeypatch.setattr(estimate_sample, "_MIN_GROUP_ROWS", 200)
     kept = population(by, where).promised(0.1, 0.95)
     assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
 

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from qbeast_core.sampling import sums as estimate_sums
 from qbeast_core.sampling.aggregates import TOTAL
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import _MAX_PARTS, WEIGHT, KeySizes, KeySums, Parts, Sums, common_groups
+from tests.helpers.small_files import resized
 
 SUM = [f"{TOTAL}{at}" for at in range(2)]
 
@@ -131,10 +131,8 @@ def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize("by", [(), ("kind",), ("cents",)])
-def test_groups_of_many_batches_use_little_memory(
-    by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate_sums, "_MIN_MERGED_GROUPS", 50)
+@resized(min_merged_groups=50)
+def test_groups_of_many_batches_use_little_memory(by: tuple[str, ...]) -> None:
     asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
     batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
     parts, sums = Parts(by), [asked.of(one, sizes=True) for one in batches]

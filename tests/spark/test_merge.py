@@ -6,7 +6,6 @@ import os
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import polars as pl
 import pytest
@@ -15,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.table.engine.tasks.added_rows import SUFFIX
-from qbeast_spark_bridge.engine import match
 from tests.helpers.changes import changes, written
 from tests.helpers.races import landing_first
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows
 from tests.spark.frames import to_spark
@@ -80,7 +79,7 @@ def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> N
     merges[1][0]["update"] = {"f": F.col("source.f")}
     new_revisions: list[bool] = []
     # Keys in several buckets, as of many rows.
-    with mock.patch.object(match, "_BUCKET_BYTES", 20_000):
+    with resized(bucket_bytes=20_000):
         for asked, other in merges:
             with small_tasks():
                 result = bridge.merge(df, path, **asked)

@@ -6,7 +6,6 @@ import json
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -16,12 +15,11 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
-from qbeast_spark_bridge.engine import engine as rewrite_tasks
 from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
@@ -54,7 +52,7 @@ def grown(path: Path) -> pl.DataFrame:
 @contextmanager
 def many_tasks() -> Iterator[None]:
     """Cut reads of small files into several tasks."""
-    with mock.patch.object(rewrite_tasks, "TASK_BYTES", 3 << 20):
+    with resized(task_bytes=3 << 20):
         yield
 
 
@@ -149,7 +147,7 @@ def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None
     for part in range(3):
         qbeast.write_table(everything.gather_every(3, part), path, ["row", "a"], mode="append")
     shutil.copytree(path, twin)
-    with mock.patch.object(rewrite_tasks, "DOMAIN_LIMITS", SampleLimits(30_000, DOMAIN_LIMITS.size_bytes)):
+    with resized(domain_rows=30_000):
         result = bridge.optimize(spark, path, full=True)
     wanted = qbeast.open_table(twin).optimize(full=True)
     assert (result.rows, result.files) == (wanted.rows, wanted.files)

@@ -22,6 +22,7 @@ from qbeast_spark_bridge.engine.tasks import arrow_schema, tasks_of
 from qbeast_spark_bridge.schema import nullable_schema, spark_schema
 from qbeast_spark_bridge.worker import read_task
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
@@ -105,12 +106,12 @@ def test_batches_are_large(table: Path) -> None:
     assert [batch.num_rows for batch in task.batches()] == [1 << 17, 200_000 - (1 << 17)]
 
 
-def test_wide_rows_come_in_smaller_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_rows_come_in_smaller_batches(tmp_path: Path) -> None:
     rows = pl.DataFrame({"id": range(1000), "s": ["x" * 10_000] * 1000})
     qbeast.write_table(rows, tmp_path / "t", columns=["id"])
-    monkeypatch.setattr(read_task, "_BATCH_BYTES", 1_000_000)
     (task,) = plan_tasks(Reader(load_snapshot(tmp_path / "t")))
-    sizes = [batch.num_rows for batch in task.batches()]
+    with resized(source_batch_bytes=1_000_000):
+        sizes = [batch.num_rows for batch in task.batches()]
     assert sum(sizes) == 1000
     assert max(sizes) < 120
 

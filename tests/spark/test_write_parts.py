@@ -30,6 +30,7 @@ from qbeast_spark_bridge.worker.transport import longs_as_decimals
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import VALUES, frames_of
 from tests.helpers.tables import assert_same_rows
 
@@ -89,27 +90,26 @@ def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files:
         assert rows.equals(mine.sort("key"))
 
 
-def test_packs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "_PACK_BYTES", 4_096)
+def test_packs_are_bounded() -> None:
     frame = pl.DataFrame({"text": ["x" * 100] * 1_000})
-    monkeypatch.setattr(packs, "_BATCH_BYTES", 1)
-    made = packed(frame, np.zeros(1_000, np.uint64), np.zeros(1, np.uint64))
+    with resized(pack_bytes=4_096, pack_batch_bytes=1):
+        made = packed(frame, np.zeros(1_000, np.uint64), np.zeros(1, np.uint64))
     sizes = [packs.unpack_rows(pack)[0].height for _, pack in made]
     assert sum(sizes) == 1_000
     assert max(sizes) <= 40
 
 
-def test_small_batches_are_gathered_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BUFFER_BYTES", 8 * 1_000)
+def test_small_batches_are_gathered_and_named() -> None:
     frame = pl.DataFrame({"a.b": range(5_000)})
-    tables = list(batches.gathered(iter(arrow(frame)), ["a.b"]))
+    tables = list(batches.gathered(iter(arrow(frame)), ["a.b"], size_bytes=8_000))
+    assert len(tables) == 5
     assert [table.num_rows for table in tables[:-1]] == [1_200] * (len(tables) - 1)
     assert pl.concat(pl.DataFrame(table) for table in tables).equals(frame)
     assert not list(batches.gathered(iter(arrow(frame.clear())), ["a.b"]))
 
 
-def test_rows_beyond_worker_memory_use_more_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_files, "_MAX_BYTES", 24 * 1_000)
+@resized(max_partition_bytes=24 * 1_000)
+def test_rows_beyond_worker_memory_use_more_files(tmp_path: Path) -> None:
     frame = numbers()
 
     def place(task: PlaceTask, _: object) -> list[PlacedFile]:

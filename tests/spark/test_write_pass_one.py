@@ -14,6 +14,7 @@ from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.summary import KEY_COLUMN, IndexSummary, summarise
 from qbeast_spark_bridge.engine import sample as pass_one
 from qbeast_spark_bridge.schema import empty_frame
+from tests.helpers.small_files import resized
 from tests.spark.frames import EVERY_TYPE, INDEXABLE, of_spark
 
 if TYPE_CHECKING:
@@ -88,15 +89,15 @@ def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
         held.unpersist()
 
 
-def test_samples_shrink_and_stay_uniform(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_one, "_MIN_SAMPLE_ROWS", 1_000)
+def test_samples_shrink_and_stay_uniform(spark: SparkSession) -> None:
     rows = 60_000
     df = spark.range(0, rows, 1, 3).selectExpr("id AS a")
-    wide = summary_of(df, ["a"], cube_size=4_096)
+    with resized(min_sample_rows=1_000):
+        wide = summary_of(df, ["a"], cube_size=4_096)
     share = wide.sample.height / rows
     assert share == pytest.approx(0.25, rel=0.05)  # a cube of 4,096 rows has 1,024 in the sample
     assert wide.values("a").mean() == pytest.approx(rows / 2, rel=0.03)
-    monkeypatch.setattr(pass_one, "DOMAIN_LIMITS", pass_one.DOMAIN_LIMITS.__class__(3_000, 1 << 20))
-    thin = summary_of(df, ["a"], cube_size=4_096)
+    with resized(min_sample_rows=1_000, domain_rows=3_000, domain_bytes=1 << 20):
+        thin = summary_of(df, ["a"], cube_size=4_096)
     assert 2_500 < thin.sample.height <= 3_000
     assert thin.values("a").mean() == pytest.approx(rows / 2, rel=0.05)

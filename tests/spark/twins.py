@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import polars as pl
 
 import qbeast
-from qbeast_spark_bridge.engine import engine
 from tests.helpers.invariants import check_invariants
+from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows, small_files
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ COUNTS = ("operation", "version", "committed", "rows_deleted", "rows_updated", "
 @contextmanager
 def small_tasks() -> Generator[None]:
     """Cut few rows into many files and tasks."""
-    with mock.patch.object(engine, "TASK_BYTES", 3 << 20), small_files():
+    with small_files(), resized(task_bytes=3 << 20):
         yield
 
 

@@ -17,8 +17,8 @@ import pytest
 
 import qbeast
 from qbeast_core.io.stores.local import LocalStore
-from qbeast_core.table.write import creation
 from tests.helpers.scattering import scatter
+from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -197,9 +197,7 @@ def test_second_transaction_is_applied_once(tmp_path: Path, winner: Callable[...
 
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
-def test_writer_waits_for_table_being_created(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: Any
-) -> None:
+def test_writer_waits_for_table_being_created(tmp_path: Path, dialect: Any) -> None:
     table, other = tmp_path / "t", tmp_path / "other"
     qbeast.write_table(rows(0), other, columns=["row"], dialect=dialect)
     table.mkdir()
@@ -216,9 +214,8 @@ def test_writer_waits_for_table_being_created(
     late.join()
     assert qbeast.read_table(table).height == 400
 
-    monkeypatch.setattr(creation, "_QUIET_S", 0.2)
     (table / "_delta_log").rename(tmp_path / "lost")
-    with pytest.raises(qbeast.TableExistsError, match="nothing was written"):
+    with resized(quiet_s=0.2), pytest.raises(qbeast.TableExistsError, match="nothing was written"):
         qbeast.write_table(rows(1), table, columns=["row"], mode="append")
 
 

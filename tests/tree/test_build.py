@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.layout import pack
 from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import grid
 from qbeast_core.tree.layout.pack import order_in_file, pack_files, page_rows_for, rows_by_file
 from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
 from tests.tree.batches import (
     MAX,
     MIN,
@@ -127,14 +127,14 @@ def test_files_hold_rows_once_and_whole_blocks(counts, file_rows):
 
 @pytest.mark.parametrize("chunk_rows", [64, 1 << 16])
 @pytest.mark.parametrize("file_rows", [50, 700, 10_000])
-def test_rows_are_ordered_by_cube_and_weight(file_rows, chunk_rows, monkeypatch):
-    monkeypatch.setattr(pack, "CHUNK_ROWS", chunk_rows)  # of rows that are sorted by file at once, at least
+def test_rows_are_ordered_by_cube_and_weight(file_rows, chunk_rows):
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
     weights[:200] = 5
     found = assign(2, rng.random((3000, 2)), weights, 100)
     packed = pack_files(found.counts, file_rows=file_rows)
-    by_file = rows_by_file(found, packed, weights)
+    with resized(chunk_rows=chunk_rows):  # rows that are sorted by file at once, at least
+        by_file = rows_by_file(found, packed, weights)
     order = []
     for start, stop in pairwise(packed.file_starts):
         rows = by_file[start:stop]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.tree.keys import design_effect as module
 from qbeast_core.tree.keys.design_effect import design_effect
+from tests.helpers.small_files import resized
 
 
 def by_definition(weights):
@@ -20,8 +20,7 @@ def by_definition(weights):
 def test_design_effect_is_mean_key_size(weights):
     array = np.array(weights, np.int32)
     for rows in (1, 2, 7, 1 << 16):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "CHUNK_ROWS", rows)
+        with resized(chunk_rows=rows):
             assert design_effect(array) == pytest.approx(by_definition(array))
 
 

@@ -9,9 +9,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.space.arrays import BoolArray, I64Array
-
-# A value up to this size fits into a Parquet page, whose size is a signed 32-bit number.
-MAX_VALUE_BYTES: Final = (1 << 31) - (1 << 20)
+from qbeast_core.support.sizing import sizing
 
 _PAGE_BYTES: Final = 16 << 20
 _MAX_PAGE_BYTES: Final = 1 << 30
@@ -56,15 +54,15 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
 def refuse_huge_values(frame: pl.DataFrame) -> None:
     """Raise if a value is too large for Parquet."""
     for column in frame.get_columns():
-        if column.estimated_size() <= MAX_VALUE_BYTES or not _varies(column.dtype):
+        if column.estimated_size() <= sizing().max_value_bytes or not _varies(column.dtype):
             continue
         sizes = _value_bytes(column)
         row = int(sizes.argmax())
-        if sizes[row] > MAX_VALUE_BYTES:
+        if sizes[row] > sizing().max_value_bytes:
             msg = (
                 f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {column.name!r}, and Parquet holds "
-                f"values up to {MAX_VALUE_BYTES:,}; nothing was written. Split it over several rows, or keep it "
-                "in a file of its own and its place in the table."
+                f"values up to {sizing().max_value_bytes:,}; nothing was written. Split it over several rows, or keep "
+                "it in a file of its own and its place in the table."
             )
             raise InvalidInputError(msg, argument="df")
 

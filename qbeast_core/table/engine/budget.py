@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.machine import memory_of_machine
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, SampleLimits
+from qbeast_core.tree.space.summary import SampleLimits, domain_limits
 
 # Minimum budget to move rows.
 MIN_MEMORY_BYTES: Final = 4 << 20
@@ -63,7 +63,7 @@ class Budget:
         """Limits of the sample that a tree is drawn from."""
         rows = max(self.memory_bytes // _SAMPLE_ROW_BYTES, _MIN_SAMPLE_ROWS)
         size_bytes = max(self.memory_bytes // 16, _MIN_BATCH_BYTES)
-        return SampleLimits(min(rows, DOMAIN_LIMITS.rows), min(size_bytes, DOMAIN_LIMITS.size_bytes))
+        return SampleLimits(min(rows, domain_limits().rows), min(size_bytes, domain_limits().size_bytes))
 
 
 def guess_row_bytes(schema: pl.Schema) -> int:

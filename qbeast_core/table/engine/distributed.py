@@ -29,7 +29,7 @@ from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.layout.pack import pack_files, rows_per_file
 from qbeast_core.tree.layout.plan import smallest_block_rows
 from qbeast_core.tree.space.columns import frame_weights
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, merge_summaries
+from qbeast_core.tree.space.summary import IndexSummary, domain_limits, merge_summaries
 
 _WEIGHT_BITS: Final = np.uint64(32)  # the low bits of a sort key; the cube has the high bits
 
@@ -97,7 +97,7 @@ class DistributedRows:
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
             raise AssertionError  # `apart` is set
-        self.summaries[names] = merge_summaries([inside, outside], limits=DOMAIN_LIMITS)
+        self.summaries[names] = merge_summaries([inside, outside], limits=domain_limits())
         if not outside.rows:
             return self, None
         if not inside.rows:

@@ -12,6 +12,7 @@ from qbeast_core.io.stores.machine import give_back_memory
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.live_files import FilesSource
@@ -23,7 +24,7 @@ from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_total import KeyTotal
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.pack import rows_per_file
-from qbeast_core.tree.layout.parallel import CHUNK_ROWS, workers
+from qbeast_core.tree.layout.parallel import workers
 from qbeast_core.tree.layout.plan import IndexPlan, plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
@@ -112,7 +113,7 @@ class _MemoryRows:
             coded = pool.submit(self._coded, revision)
             plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
             planned = _MemoryPlan(self, plan, effect.result(), *coded.result())
-        if keys.height > CHUNK_ROWS:  # writing files needs the most memory
+        if keys.height > sizing().chunk_rows:  # writing files needs the most memory
             give_back_memory()
         return planned
 

@@ -21,6 +21,7 @@ from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
@@ -29,7 +30,7 @@ from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import BATCH_BYTES, ScanTask, read_parts
+from qbeast_core.table.read.scan_task import ScanTask, read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
@@ -383,7 +384,7 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     for frame in frames:
         waiting.append(frame)
         waiting_bytes += int(frame.estimated_size())
-        if waiting_bytes >= BATCH_BYTES:
+        if waiting_bytes >= sizing().batch_bytes:
             yield pl.concat(waiting)
             waiting, waiting_bytes = [], 0
     if waiting:

@@ -12,14 +12,12 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import U64Array
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.keys.key_tag import parse_keys
 from qbeast_core.tree.keys.key_total import KeyTotal
 
 _CACHED_TABLES: Final = 8
-
-# Minimum number of files to use the cache: fewer are counted faster than looked up.
-_MIN_CACHED_FILES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +63,7 @@ def count_keys(files: pl.DataFrame) -> KeyCounts:
     The last counts of some tables are cached. If files were only added since, only these are counted.
     """
     tags = files.select("keys", "num_records")
-    if files.height < _MIN_CACHED_FILES:
+    if files.height < sizing().min_cached_files:
         return _counted(tags, KeyCounts(KeyTotal()))
     cached = _CACHE.largest_subset_of(hashes := _file_hashes(tags))
     counts = KeyCounts(KeyTotal())

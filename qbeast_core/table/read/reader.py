@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -34,17 +33,12 @@ from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
+from qbeast_core.support.sizing import sizing
 from qbeast_core.support.suggestions import convert_call, did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
-
-# Minimum number of files to decode only the tags that the first filter needs.
-_MANY_FILES: Final = 5_000
-
-# Maximum share of files that it may need. Otherwise all tags are decoded at once.
-_MAX_NEEDED: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +134,9 @@ class Reader:
         """
         is_first, self._is_planned = not self._is_planned, True
         snapshot, files = self.snapshot, self.snapshot.files
-        if is_first and files.height >= _MANY_FILES and snapshot.decoded_index is None:
+        if is_first and files.height >= sizing().many_files and snapshot.decoded_index is None:
             needed = files_that_may_match(files, node)
-            if needed.sum() <= _MAX_NEEDED * files.height:
+            if needed.sum() <= sizing().max_needed * files.height:
                 tag = pl.when(pl.Series(needed))
                 files = files.with_columns(tag.then("blocks"), tag.then("layout"))
                 return self._warned(build_index_table(files, snapshot.config.revisions, snapshot.schema))

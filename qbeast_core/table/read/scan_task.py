@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,14 +17,12 @@ from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.space.columns import frame_weights
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
-
-# Maximum stored size of pages that are decoded at once.
-BATCH_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,7 +241,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             parts.pages,
             keep.needed,
             keep.schema,
-            max_bytes=BATCH_BYTES,
+            max_bytes=sizing().batch_bytes,
             fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
         )
         yield from map(keep.finish, frames)
@@ -267,7 +265,7 @@ def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Sc
 
     indexes, start = rows_of(drawn.request), 0
     for frame in files.pages.read_batches(
-        [drawn.request], keep.needed, keep.schema, max_bytes=BATCH_BYTES, fallback=fallback
+        [drawn.request], keep.needed, keep.schema, max_bytes=sizing().batch_bytes, fallback=fallback
     ):
         rows = indexes[start : start + frame.height]
         start += frame.height

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import invalid_argument
+from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 
@@ -17,7 +18,7 @@ from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
 OPEN_COST_BYTES: Final = 1 << 20
 
 # Approximate number of stored bytes per task.
-TASK_BYTES: Final = 64 << 20
+TASK_BYTES: Final = Sizing().task_bytes
 
 _SMALL_BYTES: Final = 4 << 20
 _NONE: Final = np.zeros(0, np.int64)

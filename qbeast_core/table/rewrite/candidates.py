@@ -11,6 +11,7 @@ import polars as pl
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.tree.layout.deepen import files_to_deepen
 from qbeast_core.tree.space.columns import text_column
@@ -26,9 +27,6 @@ RewriteReason: TypeAlias = Literal[
     "overfull cubes",
     "order of weights",
 ]
-
-# A file with fewer rows is small. A write of several files makes larger ones.
-_SMALL_ROWS: Final = 1 << 15
 
 _SMALL_SHARE: Final = 0.5
 _ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last one is not a choice
@@ -158,7 +156,7 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     largest = rows[among].argmax()
     max_rows, max_bytes = rows[among][largest], sizes[among][largest]
     small = (rows < _SMALL_SHARE * max_rows) & (sizes < _SMALL_SHARE * max_bytes)
-    ascending = np.flatnonzero(among & (small | (rows < _SMALL_ROWS)))
+    ascending = np.flatnonzero(among & (small | (rows < sizing().small_file_rows)))
     ascending = ascending[np.argsort(rows[ascending], kind="stable")]
     below = anyway + np.cumsum(rows[ascending]) - rows[ascending]
     fitting = np.flatnonzero(rows[ascending] <= below)

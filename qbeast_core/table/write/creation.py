@@ -11,6 +11,7 @@ from typing import Final
 
 from qbeast_core.errors import TableExistsError
 from qbeast_core.io.stores.store import open_store
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.snapshot.log_files import commit_path
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -20,7 +21,6 @@ from qbeast_core.table.write.target import find_target, is_ours
 # How often a write may find no table and lose the race to create it: between two times, the table vanished.
 MAX_CREATIONS: Final = 5
 
-_QUIET_S: Final = 10.0
 _PAUSE_S: Final = 0.05
 
 
@@ -58,7 +58,7 @@ def _created(root: Path) -> bool:
         newest = max(_times(root), default=0.0)
         if newest != seen:
             # Counted from the last change: files that were left long ago cause no wait.
-            seen, patience = newest, time.monotonic() + _QUIET_S - max(time.time() - newest, 0.0)
+            seen, patience = newest, time.monotonic() + sizing().quiet_s - max(time.time() - newest, 0.0)
         if time.monotonic() >= patience:
             return False
         time.sleep(_PAUSE_S)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.tree.layout.parallel import CHUNK_ROWS
+from qbeast_core.support.sizing import sizing
 
 # Above this design effect, samples are noticeably less precise than their number of rows suggests.
 CLUSTERED: Final = 2.0
@@ -28,8 +28,8 @@ def design_effect(weights: I32Array, *, share: float = 1.0) -> float:
     ordered = pl.Series(weights).sort(multithreaded=False).to_numpy()  # twice as fast as NumPy
     squares, start = 0.0, 0
     # In chunks, because sizes of runs need twice the memory of weights.
-    for first in range(1, len(ordered), CHUNK_ROWS):
-        last = min(first + CHUNK_ROWS, len(ordered))
+    for first in range(1, len(ordered), sizing().chunk_rows):
+        last = min(first + sizing().chunk_rows, len(ordered))
         starts = np.flatnonzero(ordered[first:last] != ordered[first - 1 : last - 1]) + first
         sizes = np.diff(starts, prepend=start).astype(np.float64) if len(starts) else np.zeros(0)
         squares += float(np.einsum("i,i->", sizes, sizes))  # threads of `dot` spin while they wait

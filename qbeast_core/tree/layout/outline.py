@@ -11,9 +11,9 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import GRID_BITS, find_keys
-from qbeast_core.tree.layout.parallel import CHUNK_ROWS
 
 _MAX_TABLE_SIZE: Final = 1 << 22
 
@@ -78,8 +78,8 @@ class Outline:
     def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
         """Return the node of each row: the first on its path that takes its weight, or the last node of the path."""
         nodes = np.empty(len(weights), np.int32)
-        for start in range(0, len(weights), CHUNK_ROWS):
-            chunk = slice(start, start + CHUNK_ROWS)
+        for start in range(0, len(weights), sizing().chunk_rows):
+            chunk = slice(start, start + sizing().chunk_rows)
             nodes[chunk] = self._place([column[chunk] for column in cells], weights[chunk])
         return nodes
 

@@ -10,16 +10,14 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array
-from qbeast_core.tree.layout.parallel import CHUNK_ROWS, map_chunks
+from qbeast_core.support.sizing import sizing
+from qbeast_core.tree.layout.parallel import map_chunks
 
 if TYPE_CHECKING:  # workers that write files build no tree
     from qbeast_core.tree.layout.build import Assignment
 
 _FILE_MEMORY_BYTES: Final = 64 << 20
 _MAX_FILE_BYTES: Final = 256 << 20
-_MIN_FILE_ROWS: Final = 1 << 16
-_MAX_FILE_ROWS: Final = 3 << 17
-_MIN_PAGE_ROWS: Final = 256
 _MAX_PAGE_ROWS: Final = 2048
 _PAGES_PER_CUBE: Final = 8
 _PAGES_PER_FILE: Final = 64
@@ -76,7 +74,7 @@ def _grouped(group: CubeNumbers, groups: int) -> RowNumbers:
     out: RowNumbers = np.empty(rows, np.uint32) if rows < 1 << 32 else np.empty(rows, np.int64)
     if not rows:
         return out
-    chunk_rows = max(CHUNK_ROWS, groups << 4)  # the counts of all chunks are fewer than the rows
+    chunk_rows = max(sizing().chunk_rows, groups << 4)  # the counts of all chunks are fewer than the rows
 
     def count(start: int, stop: int) -> I64Array:
         return np.bincount(group[start:stop], minlength=groups)
@@ -122,7 +120,7 @@ def rows_per_file(row_bytes: float) -> int:
     (393216, 33)
     """
     row_bytes = max(row_bytes, 1.0)
-    target = min(max(_FILE_MEMORY_BYTES / row_bytes, _MIN_FILE_ROWS), _MAX_FILE_ROWS)
+    target = min(max(_FILE_MEMORY_BYTES / row_bytes, sizing().min_file_rows), sizing().max_file_rows)
     return int(max(min(target, _MAX_FILE_BYTES / row_bytes), 1))
 
 
@@ -133,7 +131,7 @@ def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     (2048, 256)
     """
     target = max(min(cube_size // _PAGES_PER_CUBE, file_rows // _PAGES_PER_FILE), 1)
-    return min(max(1 << (target.bit_length() - 1), _MIN_PAGE_ROWS), _MAX_PAGE_ROWS)
+    return min(max(1 << (target.bit_length() - 1), sizing().min_page_rows), _MAX_PAGE_ROWS)
 
 
 def pack_files(counts: I64Array, *, file_rows: int) -> PackedFiles:

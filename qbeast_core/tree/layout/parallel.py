@@ -8,8 +8,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import polars as pl
 
-# Rows per chunk: its arrays fit the caches, and its work outweighs the overhead of a call.
-CHUNK_ROWS: Final = 1 << 16
+from qbeast_core.support.sizing import sizing
 
 _MIN_THREADED_CHUNKS: Final = 4  # starting threads takes longer than a chunk or two
 _Out = TypeVar("_Out")
@@ -23,18 +22,19 @@ def workers(max_workers: int, *, rows: int, calls: int) -> Executor:
     ...     pool.submit(max, 1, 2).result()
     2
     """
-    return _InlineExecutor() if calls == 1 or rows <= CHUNK_ROWS else ThreadPoolExecutor(max_workers)
+    return _InlineExecutor() if calls == 1 or rows <= sizing().chunk_rows else ThreadPoolExecutor(max_workers)
 
 
 def map_chunks(
-    function: Callable[[int, int], _Out], rows: int, *, chunk_rows: int = CHUNK_ROWS
+    function: Callable[[int, int], _Out], rows: int, *, chunk_rows: int | None = None
 ) -> list[_Out]:
     """Call ``function(start, stop)`` for consecutive chunks of rows; return the results in order.
 
     >>> map_chunks(lambda start, stop: stop - start, 5, chunk_rows=2)
     [2, 2, 1]
     """
-    bounds = [(start, min(start + chunk_rows, rows)) for start in range(0, rows, chunk_rows)]
+    step = chunk_rows or sizing().chunk_rows
+    bounds = [(start, min(start + step, rows)) for start in range(0, rows, step)]
     if len(bounds) < _MIN_THREADED_CHUNKS:
         return [function(*bound) for bound in bounds]
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:

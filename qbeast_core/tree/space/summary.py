@@ -14,6 +14,7 @@ from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.data_type import DataType
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.parallel import map_chunks
 from qbeast_core.tree.space.columns import data_type_of, to_index_column
 
@@ -39,10 +40,12 @@ class SampleLimits:
     size_bytes: int
 
 
-_QUANTILE_LIMITS: Final = SampleLimits(_SAMPLE_ROWS, 1 << 40)
+def domain_limits() -> SampleLimits:
+    """Return the maximum sample to build a tree from."""
+    return SampleLimits(sizing().domain_rows, sizing().domain_bytes)
 
-# For a sample to build a tree from: with 50 million rows, the error for a cube of 16,384 rows is about 5 %.
-DOMAIN_LIMITS: Final = SampleLimits(1 << 20, 64 << 20)
+
+_QUANTILE_LIMITS: Final = SampleLimits(_SAMPLE_ROWS, 1 << 40)
 
 
 @dataclass(frozen=True, slots=True)

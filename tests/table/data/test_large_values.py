@@ -20,6 +20,7 @@ from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.small_files import resized
 
 MIB = 1 << 20
 
@@ -111,12 +112,10 @@ NESTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", list(NESTED))
-def test_value_beyond_parquet_limit_raises(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@resized(max_value_bytes=900)
+def test_value_beyond_parquet_limit_raises(kind: str, tmp_path: Path) -> None:
     small = pl.DataFrame({"id": [1, 2], "large": [None, NESTED[kind]]})
     path = tmp_path / "t"
-    monkeypatch.setattr(value_bytes, "MAX_VALUE_BYTES", 900)
     with pytest.raises(
         qbeast.InvalidInputError, match=r"row 1 has a value of [\d,]+ bytes in column 'large'"
     ):

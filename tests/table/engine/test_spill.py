@@ -25,6 +25,7 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
+from tests.helpers.small_files import resized
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files
 
@@ -73,8 +74,7 @@ def test_rows_are_complete_and_index_holds(
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
         mock.patch.object(budget.Budget, "sample", limits),
-        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
-        mock.patch("qbeast_core.table.engine.spill.rows._MIN_SLICE_BYTES", 64),
+        resized(min_part_rows=3, min_slice_bytes=64),
     ):
         spilling, rows = path.parent / "spilling", path.parent / "rows"
         spilling.mkdir()

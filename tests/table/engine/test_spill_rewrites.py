@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.table.engine import budget
 from tests.helpers.invariants import check_invariants
+from tests.helpers.small_files import resized
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
 ROWS = pl.DataFrame(
@@ -67,7 +68,7 @@ def test_operations_in_budget_equal_those_in_memory(steps, batch_bytes, load_byt
         folder() as there,
         mock.patch.object(budget.Budget, "batch_bytes", batch_bytes),
         mock.patch.object(budget.Budget, "load_bytes", load_bytes),
-        mock.patch("qbeast_core.table.engine.spill.rows._MIN_FILE_ROWS", 3),
+        resized(min_part_rows=3),
     ):
         written(here), written(there)
         spilling = there.parent / "spilling"

@@ -18,6 +18,7 @@ import qbeast
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.rounds import rounds as rounds_of
 from tests.helpers.scattering import PartsEngine
+from tests.helpers.small_files import resized
 
 ROWS = 120_000
 ASKED: dict[str, pl.Expr | str] = {
@@ -448,10 +449,8 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
 
 
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
-def test_variances_keep_digits_without_first_rows(
-    tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qbeast_core.table.read.scan_task.BATCH_BYTES", 1)
+@resized(batch_bytes=1)
+def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -> None:
     far = pl.DataFrame({"id": range(5000)}).with_columns(x=1e9 + pl.col("id") % 7)
     qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=200)
     table = qbeast.open_table(tmp_path / "t")

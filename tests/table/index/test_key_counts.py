@@ -14,6 +14,7 @@ from qbeast_core.table.index import key_counts
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_tag import dump_keys
+from tests.helpers.small_files import resized
 
 RNG = np.random.default_rng(5)
 SKETCHES = [KeySketch.of(RNG.integers(0, keys, 900).astype(np.int32)) for keys in (3, 20, 200, 800, 10**6)]
@@ -56,14 +57,14 @@ def test_later_versions_count_like_the_first(
     steps: list[tuple[list[int], bool, int]],
 ) -> None:
     live: list[int] = []
-    with mock.patch.object(key_counts, "_MIN_CACHED_FILES", 1):
+    with resized(min_cached_files=1):
         for came, some_go, seed in steps:
             live += came
             if some_go:
                 live = live[len(live) // 2 :]
             order = np.random.default_rng(seed).permutation(len(live))
             found = count_keys(files_of([live[at] for at in order]))
-            with mock.patch.object(key_counts, "_MIN_CACHED_FILES", 10**9):
+            with resized(min_cached_files=10**9):
                 assert totals(found) == totals(count_keys(files_of(live)))
             found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 

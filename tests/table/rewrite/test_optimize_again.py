@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -12,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.table.rewrite import candidates
 from tests.helpers.examples import examples, is_slow
+from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
@@ -33,7 +32,7 @@ def rows_of(kind: str, count: int, number: int, seed: int) -> pl.DataFrame:
 
 
 def check_again(kind: str, sizes: list[int], every: int, seed: int) -> None:
-    with folder() as path, small_files(), mock.patch.object(candidates, "_SMALL_ROWS", 8):
+    with folder() as path, small_files(), resized(small_file_rows=8):
         frames: list[pl.DataFrame] = []
         for number, size in enumerate(sizes):
             frames.append(rows_of(kind, size, number, seed))
@@ -71,7 +70,7 @@ def test_second_optimize_does_nothing(
 
 
 def test_files_smaller_than_joined_file_are_joined(tmp_path: Path) -> None:
-    with mock.patch.object(candidates, "_SMALL_ROWS", 8):
+    with resized(small_file_rows=8):
         for number, size in enumerate([400, 400, *[150] * 8]):
             frame = rows_of("spread", size, number, 0)
             qbeast.write_table(frame, tmp_path, columns=["a", "b"], mode="append")

@@ -15,6 +15,7 @@ import polars as pl
 from qbeast_core.io.parquet.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.distributed import DistributedRows
@@ -45,12 +46,10 @@ from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 BatchT = TypeVar("BatchT")
 
 _MAX_OPEN: Final = 256
-_MIN_SLICE_BYTES: Final = 1 << 14
 _MIN_BUFFER_BYTES: Final = 1 << 12
 _MAX_BUFFER_BYTES: Final = 1 << 18
 _OFFSET_BYTES: Final = 8  # per text, in addition to its characters
 _KEY_BYTES: Final = 8
-_MIN_FILE_ROWS: Final = 64
 _SAMPLED_ROWS: Final = 1 << 14
 _FILLED: Final = 0.8  # target share of what a writer may load, because parts differ in size
 
@@ -69,7 +68,7 @@ class Spill:
     @property
     def max_open(self) -> int:
         """Maximum number of files that are open at once."""
-        return max(min(_MAX_OPEN, self.budget.batch_bytes // _MIN_SLICE_BYTES), 2)
+        return max(min(_MAX_OPEN, self.budget.batch_bytes // sizing().min_slice_bytes), 2)
 
     def scatter(
         self,
@@ -123,7 +122,7 @@ def spilled_rows(
         for dtype in target.shape.schema.dtypes()
     )
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
-    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), _MIN_FILE_ROWS)
+    max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), sizing().min_part_rows)
     workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
     return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
 

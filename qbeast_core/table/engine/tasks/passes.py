@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
-from qbeast_core.tree.space.summary import DOMAIN_LIMITS, IndexSummary, SampleLimits, summarise
+from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, summarise
 
 _NO_RULES: Final = '{"fields":[]}'
 _BIAS: Final = 1 << 31
@@ -30,7 +30,7 @@ class SummaryTask:
 
     schema: pl.Schema
     cube_size: int | None = None
-    limits: SampleLimits = DOMAIN_LIMITS
+    limits: SampleLimits = field(default_factory=domain_limits)
     # Summarise rows outside the space of this revision separately, see `IndexSummary.outside`.
     apart: Revision | None = None
 

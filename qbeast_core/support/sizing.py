@@ -1,0 +1,71 @@
+"""Sizes at which work is split, joined or cached. Tests make them small to reach the cases of large tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Thresholds of a process."""
+
+    # Rows per data file and per page, which also depend on the size of a row.
+    min_file_rows: int = 1 << 16
+    max_file_rows: int = 3 << 17
+    min_page_rows: int = 256
+
+    # A file with fewer rows is small: optimize joins it. A write of several files makes larger ones.
+    small_file_rows: int = 1 << 15
+
+    # A value up to this size fits into a Parquet page, whose size is a signed 32-bit number.
+    max_value_bytes: int = (1 << 31) - (1 << 20)
+
+    # Rows per chunk of arrays: they fit the caches of the processor, and the work outweighs the overhead of a call.
+    chunk_rows: int = 1 << 16
+
+    # Sample to build a tree from: with 50 million rows, the error for a cube of 16,384 rows is about 5 %.
+    domain_rows: int = 1 << 20
+    domain_bytes: int = 64 << 20
+
+    # Stored bytes per task of a read, and of pages that are decoded at once.
+    task_bytes: int = 64 << 20
+    batch_bytes: int = 64 << 20
+
+    # Minimum number of files to decode only the tags that the first filter needs, and maximum share that it may need.
+    many_files: int = 5_000
+    max_needed: float = 0.25
+
+    # Minimum number of files to cache counts of keys: fewer are counted faster than looked up.
+    min_cached_files: int = 16
+
+    # From this many groups on, parts of sums are merged as they arrive: each may have all groups.
+    min_merged_groups: int = 1 << 16
+
+    # Number of sampled rows whose keys are enough to estimate a variance, if none of them is heavy. Groups with fewer
+    # rows among them use all their keys.
+    part_rows: int = 1 << 16
+    min_group_rows: int = 2_000
+
+    # Rows per spilled part, and bytes that each of the parts written at once buffers.
+    min_part_rows: int = 64
+    min_slice_bytes: int = 1 << 14
+
+    # Seconds without a sign of life, after which files without a log are not a table in creation.
+    quiet_s: float = 10.0
+
+    # A Spark task: rows of its sample, bytes per bucket of keys of a merge, per pack of a shuffle and per batch of
+    # packs, per batch of a data source, and of a partition before its files are written.
+    min_sample_rows: int = 1 << 15
+    bucket_bytes: int = 64 << 20
+    pack_bytes: int = 16 << 20
+    pack_batch_bytes: int = 8 << 20
+    source_batch_bytes: int = 32 << 20
+    max_partition_bytes: int = 256 << 20
+
+
+_SIZING = Sizing()
+
+
+def sizing() -> Sizing:
+    """Return the thresholds of this process."""
+    return _SIZING
