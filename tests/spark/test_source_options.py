@@ -93,7 +93,7 @@ def test_stream_without_name_raises(tmp_path: Path, text: str | None) -> None:
 
 
 def test_reader_pushes_no_filters() -> None:
-    """See tests/spark/versions/test_push_filters.py for the reason."""
+    """See tests/spark/versions/test_source_versions.py for the reason."""
     assert "pushFilters" not in vars(QbeastReader)
 
 
