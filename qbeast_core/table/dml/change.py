@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, inva
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import NO_MATCHES, count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
@@ -113,7 +113,7 @@ def _attempt(
     refuse_copies(reader.index_state)
     if is_applied(snapshot, options.txn):
         return _NOTHING.result(reader, change.operation, dry_run=options.dry_run), snapshot
-    _report(options, Progress("read"))
+    report(options.progress, Progress("read"))
     wide = change.with_new_columns(reader)
     plan = change.plan(wide, engine)
     # An empty change with a transaction is committed too: the log then records that it was applied.
@@ -135,13 +135,8 @@ def _attempt(
         newest = reader if outcome.snapshot is None else reader.at(outcome.snapshot)
         return _NOTHING.result(newest, change.operation), newest.snapshot
     result = plan.result(reader, change.operation, (replaced, outcome))
-    _report(options, Progress("done", result.files, result.files, replaced.rows))
+    report(options.progress, Progress("done", result.files, result.files, replaced.rows))
     return result, outcome.snapshot
-
-
-def _report(options: ChangeOptions, progress: Progress) -> None:
-    if options.progress is not None:
-        options.progress(progress)
 
 
 def _check_changeable(snapshot: Snapshot, change: Change) -> None:

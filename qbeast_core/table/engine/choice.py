@@ -30,9 +30,7 @@ _OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
-_HELD: Final = (
-    2  # memory of a write of rows in memory, as a multiple of the rows, without the rows themselves
-)
+_HELD: Final = 2  # memory of a write of rows in memory, as a multiple of the rows, in addition to them
 _READ: Final = 3  # the same with the rows, if they are read first
 _UNPACKED: Final = 64  # memory of rows, as a multiple of their files: values rarely take more
 _ONE_CALL_BYTES: Final = 256 << 20

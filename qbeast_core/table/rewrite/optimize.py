@@ -17,10 +17,10 @@ from qbeast_core.query.plan.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlanSize
+from qbeast_core.table.engine.protocol import Engine, PlannedRows
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
@@ -94,8 +94,7 @@ def optimize(
             # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(reader, scope)
     result = _result(rounds, options, reader.snapshot)
-    if options.progress is not None:
-        options.progress(Progress("done", rows=result.rows))
+    report(options.progress, Progress("done", rows=result.rows))
     return result, reader.snapshot
 
 
@@ -191,8 +190,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
     if options.dry_run or not (len(choice.files) or options.into == "new"):
         return _Round(plan)
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
-    if options.progress is not None:
-        options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
+    report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     replaced = replace_rows(
         reader,
         Replacement(files=choice.files),
@@ -227,7 +225,7 @@ def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Pla
 def _gains(state: IndexState) -> Judge:
     """Return a judge that accepts a plan if it leaves fewer files or fewer blocks."""
 
-    def is_worth(files: I64Array, plan: PlanSize) -> bool:
+    def is_worth(files: I64Array, plan: PlannedRows) -> bool:
         blocks = state.blocks.filter(pl.col("file").is_in(files)).height
         return plan.file_count < len(files) or plan.block_count < blocks
 

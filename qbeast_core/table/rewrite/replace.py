@@ -15,11 +15,11 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlanSize, Rows
+from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
@@ -33,7 +33,7 @@ from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
 Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
 
 # Called with the files to remove and a plan before a file is written. Returns whether to carry out the plan.
-Judge: TypeAlias = Callable[[I64Array, PlanSize], bool]
+Judge: TypeAlias = Callable[[I64Array, PlannedRows], bool]
 
 
 def _no_files() -> I64Array:
@@ -107,9 +107,9 @@ def replace_rows(
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
         replaced = work.run(is_worth)
-        if progress is not None and (replaced.adds or replaced.gone.any()):
+        if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
-            progress(Progress("commit", files, files, replaced.rows))
+            report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(reader.store, [*work.adds, *work.in_place.adds.values()])
         raise
@@ -249,9 +249,9 @@ class _Replacing:
         plan = rows.plan(self.revision, tree)
         if is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
             return False
-        for adds in plan.write():
-            self.adds += adds
-            self.new = pl.concat([self.new, new_blocks(adds)])
+        adds = plan.write()
+        self.adds += adds
+        self.new = pl.concat([self.new, new_blocks(adds)])
         return True
 
     def _keep_order(self) -> bool:

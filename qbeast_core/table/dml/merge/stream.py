@@ -49,9 +49,7 @@ from qbeast_core.table.read.split_scan import file_parts
 _COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table
 _MATCHED_BYTES: Final = 384  # memory per row of the table whose keys are read and joined
 _MIN_ROWS_MATCHED: Final = 1 << 12
-_BUCKETS_HELD: Final = (
-    16  # buckets that would fill the memory budget: one bucket and its join take a small part of it
-)
+_BUCKETS_HELD: Final = 16  # buckets that would fill the memory: a bucket and its join take a small part of it
 _VALUE_BYTES: Final = 24  # estimated memory per key value
 _FILE: Final = own_column("file")
 
@@ -85,9 +83,7 @@ class StreamMergeSource:
         """Match the rows bucket by bucket; see `MergeSource`."""
         del engine  # this process reads the rows
         digest = self._digest(rules)
-        if (
-            among is None
-        ):  # a match of some files must keep the files of the match of all: they are still in use
+        if among is None:  # a match of some files keeps the files of the match of all: they are still in use
             self._forget(self._stored)
         matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
         try:
@@ -285,7 +281,7 @@ class _Matching:
             for rows in part.loads():
                 numbers = np.unique(rows.keys)
                 for number in numbers.tolist():
-                    yield number, rows.take(np.flatnonzero(rows.keys == number))
+                    yield number, rows.take(np.flatnonzero(rows.keys == number), list(part.schema))
             part.delete()
 
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
