@@ -85,15 +85,14 @@ def commit(
     base = None if snapshot is None else snapshot.metadata
     txn_id, head, fitted = ids(), snapshot, intent
     if snapshot is not None and _has_progress(snapshot, intent):
-        head = refresh(snapshot)
-        return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+        return _applied(refresh(snapshot))
     for attempt in range(1, max_attempts + 1):
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
             raise _conflict(store.uri, _version(head), attempt, rebased.reason)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
-            return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+            return _applied(head)
         check_writable(
             rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
         )
@@ -114,9 +113,7 @@ def commit(
         if put == "lost":
             head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
-                return CommitOutcome(
-                    version=head.version, attempts=attempt, snapshot=head, already_applied=True
-                )
+                return _applied(head, attempt)
             fitted = fit_blocks(intent, head)
     raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
 
@@ -167,6 +164,10 @@ def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attem
     LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", name, version, uri, adds, removes, attempts)
 
 
+def _applied(head: Snapshot, attempts: int = 0) -> CommitOutcome:
+    return CommitOutcome(version=head.version, attempts=attempts, snapshot=head, already_applied=True)
+
+
 def _version(head: Snapshot | None) -> int:
     return -1 if head is None else head.version
 
@@ -187,22 +188,16 @@ def _after(
     """
     version = _version(head) + 1
     try:
-        newest = _newest(store, head, rebased, info, options)
+        if head is None:
+            newest = load_snapshot(store.uri, storage_options=options)
+        else:  # the version after an append is derived from the one before, without reading the log
+            newest = after_append(head, rebased.actions, info) or refresh(head)
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=3)
         return None
     checkpoint_if_due(store, newest, version)
     return newest
-
-
-def _newest(
-    store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
-) -> Snapshot:
-    """Return the newest version. After an append it is derived from the version before, without reading the log."""
-    if head is None:
-        return load_snapshot(store.uri, storage_options=options)
-    return after_append(head, rebased.actions, info) or refresh(head)
 
 
 def _catch_up(

@@ -43,11 +43,11 @@ def commit_info(
         info["readVersion"] = head.version
     metrics = {"numFiles": len(adds), "numOutputBytes": sum(add.size for add in adds)}
     metrics |= {"numRemovedFiles": len(removes)} if removes else {}
-    intent_metrics: Mapping[str, str] = intent.commit_info.get("operationMetrics", {})
+    metrics |= intent.commit_info.get("operationMetrics", {})
     info |= {
         "isolationLevel": "Serializable",
         "isBlindAppend": intent.mode == "append" and not removes and intent.operation not in _READING,
-        "operationMetrics": {key: str(value) for key, value in metrics.items()} | dict(intent_metrics),
+        "operationMetrics": {key: str(value) for key, value in metrics.items()},
         "engineInfo": _engine(),
         "txnId": txn_id,
     }

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, invalid_argument
+from qbeast_core.log.actions import Txn
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.space.arrays import BoolArray
@@ -22,7 +24,7 @@ from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
@@ -120,17 +122,21 @@ def _attempt(
     if options.dry_run or (plan.is_empty and options.txn is None):
         return plan.result(reader, change.operation, dry_run=options.dry_run), snapshot
     replaced = replace_rows(wide, plan.replacement, "keep", engine=engine, progress=options.progress)
-    note = CommitNote(
+    intent = WriteIntent(
+        mode="append",
+        brings="rows" if change.adds_rows else "files",
+        txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
         operation=change.operation,
-        parameters=plan.parameters,
-        metrics={**plan.metrics(reader, replaced), "executionTimeMs": now_ms() - started},
-        metadata=options.commit_metadata,
-        txn=options.txn,
-        adds_rows=change.adds_rows,
-        data_change=True,
+        commit_info={
+            **options.commit_metadata,
+            "operationParameters": plan.parameters,
+            "operationMetrics": {**plan.metrics(reader, replaced), "executionTimeMs": now_ms() - started},
+        },
     )
     conflict_with = partial(_conflict, reader, change, engine)
-    outcome = publish_replaced(wide, replaced, note, base=snapshot, conflict_with=conflict_with)
+    outcome = publish_replaced(
+        wide, replaced, intent, data_change=True, base=snapshot, conflict_with=conflict_with
+    )
     if outcome.already_applied:
         newest = reader if outcome.snapshot is None else reader.at(outcome.snapshot)
         return _NOTHING.result(newest, change.operation), newest.snapshot

@@ -19,6 +19,7 @@ from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_total import KeyTotal
@@ -135,7 +136,7 @@ class _MemoryRows:
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""
-        settings = self.target.settings(self.in_memory_rows, revision.columns)
+        settings = settings_for(self.target, self.in_memory_rows, revision.columns)
         return settings, CodedRows(self.in_memory_rows, settings)
 
 

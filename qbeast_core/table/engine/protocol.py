@@ -25,16 +25,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Source(Protocol):
-    """Rows in a fixed order."""
+    """Rows in a fixed order. They can be read again, except those of a `OneShotSource`."""
 
     @property
     def empty(self) -> pl.DataFrame:
         """Frame without rows, with the columns and types of the source."""
-        ...
-
-    @property
-    def is_one_shot(self) -> bool:
-        """Whether the rows can be read only once."""
         ...
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, checked_options, open_store
-from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
-from qbeast_core.tree.layout.pack import page_rows_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +62,3 @@ class FileTarget:
     def store(self) -> Store:
         """Store of the table's folder."""
         return open_store(self.uri, self.storage_options)
-
-    def settings(
-        self, rows: pl.DataFrame, indexed: tuple[str, ...], *, size_bytes: int | None = None
-    ) -> FileSettings:
-        """Choose the settings of files for such rows; see `FileSettings.of`."""
-        return FileSettings.of(rows, indexed, self.configuration, dialect=self.dialect, size_bytes=size_bytes)
-
-    def write_file(
-        self,
-        rows: pl.DataFrame,
-        weights: I32Array,
-        settings: FileSettings,
-        *,
-        path: str,
-        cube_size: int,
-        starts: I64Array | None = None,
-    ) -> AddFile:
-        """Write a file of sorted rows. Return it without blocks."""
-        page_rows, put = page_rows_for(rows.height, cube_size=cube_size), self.store.put
-        return store_file(rows, weights, page_rows, put=put, path=path, settings=settings, starts=starts)[0]

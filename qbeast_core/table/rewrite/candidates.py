@@ -101,7 +101,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
         "staged": staged & scope.staged,
         "older revision": ~current & ~staged & scope.older,
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
-        "foreign layout": current & ~_has_exact_layout(files),
+        "foreign layout": current & ~has_exact_layout(files),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
@@ -134,7 +134,7 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     return within
 
 
-def _has_exact_layout(files: pl.DataFrame) -> BoolArray:
+def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     """Return which files follow the exact rules and list their pages: reads can open parts of them."""
     is_exact: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return is_exact

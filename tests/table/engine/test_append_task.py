@@ -25,7 +25,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import staging_revision
-from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks import append as append_part
 from qbeast_core.table.engine.tasks.append import AppendedPart
 from qbeast_core.table.index import fit as fit_blocks
 from qbeast_core.table.index.thresholds import blocks_in_order
@@ -242,7 +242,7 @@ def test_part_that_fails_leaves_no_files(table: Path) -> None:
     context = begin_append(str(table), numbers(0))
     before = data_files(table)
     full = StorageError("disk full", path="x")
-    with mock.patch.object(FileTarget, "write_file", side_effect=full), pytest.raises(StorageError):
+    with mock.patch.object(append_part, "store_sorted", side_effect=full), pytest.raises(StorageError):
         context.write(numbers(100, first=19_950))  # indexed ones first, then staged
     assert data_files(table) == before
 

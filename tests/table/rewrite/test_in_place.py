@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks import changed_file
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
@@ -73,16 +72,16 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
 def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     seen: list[str] = []
-    write_file = FileTarget.write_file
+    store = changed_file.store_sorted
 
     def failing(*given: object, path: str, **others: object) -> object:
         seen.append(path)
         if len(seen) == 3:
             msg = "the disk is full"
             raise qbeast.StorageError(msg, path=path)
-        return write_file(*given, path=path, **others)  # type: ignore[arg-type] # as they came
+        return store(*given, path=path, **others)  # type: ignore[arg-type] # as they came
 
-    with mock.patch.object(FileTarget, "write_file", failing), pytest.raises(qbeast.StorageError):
+    with mock.patch.object(changed_file, "store_sorted", failing), pytest.raises(qbeast.StorageError):
         table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
     assert len(seen) >= 3
     assert names(table) == before

@@ -35,6 +35,7 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
+from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 
@@ -178,8 +179,11 @@ class _Threads:
             packed=is_spooled,
             at_once=self.spill.budget.cores,
         )
-        rows, size_bytes = task.fit(pl.concat(sample or [self.stream.empty])), int(task.rows * self.row_bytes)
-        settings = task.target.settings(rows, task.revision.columns, size_bytes=size_bytes)
+        rows, size_bytes = (
+            task.target.shape.fit(pl.concat(sample or [self.stream.empty])),
+            int(task.rows * self.row_bytes),
+        )
+        settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
         return _Files(task, self.spill, settings, written, is_spooled), ranges
 
     @property
@@ -190,7 +194,7 @@ class _Threads:
 
 
 def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
-    rows = task.select(task.fit(batch))
+    rows = task.select(task.target.shape.fit(batch))
     refuse_huge_values(rows)
     return PlacedBatch(rows, task.place(rows))
 

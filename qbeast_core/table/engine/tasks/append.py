@@ -18,6 +18,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.layout.plan import plan_index
@@ -60,7 +61,7 @@ class AppendTask:
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
         frame = self.target.shape.fit(data)
-        settings = self.target.settings(frame, self.indexed)
+        settings = settings_for(self.target, frame, self.indexed)
         revision = self.revision
         outside = np.ones(frame.height, np.bool_) if revision is None else rows_outside(frame, revision)
         written: list[AddFile] = []
@@ -90,8 +91,8 @@ class AppendTask:
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
             if len(rows):
                 sorted_rows, path = frame[pl.Series(rows)], f"{new_id()}.parquet"
-                add = self.target.write_file(
-                    sorted_rows, weights[rows], settings, path=path, cube_size=len(rows)
+                add = store_sorted(
+                    self.target, sorted_rows, weights[rows], settings, path=path, cube_size=len(rows)
                 )
                 written.append(add.without_index())
 

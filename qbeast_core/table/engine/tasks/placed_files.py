@@ -19,6 +19,7 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
+from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
 from qbeast_core.tree.layout.outline import Outline
@@ -82,10 +83,11 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    add = task.target.write_file(
+    add = store_sorted(
+        task.target,
         rows,
         weights,
-        settings or task.target.settings(rows, task.revision.columns),
+        settings or settings_for(task.target, rows, task.revision.columns),
         path=f"{uuid.uuid4()}.parquet",
         cube_size=task.revision.desired_cube_size,
         starts=starts,
