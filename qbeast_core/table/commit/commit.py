@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import random
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from qbeast_core.errors import (
     CommitConflictError,
@@ -23,11 +24,11 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.protocol import WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
 from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
-from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
 from qbeast_core.table.snapshot.after_append import after_append
@@ -37,6 +38,20 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, loa
 _FIRST_PAUSE: Final = 0.005
 
 _MAX_PAUSE: Final = 1.0
+
+_OPERATIONS: Final[Mapping[WriteMode, str]] = {
+    "append": "WRITE",
+    "overwrite": "WRITE",
+    "create": "CREATE TABLE AS SELECT",
+    "metadata": "SET TBLPROPERTIES",
+}
+# Operations that read: the rows they add depend on rows of the table, even if they remove no file.
+_READING: Final = frozenset({"MERGE"})
+_MODES: Final[Mapping[WriteMode, str]] = {
+    "append": "Append",
+    "overwrite": "Overwrite",
+    "create": "ErrorIfExists",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -66,8 +81,8 @@ def commit(
     intent: WriteIntent,
     *,
     storage_options: Mapping[str, str] | None = None,
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+    clock: Callable[[], int] = now_ms,
+    ids: Callable[[], str] = new_id,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
     max_attempts: int = 50,
@@ -97,7 +112,7 @@ def commit(
             rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
         )
         version = _version(head) + 1
-        info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
+        info = _commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
             _report(store.uri, version, rebased, intent, attempt)
@@ -244,3 +259,41 @@ def _table_exists(uri: str) -> TableExistsError:
     """Return the error of a creation if another writer created the table first."""
     message = f"another writer created a table at {uri}; nothing of this write is visible"
     return TableExistsError(message, path=uri)
+
+
+def _commit_info(
+    intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
+) -> CommitInfo:
+    """Return the provenance of one attempt."""
+    adds = [action for action in rebased.actions if isinstance(action, AddFile)]
+    removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
+    info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
+    info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
+    if in_commit_timestamps(rebased.protocol, rebased.metadata):
+        # Timestamps increase with versions even if the clocks of writers differ.
+        info["inCommitTimestamp"] = now_ms if head is None else max(now_ms, head.timestamp_ms + 1)
+    if head is not None:
+        info["readVersion"] = head.version
+    metrics = {"numFiles": len(adds), "numOutputBytes": sum(add.size for add in adds)}
+    metrics |= {"numRemovedFiles": len(removes)} if removes else {}
+    metrics |= intent.commit_info.get("operationMetrics", {})
+    info |= {
+        "isolationLevel": "Serializable",
+        "isBlindAppend": intent.mode == "append" and not removes and intent.operation not in _READING,
+        "operationMetrics": {key: str(value) for key, value in metrics.items()},
+        "engineInfo": _engine(),
+        "txnId": txn_id,
+    }
+    return CommitInfo.model_validate(info)
+
+
+def _parameters(mode: WriteMode) -> dict[str, str]:
+    return {"mode": _MODES[mode], "partitionBy": "[]"} if mode in _MODES else {}
+
+
+@cache
+def _engine() -> str:
+    try:
+        return f"qbeast/{importlib.metadata.version('qbeast')}"
+    except importlib.metadata.PackageNotFoundError:  # run from a copy of the sources
+        return "qbeast"

@@ -78,15 +78,10 @@ class MatchedRows:
     predicate: Predicate | Literal[True]
 
     def __post_init__(self) -> None:
-        where = cast("object", self.predicate)
-        if where is None or where is False:
-            invalid_argument(
-                "where", "must be a condition, or True for all rows", "nothing was changed", value=where
-            )
+        where, problem = cast("object", self.predicate), "must be a condition, or True for all rows"
         if isinstance(where, Mapping):
-            problem = (
-                "must be a condition, or True for all rows, and comes before the values: update(where, set)"
-            )
+            problem += ", and comes before the values: update(where, set)"
+        if where is None or where is False or isinstance(where, Mapping):
             invalid_argument("where", problem, "nothing was changed", value=where)
 
     def condition(self, reader: Reader) -> Condition:

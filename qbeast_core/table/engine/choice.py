@@ -109,14 +109,10 @@ class LocalEngine:
 
     def take(self, source: Source, *, copies: int) -> Source:
         """Return a `FrameSource` if `copies` of the rows fit the budget, else a source that can be read again."""
-        if isinstance(source, FrameSource):
-            fits = not self._spills(copies * int(source.frame.estimated_size()))
-        else:
-            taken = self._take(source, copies=copies)
-            source, fits = taken.source, taken.fits
-        if not fits:
+        rows = self._decide(source, held=copies, read=copies)
+        if not rows.fits:
             self.name = "spill"
-        return source
+        return rows.source
 
     @property
     def spill(self) -> Spill:
@@ -143,15 +139,16 @@ class LocalEngine:
         """Return the result with the engine and the spilled bytes."""
         return replace(result, engine=self.name, spilled_bytes=self.spilled_bytes)
 
-    def _decide(self, source: Source) -> _Readable:
+    def _decide(self, source: Source, *, held: int = _HELD, read: int = _READ) -> _Readable:
+        """Decide whether a multiple of the rows fits: `held` for rows in memory, `read` for rows to read."""
         match source:
             case FrameSource():
                 size_bytes, rows = int(source.frame.estimated_size()), source.frame.height
-                return _Readable(source, not self._spills(_HELD * size_bytes), size_bytes / max(rows, 1))
+                return _Readable(source, not self._spills(held * size_bytes), size_bytes / max(rows, 1))
             case FilesSource():
                 return self._decide_files(source)
             case _:
-                return self._take(source, copies=_READ)
+                return self._take(source, copies=read)
 
     def _decide_files(self, source: FilesSource) -> _Readable:
         """Decide for live files. Footers are read only if the sizes of the files do not decide."""

@@ -44,15 +44,13 @@ class MemoryEngine:
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """See `Engine`."""
-        match source:
-            case FilesSource():
-                rows = source.read()
-            case FrameSource():
-                rows = target.shape.fit(source.frame)
-            case _:
-                rows = target.shape.fit(
-                    pl.concat([source.empty, *source.batches(None, size_bytes=_ALL_BYTES)])
-                )
+        if isinstance(source, FilesSource):
+            rows = source.read()
+        elif isinstance(source, FrameSource):
+            rows = target.shape.fit(source.frame)
+        else:
+            batches = source.batches(None, size_bytes=_ALL_BYTES)
+            rows = target.shape.fit(pl.concat([source.empty, *batches]))
         writers = Budget.of().writers if self._writers is None else self._writers
         return _MemoryRows(rows, target, progress, writers)
 

@@ -285,10 +285,11 @@ class OptimizeResult(RewriteResult):
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
+        head = f"OptimizeResult: version {self.version}"
         if self.committed and not self.plan.height:
-            return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
+            return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
-            return f"OptimizeResult: version {self.version} is in shape; nothing was changed"
+            return f"{head} is in shape; nothing was changed"
         counts = self.plan.group_by("reason", maintain_order=True).agg(
             pl.len(), pl.col("rows").sum(), pl.col("bytes").sum()
         )
@@ -297,13 +298,9 @@ class OptimizeResult(RewriteResult):
             for reason, files, rows, size in counts.iter_rows()
         ]
         if self.dry_run:
-            return "\n".join([f"OptimizeResult: a dry run on version {self.version} would rewrite", *lines])
-        if not self.committed:
-            head = (
-                f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Considered"
-            )
-            return "\n".join([head, *lines])
-        head = (
-            f"OptimizeResult: version {self.version}, {self.files:,} files of {self.bytes:,} bytes instead of"
-        )
+            head = f"OptimizeResult: a dry run on version {self.version} would rewrite"
+        elif self.committed:
+            head += f", {self.files:,} files of {self.bytes:,} bytes instead of"
+        else:
+            head += " would gain nothing; nothing was changed. Considered"
         return "\n".join([head, *lines])

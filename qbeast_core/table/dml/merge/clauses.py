@@ -68,13 +68,11 @@ class Clauses:
         """Validate the options for a table of these columns."""
         check_choice("when_matched", self.when_matched, get_args(WhenMatched), _OUTCOME)
         check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew), _OUTCOME)
-        choices = get_args(WhenNotMatchedBySource)
-        check_choice("when_not_matched_by_source", self.when_not_matched_by_source, choices, _OUTCOME)
+        by_source = self.when_not_matched_by_source
+        check_choice("when_not_matched_by_source", by_source, get_args(WhenNotMatchedBySource), _OUTCOME)
         if self.schema_mode not in (None, "merge"):
-            _refuse(
-                "schema_mode", f"schema_mode of a merge must be 'merge' or None, got {self.schema_mode!r}"
-            )
-        if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
+            _refuse("schema_mode", f"must be 'merge' or None in a merge, got {self.schema_mode!r}")
+        if (self.when_matched, self.when_not_matched, by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")
         for argument, value, actions, action in (
             ("matched_if", self.matched_if, ("update", "delete"), self.when_matched),
@@ -82,12 +80,7 @@ class Clauses:
             ("update", self.update, ("update",), self.when_matched),
             ("not_matched_if", self.not_matched_if, ("insert",), self.when_not_matched),
             ("insert", self.insert, ("insert",), self.when_not_matched),
-            (
-                "not_matched_by_source_if",
-                self.not_matched_by_source_if,
-                ("delete",),
-                self.when_not_matched_by_source,
-            ),
+            ("not_matched_by_source_if", self.not_matched_by_source_if, ("delete",), by_source),
         ):
             if value is not None and action not in actions:
                 _refuse(argument, f"it has no effect on rows that the merge would {action}")
@@ -104,10 +97,7 @@ class Clauses:
         if nested:
             _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
         if self.source_name in schema:
-            _refuse(
-                "source_name",
-                f"the table has a column {self.source_name!r}; call the source something else: source_name",
-            )
+            _refuse("source_name", f"the table has a column {self.source_name!r}; choose another name")
 
     def conditions(self, schema: pl.Schema, source: pl.Schema) -> MergeConditions:
         """Compile the conditions."""

@@ -73,12 +73,8 @@ class MergeRules:
             source = source.filter(condition.mask(source.select(row)))
         if self.inserts is None:
             return source.select(list(schema))
-        values = self.inserts.apply(source.select(row))
-        names = frozenset(values.columns)
-        missing = [
-            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in names
-        ]
-        return values.with_columns(missing).select(list(schema))
+        values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
+        return pl.concat([schema.to_frame(), values], how="diagonal")
 
 
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:

@@ -179,10 +179,8 @@ class _Threads:
             packed=is_spooled,
             at_once=self.spill.budget.cores,
         )
-        rows, size_bytes = (
-            task.target.shape.fit(pl.concat(sample or [self.stream.empty])),
-            int(task.rows * self.row_bytes),
-        )
+        rows = task.target.shape.fit(pl.concat(sample or [self.stream.empty]))
+        size_bytes = int(task.rows * self.row_bytes)
         settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
         return _Files(task, self.spill, settings, written, is_spooled), ranges
 
