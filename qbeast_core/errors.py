@@ -184,6 +184,15 @@ def invalid_argument(
     raise InvalidInputError(message, argument=argument, value=value, known=known)
 
 
+def check_choice(argument: str, value: object, choices: Sequence[str | None], outcome: str) -> None:
+    """Raise unless `value` is one of the choices; None among them means that the argument is optional."""
+    if value not in choices:
+        texts = [choice for choice in choices if choice is not None]
+        quoted = [f'"{text}"' for text in texts]
+        listed = ", ".join(quoted[:-1])
+        invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
+
+
 def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:
     """Raise `InvalidInputError` for unknown columns. It suggests similar names.
 

@@ -197,7 +197,7 @@ CHANGES = {
     "update swapped": Wrong(lambda t: t.it.update({"price": 1}, "price < 1"), INPUT, ("comes before the values: update(where, set)",), argument="where"),
     "merge keys": Wrong(lambda t: t.it.merge(ROWS, on=[]), INPUT, ("one column or several",), argument="on"),
     "merge key": Wrong(lambda t: t.it.merge(ROWS, on="idd"), INPUT, ("Did you mean 'id'?",), argument="on"),
-    "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ("'update', 'delete', 'ignore'",), argument="when_matched"),
+    "merge action": Wrong(lambda t: t.it.merge(ROWS, on="id", when_matched="replace"), INPUT, ('"update", "delete" or "ignore"',), argument="when_matched"),
     "merge source": Wrong(lambda t: t.it.merge("f.parquet", on="id"), INPUT, ("pl.scan_parquet('f.parquet')",), argument="df"),
     "merge condition": Wrong(lambda t: t.it.merge(ROWS, on="id", matched_if="src.price < 1"), INPUT, ("no such column",), argument="matched_if"),
     "merge columns": Wrong(lambda t: t.it.merge(ROWS.drop("price"), on="id"), SCHEMA, ("'price' is missing", "`update` and `insert`")),

@@ -70,11 +70,6 @@ class _CarbonSource:
     segments: tuple[Segment, ...]
 
     @property
-    def is_one_shot(self) -> bool:
-        """See `Source`."""
-        return False
-
-    @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return self.table.schema.to_frame()

@@ -50,5 +50,5 @@ class WriteIntent:
     txn: Txn | None = None
     # Name in the history; empty: by mode.
     operation: str = ""
-    # More keys for the history, for example `operationMetrics` (texts by text). Ours win.
+    # More keys for the history, for example `operationMetrics`, which are written as texts. Ours win.
     commit_info: Mapping[str, Any] = field(default_factory=dict[str, Any])

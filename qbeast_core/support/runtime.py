@@ -69,3 +69,9 @@ class Progress:
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], None]
+
+
+def report(progress: ProgressCallback | None, step: Progress) -> None:
+    """Call the progress callback, if there is one."""
+    if progress is not None:
+        progress(step)

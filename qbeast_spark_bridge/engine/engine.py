@@ -57,11 +57,6 @@ class SparkSource:
     df: DataFrame
 
     @property
-    def is_one_shot(self) -> bool:
-        """See `Source`."""
-        return False
-
-    @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return empty_frame(self.df.schema)

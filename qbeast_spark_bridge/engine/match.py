@@ -16,7 +16,7 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.dml.match import FileMatches, live_rows
+from qbeast_core.table.dml.match import live_rows
 from qbeast_core.table.dml.merge.key_digest import KeyColumn, KeyDigest, key_filter, key_nodes, merge_digests
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import MergeMatches, scan_plan
@@ -156,7 +156,7 @@ class SparkMergeSource:
         counts = np.array([answer.counts for answer in answers], np.int64).reshape(-1, 3).T
         stored = {reader.paths[answer.number]: answer.stored for answer in answers}
         return MergeMatches(
-            files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
+            files=files,
             counts=counts,
             any_matched=any(bucket.any_matched for bucket in buckets),
             change=MergedFiles(rules, uri, options, stored),

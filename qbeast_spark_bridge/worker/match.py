@@ -21,7 +21,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.dml.merge.key_digest import digest_of, key_hashes, merge_digests
-from qbeast_core.table.dml.merge.match_rows import MatchRows, join_source
+from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
@@ -155,8 +155,7 @@ def _judge_file(
     if parts is None or not (matches or rules.clauses.when_not_matched_by_source == "delete"):
         return
     source = pl.concat(matches) if matches else rules.empty_source
-    numbered = rules.numbered(source, whole=rules.uses_source())
-    _, counts = MatchRows(task.files, task.judged, numbered, rules.clauses, rules.conditions)([parts])
+    _, counts = rules.matching(task.files, task.judged, source)([parts])
     if counts.any():
         answer = FileAnswer(number, counts[:, 0], task.store(source))
         yield _pieces(0, number, _ANSWER, [pickle.dumps(answer)])

@@ -57,7 +57,7 @@ def pack_partition(
     # Rows that fit into the cache of the processor sort faster; packs must not become too small.
     size = min(max(_MIN_BUFFER_BYTES, _MIN_PACK_BYTES * job.file_count), BUFFER_BYTES)
     tables = gathered(batches, names, size_bytes=size)
-    yield from packed(job, keys, (job.fit(longs_as_decimals(rows, decimals)) for rows in tables))
+    yield from packed(job, keys, (job.target.shape.fit(longs_as_decimals(rows, decimals)) for rows in tables))
 
 
 def packed(job: PlaceTask, keys: I32Array, frames: Iterable[pl.DataFrame]) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,6 @@ class PartsSource:
     """Rows in parts, one for each worker."""
 
     parts: Sequence[pl.DataFrame]
-    is_one_shot = False
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -135,7 +134,7 @@ def write_parts(
 ) -> list[PlacedFile]:
     shuffled: dict[int, list[Any]] = {}
     for part in parts:
-        frame = task.select(task.fit(part.to_arrow()))
+        frame = task.select(task.target.shape.fit(part.to_arrow()))
         keys = task.place(frame)
         files = np.searchsorted(task.file_starts, keys, side="right") - 1
         assert len(files) == 0 or (files.min() >= 0 and files.max() < task.file_count)

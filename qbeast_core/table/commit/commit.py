@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import random
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from qbeast_core.errors import (
     CommitConflictError,
@@ -23,11 +24,11 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.protocol import WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
 from qbeast_core.support.logs import LOG
+from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
-from qbeast_core.table.commit.commit_info import commit_info
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
 from qbeast_core.table.snapshot.after_append import after_append
@@ -37,6 +38,20 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, loa
 _FIRST_PAUSE: Final = 0.005
 
 _MAX_PAUSE: Final = 1.0
+
+_OPERATIONS: Final[Mapping[WriteMode, str]] = {
+    "append": "WRITE",
+    "overwrite": "WRITE",
+    "create": "CREATE TABLE AS SELECT",
+    "metadata": "SET TBLPROPERTIES",
+}
+# Operations that read: the rows they add depend on rows of the table, even if they remove no file.
+_READING: Final = frozenset({"MERGE"})
+_MODES: Final[Mapping[WriteMode, str]] = {
+    "append": "Append",
+    "overwrite": "Overwrite",
+    "create": "ErrorIfExists",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -66,8 +81,8 @@ def commit(
     intent: WriteIntent,
     *,
     storage_options: Mapping[str, str] | None = None,
-    clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+    clock: Callable[[], int] = now_ms,
+    ids: Callable[[], str] = new_id,
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
     max_attempts: int = 50,
@@ -85,20 +100,19 @@ def commit(
     base = None if snapshot is None else snapshot.metadata
     txn_id, head, fitted = ids(), snapshot, intent
     if snapshot is not None and _has_progress(snapshot, intent):
-        head = refresh(snapshot)
-        return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+        return _applied(refresh(snapshot))
     for attempt in range(1, max_attempts + 1):
         now = clock()
         rebased = rebase(fitted, base=base, head=head, now_ms=now, live=files_for(intent, head))
         if isinstance(rebased, Conflict):
             raise _conflict(store.uri, _version(head), attempt, rebased.reason)
         if intent.mode == "metadata" and head is not None and not rebased.actions:
-            return CommitOutcome(version=head.version, attempts=0, snapshot=head, already_applied=True)
+            return _applied(head)
         check_writable(
             rebased.protocol, rebased.metadata, mode=intent.mode, path=store.uri, brings=intent.brings
         )
         version = _version(head) + 1
-        info = commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
+        info = _commit_info(fitted, rebased, head, txn_id=txn_id, now_ms=now)
         put = put_commit(store, version, dump_commit([info, *rebased.actions]), txn_id)
         if put == "won":
             _report(store.uri, version, rebased, intent, attempt)
@@ -114,9 +128,7 @@ def commit(
         if put == "lost":
             head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
-                return CommitOutcome(
-                    version=head.version, attempts=attempt, snapshot=head, already_applied=True
-                )
+                return _applied(head, attempt)
             fitted = fit_blocks(intent, head)
     raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
 
@@ -167,6 +179,10 @@ def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attem
     LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", name, version, uri, adds, removes, attempts)
 
 
+def _applied(head: Snapshot, attempts: int = 0) -> CommitOutcome:
+    return CommitOutcome(version=head.version, attempts=attempts, snapshot=head, already_applied=True)
+
+
 def _version(head: Snapshot | None) -> int:
     return -1 if head is None else head.version
 
@@ -187,22 +203,16 @@ def _after(
     """
     version = _version(head) + 1
     try:
-        newest = _newest(store, head, rebased, info, options)
+        if head is None:
+            newest = load_snapshot(store.uri, storage_options=options)
+        else:  # the version after an append is derived from the one before, without reading the log
+            newest = after_append(head, rebased.actions, info) or refresh(head)
     except QbeastError as error:
         message = f"version {version} of {store.uri} is committed, but cannot be loaded now: {error}"
         warnings.warn(message, QbeastWarning, stacklevel=3)
         return None
     checkpoint_if_due(store, newest, version)
     return newest
-
-
-def _newest(
-    store: Store, head: Snapshot | None, rebased: Rebased, info: CommitInfo, options: Mapping[str, str]
-) -> Snapshot:
-    """Return the newest version. After an append it is derived from the version before, without reading the log."""
-    if head is None:
-        return load_snapshot(store.uri, storage_options=options)
-    return after_append(head, rebased.actions, info) or refresh(head)
 
 
 def _catch_up(
@@ -249,3 +259,41 @@ def _table_exists(uri: str) -> TableExistsError:
     """Return the error of a creation if another writer created the table first."""
     message = f"another writer created a table at {uri}; nothing of this write is visible"
     return TableExistsError(message, path=uri)
+
+
+def _commit_info(
+    intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
+) -> CommitInfo:
+    """Return the provenance of one attempt."""
+    adds = [action for action in rebased.actions if isinstance(action, AddFile)]
+    removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
+    info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
+    info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
+    if in_commit_timestamps(rebased.protocol, rebased.metadata):
+        # Timestamps increase with versions even if the clocks of writers differ.
+        info["inCommitTimestamp"] = now_ms if head is None else max(now_ms, head.timestamp_ms + 1)
+    if head is not None:
+        info["readVersion"] = head.version
+    metrics = {"numFiles": len(adds), "numOutputBytes": sum(add.size for add in adds)}
+    metrics |= {"numRemovedFiles": len(removes)} if removes else {}
+    metrics |= intent.commit_info.get("operationMetrics", {})
+    info |= {
+        "isolationLevel": "Serializable",
+        "isBlindAppend": intent.mode == "append" and not removes and intent.operation not in _READING,
+        "operationMetrics": {key: str(value) for key, value in metrics.items()},
+        "engineInfo": _engine(),
+        "txnId": txn_id,
+    }
+    return CommitInfo.model_validate(info)
+
+
+def _parameters(mode: WriteMode) -> dict[str, str]:
+    return {"mode": _MODES[mode], "partitionBy": "[]"} if mode in _MODES else {}
+
+
+@cache
+def _engine() -> str:
+    try:
+        return f"qbeast/{importlib.metadata.version('qbeast')}"
+    except importlib.metadata.PackageNotFoundError:  # run from a copy of the sources
+        return "qbeast"

@@ -12,17 +12,19 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, invalid_argument
+from qbeast_core.log.actions import Txn
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import Brings, WriteMode, check_writable
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
 from qbeast_core.table.dml.match import NO_MATCHES, count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
@@ -76,15 +78,10 @@ class MatchedRows:
     predicate: Predicate | Literal[True]
 
     def __post_init__(self) -> None:
-        where = cast("object", self.predicate)
-        if where is None or where is False:
-            invalid_argument(
-                "where", "must be a condition, or True for all rows", "nothing was changed", value=where
-            )
+        where, problem = cast("object", self.predicate), "must be a condition, or True for all rows"
         if isinstance(where, Mapping):
-            problem = (
-                "must be a condition, or True for all rows, and comes before the values: update(where, set)"
-            )
+            problem += ", and comes before the values: update(where, set)"
+        if where is None or where is False or isinstance(where, Mapping):
             invalid_argument("where", problem, "nothing was changed", value=where)
 
     def condition(self, reader: Reader) -> Condition:
@@ -113,35 +110,34 @@ def _attempt(
     refuse_copies(reader.index_state)
     if is_applied(snapshot, options.txn):
         return _NOTHING.result(reader, change.operation, dry_run=options.dry_run), snapshot
-    _report(options, Progress("read"))
+    report(options.progress, Progress("read"))
     wide = change.with_new_columns(reader)
     plan = change.plan(wide, engine)
     # An empty change with a transaction is committed too: the log then records that it was applied.
     if options.dry_run or (plan.is_empty and options.txn is None):
         return plan.result(reader, change.operation, dry_run=options.dry_run), snapshot
     replaced = replace_rows(wide, plan.replacement, "keep", engine=engine, progress=options.progress)
-    note = CommitNote(
+    intent = WriteIntent(
+        mode="append",
+        brings="rows" if change.adds_rows else "files",
+        txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
         operation=change.operation,
-        parameters=plan.parameters,
-        metrics={**plan.metrics(reader, replaced), "executionTimeMs": now_ms() - started},
-        metadata=options.commit_metadata,
-        txn=options.txn,
-        adds_rows=change.adds_rows,
-        data_change=True,
+        commit_info={
+            **options.commit_metadata,
+            "operationParameters": plan.parameters,
+            "operationMetrics": {**plan.metrics(reader, replaced), "executionTimeMs": now_ms() - started},
+        },
     )
     conflict_with = partial(_conflict, reader, change, engine)
-    outcome = publish_replaced(wide, replaced, note, base=snapshot, conflict_with=conflict_with)
+    outcome = publish_replaced(
+        wide, replaced, intent, data_change=True, base=snapshot, conflict_with=conflict_with
+    )
     if outcome.already_applied:
         newest = reader if outcome.snapshot is None else reader.at(outcome.snapshot)
         return _NOTHING.result(newest, change.operation), newest.snapshot
     result = plan.result(reader, change.operation, (replaced, outcome))
-    _report(options, Progress("done", result.files, result.files, replaced.rows))
+    report(options.progress, Progress("done", result.files, result.files, replaced.rows))
     return result, outcome.snapshot
-
-
-def _report(options: ChangeOptions, progress: Progress) -> None:
-    if options.progress is not None:
-        options.progress(progress)
 
 
 def _check_changeable(snapshot: Snapshot, change: Change) -> None:

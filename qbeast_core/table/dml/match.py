@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,12 +52,14 @@ def count_matches(
         # No row is tested. Files whose rows the log does not count are read to count them.
         files = np.flatnonzero(candidates & (live != 0)) if condition.constant else np.zeros(0, np.int64)
         unknown = files[live[files] == UNKNOWN]
-        first = list(reader.snapshot.schema)[:1]
-        live[unknown] = _count(reader, reader.plan(None, None), unknown, first, engine=engine)
+        plan = reader.plan(None, None)
+        call = CountRows(reader.files, reader.row_filter(plan, list(reader.snapshot.schema)[:1]), None)
+        live[unknown] = _count(reader, plan, unknown, call, engine)
         return _matches(files, live[files], live)
     plan = reader.plan(condition.expr, None)
     files = np.flatnonzero(plan.selection.opened & candidates)
-    counts = _count(reader, plan, files, condition.columns[:1], engine=engine, text=condition.text)
+    call = CountRows(reader.files, reader.row_filter(plan, condition.columns[:1]), condition.text)
+    counts = _count(reader, plan, files, call, engine)
     return _matches(files, counts, live)
 
 
@@ -67,16 +68,7 @@ def _matches(files: I64Array, counts: I64Array, live: I64Array) -> FileMatches:
     return FileMatches(files[matching], counts[matching], live[files[matching]])
 
 
-def _count(
-    reader: Reader,
-    plan: ScanPlan,
-    files: I64Array,
-    columns: Sequence[str],
-    *,
-    engine: Engine,
-    text: str | None = None,
-) -> I64Array:
-    call = CountRows(reader.files, reader.row_filter(plan, columns), text)
+def _count(reader: Reader, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:
     opened = [file_parts(reader, plan, file) for file in files.tolist()]
     return np.array(engine.map(call, opened, at_once=AT_ONCE), np.int64)
 

@@ -50,12 +50,8 @@ class ChangeResult(RewriteResult):
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
-        counts = [
-            (self.rows_deleted, "deleted"),
-            (self.rows_updated, "updated"),
-            (self.rows_inserted, "inserted"),
-        ]
-        changed = [f"{count:,} rows {what}" for count, what in counts if count]
+        counts = {"deleted": self.rows_deleted, "updated": self.rows_updated, "inserted": self.rows_inserted}
+        changed = [f"{count:,} rows {change}" for change, count in counts.items() if count]
         head = f"ChangeResult: {self.operation} of version {self.version}"
         if not changed:
             return f"{head}: no rows matched; nothing was changed"
@@ -156,11 +152,6 @@ class ChangePlan:
         matched[self.matches.files] = self.matches.rows
         actions[gone] = "order of weights"
         actions[replacement.files], actions[replacement.dropped] = "rewrite", "drop"
-        table = files.select(
-            "path",
-            "rows",
-            "bytes",
-            matched=pl.Series(matched),
-            action=pl.Series(actions.tolist(), dtype=pl.String),
-        )
+        action = pl.Series(actions.tolist(), dtype=pl.String)
+        table = files.select("path", "rows", "bytes", matched=pl.Series(matched), action=action)
         return table.drop_nulls("action")

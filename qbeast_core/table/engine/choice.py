@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import invalid_argument
+from qbeast_core.errors import check_choice, invalid_argument
 from qbeast_core.resources import EngineName, Resources, combined
 from qbeast_core.results import FilesResult
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.budget import MIN_MEMORY_BYTES, Budget, bytes_of_text
 from qbeast_core.table.engine.live_files import FilesSource, rows_and_bytes
 from qbeast_core.table.engine.memory import MemoryEngine
@@ -23,16 +23,14 @@ from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.spill.files import spool
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.spill.rows import Spill, spilled_rows
-from qbeast_core.table.engine.stream import FrameSource, drain
+from qbeast_core.table.engine.stream import FrameSource, OneShotSource, drain
 from qbeast_core.table.engine.target import FileTarget
 
 _OUTCOME: Final = "nothing was written"
 _MEMORY_VARIABLE: Final = "QBEAST_MEMORY_BYTES"
 _FOLDER_VARIABLE: Final = "QBEAST_SPILL_DIR"
 
-_HELD: Final = (
-    2  # memory of a write of rows in memory, as a multiple of the rows, without the rows themselves
-)
+_HELD: Final = 2  # memory of a write of rows in memory, as a multiple of the rows, in addition to them
 _READ: Final = 3  # the same with the rows, if they are read first
 _UNPACKED: Final = 64  # memory of rows, as a multiple of their files: values rarely take more
 _ONE_CALL_BYTES: Final = 256 << 20
@@ -42,9 +40,7 @@ ResultT = TypeVar("ResultT", bound=FilesResult)
 
 def budget_of(resources: Resources, *, outcome: str = _OUTCOME) -> Budget:
     """Return the memory that a call may use."""
-    if resources.engine not in ("auto", "memory", "spill"):
-        problem, choices = 'must be "auto", "memory" or "spill"', ("auto", "memory", "spill")
-        invalid_argument("engine", problem, outcome, value=resources.engine, known=choices)
+    check_choice("engine", resources.engine, get_args(EngineName), outcome)
     if not isinstance(cast("object", resources.spill_dir), str | os.PathLike | None):
         invalid_argument("spill_dir", "must be a folder", outcome, value=resources.spill_dir)
     text = os.environ.get(_MEMORY_VARIABLE)
@@ -66,19 +62,14 @@ def spill_folder_of(resources: Resources) -> str | os.PathLike[str] | None:
     )
 
 
-@contextmanager
 def local_engine(
     resources: Resources | None,
     memory_bytes: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
-) -> Generator[LocalEngine]:
-    """Yield the engine of a call. Temporary files are removed when the call returns or raises."""
+) -> closing[LocalEngine]:
+    """Return the engine of a call, for a `with` block. The end of the block removes the temporary files."""
     chosen = combined(resources, memory_bytes, spill_dir)
-    engine = LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen))
-    try:
-        yield engine
-    finally:
-        engine.close()
+    return closing(LocalEngine(chosen.engine, budget_of(chosen), spill_folder_of(chosen)))
 
 
 class LocalEngine:
@@ -87,7 +78,7 @@ class LocalEngine:
     shares_memory = True
 
     def __init__(self, choice: EngineName, budget: Budget, spill_dir: str | os.PathLike[str] | None) -> None:
-        self._choice, self._budget, self._spill_dir = choice, budget, spill_dir
+        self._choice, self.budget, self._spill_dir = choice, budget, spill_dir
         self._memory = MemoryEngine(budget.writers)
         self._spill: Spill | None = None
         self._decided: tuple[Source, _Readable] | None = None
@@ -109,7 +100,7 @@ class LocalEngine:
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
         """Call a function for each item, in as many threads as the budget allows; see `Engine`."""
-        max_calls = max(self._budget.memory_bytes // _ONE_CALL_BYTES, 1)
+        max_calls = max(self.budget.memory_bytes // _ONE_CALL_BYTES, 1)
         return self._memory.map(call, items, at_once=min(at_once, max_calls))
 
     def has_room(self, size_bytes: int) -> bool:
@@ -118,27 +109,18 @@ class LocalEngine:
 
     def take(self, source: Source, *, copies: int) -> Source:
         """Return a `FrameSource` if `copies` of the rows fit the budget, else a source that can be read again."""
-        if isinstance(source, FrameSource):
-            fits = not self._spills(copies * int(source.frame.estimated_size()))
-        else:
-            taken = self._take(source, copies=copies)
-            source, fits = taken.source, taken.fits
-        if not fits:
+        rows = self._decide(source, held=copies, read=copies)
+        if not rows.fits:
             self.name = "spill"
-        return source
-
-    @property
-    def budget(self) -> Budget:
-        """The memory budget."""
-        return self._budget
+        return rows.source
 
     @property
     def spill(self) -> Spill:
         """The temporary files of rows that do not fit in memory."""
         if self._spill is None:
-            size = self._budget.memory_bytes
+            size = self.budget.memory_bytes
             LOG.info("rows need more than %d bytes of memory: using temporary files", size)
-            self._spill = Spill(SpillFolder(self._spill_dir), self._budget, self._count)
+            self._spill = Spill(SpillFolder(self._spill_dir), self.budget, self._count)
         return self._spill
 
     def close(self) -> None:
@@ -151,25 +133,22 @@ class LocalEngine:
         """Return a callback that also reports the engine and the spilled bytes."""
         if progress is None:
             return None
-
-        def report(step: Progress) -> None:
-            progress(replace(step, engine=self.name, spilled_bytes=self.spilled_bytes))
-
-        return report
+        return lambda step: progress(replace(step, engine=self.name, spilled_bytes=self.spilled_bytes))
 
     def report(self, result: ResultT) -> ResultT:
         """Return the result with the engine and the spilled bytes."""
         return replace(result, engine=self.name, spilled_bytes=self.spilled_bytes)
 
-    def _decide(self, source: Source) -> _Readable:
+    def _decide(self, source: Source, *, held: int = _HELD, read: int = _READ) -> _Readable:
+        """Decide whether a multiple of the rows fits: `held` for rows in memory, `read` for rows to read."""
         match source:
             case FrameSource():
                 size_bytes, rows = int(source.frame.estimated_size()), source.frame.height
-                return _Readable(source, not self._spills(_HELD * size_bytes), size_bytes / max(rows, 1))
+                return _Readable(source, not self._spills(held * size_bytes), size_bytes / max(rows, 1))
             case FilesSource():
                 return self._decide_files(source)
             case _:
-                return self._take(source, copies=_READ)
+                return self._take(source, copies=read)
 
     def _decide_files(self, source: FilesSource) -> _Readable:
         """Decide for live files. Footers are read only if the sizes of the files do not decide."""
@@ -183,12 +162,12 @@ class LocalEngine:
 
     def _spills(self, needed_bytes: int) -> bool:
         if self._choice == "auto":
-            return needed_bytes > self._budget.memory_bytes
+            return needed_bytes > self.budget.memory_bytes
         return self._choice == "spill"
 
     def _take(self, source: Source, *, copies: int) -> _Readable:
         """Read batches into memory. If they do not fit, return a source that can be read again."""
-        batches = source.batches(None, size_bytes=self._budget.batch_bytes)
+        batches = source.batches(None, size_bytes=self.budget.batch_bytes)
         frames: list[pl.DataFrame] = []
         size_bytes = 0
         for batch in batches:
@@ -200,7 +179,7 @@ class LocalEngine:
             if self._choice != "spill":
                 return _Readable(FrameSource(pl.concat([source.empty, *frames], rechunk=False)))
         row_bytes = size_bytes / max(sum(batch.height for batch in frames), 1)
-        if source.is_one_shot:
+        if isinstance(source, OneShotSource):
             spill = self.spill
             rows = chain(drain(frames), batches)
             source = spool(rows, source.empty, spill.folder, spill.report)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.protocol import PlannedRows, Rows
@@ -51,32 +51,28 @@ class Workers(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class DistributedRows:
     """The rows of a source that workers move; see `qbeast_core.table.engine.protocol.Rows`.
 
     Workers read the rows once to summarise them, and once to place them.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        target: FileTarget,
-        progress: ProgressCallback | None,
-        *,
-        row_bytes: float | None = None,
-        max_file_rows: int | None = None,
-        part: SpacePart | None = None,
-    ) -> None:
-        self._workers, self._target, self._progress = workers, target, progress
-        file_rows = rows_per_file(guess_row_bytes(target.shape.schema) if row_bytes is None else row_bytes)
-        self._file_rows = file_rows if max_file_rows is None else min(file_rows, max_file_rows)
-        self._row_bytes, self._part = row_bytes, part
-        self.summaries: dict[tuple[str, ...], IndexSummary] = {}
+    workers: Workers
+    target: FileTarget
+    progress: ProgressCallback | None
+    # Target number of rows per file. None: derived from the schema.
+    file_rows: int | None = None
+    # Part of the rows to place. None: all rows.
+    part: SpacePart | None = None
+    summaries: dict[tuple[str, ...], IndexSummary] = field(
+        default_factory=dict[tuple[str, ...], IndexSummary]
+    )
 
     @property
     def in_memory_rows(self) -> pl.DataFrame:
         """See `Rows`; empty, because workers hold the rows."""
-        return self._target.shape.schema.to_frame()
+        return self.target.shape.schema.to_frame()
 
     @property
     def height(self) -> int:
@@ -87,13 +83,13 @@ class DistributedRows:
         """See `Rows`."""
         if tuple(names) not in self.summaries:
             task = SummaryTask(self._schema(names), cube_size)
-            self.summaries[tuple(names)] = self._workers.summarise(task)
+            self.summaries[tuple(names)] = self.workers.summarise(task)
         return self.summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
         """See `Rows`. Parts are not split again."""
         names = revision.columns
-        both = self._workers.summarise(SummaryTask(self._schema(names), apart=revision))
+        both = self.workers.summarise(SummaryTask(self._schema(names), apart=revision))
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
             raise AssertionError  # `apart` is set
@@ -103,85 +99,53 @@ class DistributedRows:
         if not inside.rows:
             return None, self
         return (
-            self._of_part(SpacePart(revision, outside=False), inside),
-            self._of_part(SpacePart(revision, outside=True), outside),
+            replace(self, part=SpacePart(revision, outside=False), summaries={names: inside}),
+            replace(self, part=SpacePart(revision, outside=True), summaries={names: outside}),
         )
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
         """Draw the tree from the sample and partition it into files."""
         summary = self.summary(revision.columns)
-        if self._progress is not None:
-            self._progress(Progress("plan", rows=summary.rows))
+        report(self.progress, Progress("plan", rows=summary.rows))
         weights = frame_weights(summary.sample, revision.columns)
         outline, keys = _draw(summary, weights, revision, tree)
         share = _share(summary)
+        file_rows = self.file_rows or rows_per_file(guess_row_bytes(self.target.shape.schema))
         task = PlaceTask(
-            target=self._target,
+            target=self.target,
             revision=revision,
             outline=outline,
-            file_starts=_file_starts(keys, file_rows=self._file_rows * share),
-            file_rows=self._file_rows,
+            file_starts=_file_starts(keys, file_rows=file_rows * share),
+            file_rows=file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
-            part=self._part,
+            part=self.part,
         )
-        return _DistributedPlan(self._workers, task, self._progress, keys=keys, weights=weights, share=share)
+        return PlannedRows(
+            file_count=task.file_count,
+            block_count=_count_blocks(keys, task.file_starts),
+            cube_count=len(np.unique(keys >> _WEIGHT_BITS)),
+            design_effect=design_effect(weights, share=share),
+            keys=lambda: KeySketch.of(np.sort(weights)),
+            write=lambda: self._write(task),
+        )
 
     def _schema(self, names: Sequence[str]) -> pl.Schema:
-        return pl.Schema({name: self._target.shape.schema[name] for name in names})
+        return pl.Schema({name: self.target.shape.schema[name] for name in names})
 
-    def _of_part(self, part: SpacePart, summary: IndexSummary) -> DistributedRows:
-        rows = DistributedRows(
-            self._workers,
-            self._target,
-            self._progress,
-            row_bytes=self._row_bytes,
-            max_file_rows=self._file_rows,
-            part=part,
-        )
-        rows.summaries[part.revision.columns] = summary
-        return rows
-
-
-class _DistributedPlan:
-    """Rows that workers will place. `keys` and `weights` belong to the sample."""
-
-    def __init__(
-        self,
-        workers: Workers,
-        task: PlaceTask,
-        progress: ProgressCallback | None,
-        *,
-        keys: U64Array,
-        weights: I32Array,
-        share: float,
-    ) -> None:
-        self._workers, self._task, self._progress, self._weights = workers, task, progress, weights
-        self.file_count, self.block_count = task.file_count, _count_blocks(keys, task.file_starts)
-        self.cube_count = len(np.unique(keys >> _WEIGHT_BITS))
-        self.design_effect = design_effect(weights, share=share)
-
-    def keys(self) -> KeySketch:
-        return KeySketch.of(np.sort(self._weights))
-
-    def write(self) -> Iterator[Sequence[AddFile]]:
-        task = self._task
-        self._report(0, self.file_count, task.rows)
-        files = self._workers.place(task)
+    def _write(self, task: PlaceTask) -> list[AddFile]:
+        report(self.progress, Progress("write", 0, task.file_count, task.rows))
+        files = self.workers.place(task)
         rows = sum(file.rows for file in files)
         if (rows, sum(file.weight_sum for file in files)) != (task.rows, task.weight_sum):
             delete_data_files(task.target.store, [file.add for file in files])
             msg = (
                 f"the rows changed while they were written: {task.rows:,} rows were counted, then {rows:,} were read, "
-                f"or indexed values differed. Nothing was written. {self._workers.advice}"
+                f"or indexed values differed. Nothing was written. {self.workers.advice}"
             )
             raise InputChangedError(msg, rows_before=task.rows, rows_after=rows)
-        self._report(len(files), len(files), rows)
-        yield with_blocks(files, task.outline)
-
-    def _report(self, done: int, total: int, rows: int) -> None:
-        if self._progress is not None:
-            self._progress(Progress("write", done, total, rows))
+        report(self.progress, Progress("write", len(files), len(files), rows))
+        return with_blocks(files, task.outline)
 
 
 def _share(summary: IndexSummary) -> float:

@@ -43,11 +43,6 @@ class FilesSource:
     changed: Mapping[int, pl.DataFrame] = field(default_factory=dict[int, pl.DataFrame])
 
     @property
-    def is_one_shot(self) -> bool:
-        """See `Source`."""
-        return False
-
-    @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return self.reader.snapshot.schema.to_frame()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import polars as pl
 
 from qbeast_core.io.stores.machine import give_back_memory
-from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
@@ -19,6 +20,7 @@ from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_total import KeyTotal
@@ -43,17 +45,15 @@ class MemoryEngine:
 
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """See `Engine`."""
-        match source:
-            case FilesSource():
-                rows = source.read()
-            case FrameSource():
-                rows = target.shape.fit(source.frame)
-            case _:
-                rows = target.shape.fit(
-                    pl.concat([source.empty, *source.batches(None, size_bytes=_ALL_BYTES)])
-                )
+        if isinstance(source, FilesSource):
+            rows = source.read()
+        elif isinstance(source, FrameSource):
+            rows = target.shape.fit(source.frame)
+        else:
+            batches = source.batches(None, size_bytes=_ALL_BYTES)
+            rows = target.shape.fit(pl.concat([source.empty, *batches]))
         writers = Budget.of().writers if self._writers is None else self._writers
-        return _MemoryRows(rows, target, progress, writers=writers)
+        return _MemoryRows(rows, target, progress, writers)
 
     def map(
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
@@ -74,12 +74,15 @@ class MemoryEngine:
 MEMORY: Final = MemoryEngine()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _MemoryRows:
-    def __init__(
-        self, rows: pl.DataFrame, target: FileTarget, progress: ProgressCallback | None, *, writers: int
-    ) -> None:
-        self.in_memory_rows, self.target, self.progress, self.writers = rows, target, progress, writers
-        self._summaries: dict[tuple[str, ...], IndexSummary] = {}
+    in_memory_rows: pl.DataFrame
+    target: FileTarget
+    progress: ProgressCallback | None
+    writers: int
+    _summaries: dict[tuple[str, ...], IndexSummary] = field(
+        default_factory=dict[tuple[str, ...], IndexSummary], init=False
+    )
 
     @property
     def height(self) -> int:
@@ -95,66 +98,49 @@ class _MemoryRows:
         outside = pl.Series(rows_outside(self.in_memory_rows, revision), dtype=pl.Boolean)
         if not outside.any():
             return self, None
-        return (None, self) if outside.all() else (self._part(~outside), self._part(outside))
-
-    def _part(self, mask: pl.Series) -> _MemoryRows:
-        rows = self.in_memory_rows.filter(mask)
-        return _MemoryRows(rows, self.target, self.progress, writers=self.writers)
+        if outside.all():
+            return None, self
+        inside, others = (self.in_memory_rows.filter(mask) for mask in (~outside, outside))
+        return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=others)
 
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
         rows = self.in_memory_rows
         keys = rows[list(revision.columns)]
-        if self.progress is not None:
-            self.progress(Progress("plan", rows=keys.height))
+        report(self.progress, Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.columns)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
-            effect = pool.submit(design_effect, weights)
+            submitted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
             plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
-            planned = _MemoryPlan(self, plan, effect.result(), *coded.result())
+            effect, (settings, source) = submitted.result(), coded.result()
         if keys.height > sizing().chunk_rows:  # writing files needs the most memory
             give_back_memory()
-        return planned
+        return PlannedRows(
+            file_count=plan.file_count,
+            block_count=len(plan.packed.block_cube),
+            cube_count=len(plan.thresholds),
+            design_effect=effect,
+            keys=partial(_keys, plan, effect),
+            write=partial(
+                write_data_files,
+                source,
+                plan,
+                store=self.target.store,
+                settings=settings,
+                writers=self.writers,
+                progress=self.progress,
+            ),
+        )
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""
-        rows, target = self.in_memory_rows, self.target
-        settings = FileSettings.of(rows, revision.columns, target.configuration, dialect=target.dialect)
-        return settings, CodedRows(rows, settings)
+        settings = settings_for(self.target, self.in_memory_rows, revision.columns)
+        return settings, CodedRows(self.in_memory_rows, settings)
 
 
-class _MemoryPlan:
-    def __init__(
-        self, rows: _MemoryRows, plan: IndexPlan, effect: float, settings: FileSettings, coded: CodedRows
-    ) -> None:
-        self._rows, self._plan, self._settings, self._coded = rows, plan, settings, coded
-        self.design_effect = effect
-
-    @property
-    def file_count(self) -> int:
-        return self._plan.file_count
-
-    @property
-    def block_count(self) -> int:
-        return len(self._plan.packed.block_cube)
-
-    @property
-    def cube_count(self) -> int:
-        return len(self._plan.thresholds)
-
-    def keys(self) -> KeySketch:
-        total = KeyTotal()
-        for number in range(self.file_count):
-            total.add(KeySketch.of(self._plan.file(number).weights))
-        return total.joined(self.design_effect * total.rows)
-
-    def write(self) -> Iterator[Sequence[AddFile]]:
-        yield write_data_files(
-            self._coded,
-            self._plan,
-            store=self._rows.target.store,
-            settings=self._settings,
-            writers=self._rows.writers,
-            progress=self._rows.progress,
-        )
+def _keys(plan: IndexPlan, effect: float) -> KeySketch:
+    total = KeyTotal()
+    for number in range(plan.file_count):
+        total.add(KeySketch.of(plan.file(number).weights))
+    return total.joined(effect * total.rows)

@@ -7,6 +7,7 @@ depend on these protocols only. Engines do not depend on operations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import polars as pl
@@ -24,16 +25,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Source(Protocol):
-    """Rows in a fixed order."""
+    """Rows in a fixed order. They can be read again, except those of a `OneShotSource`."""
 
     @property
     def empty(self) -> pl.DataFrame:
         """Frame without rows, with the columns and types of the source."""
-        ...
-
-    @property
-    def is_one_shot(self) -> bool:
-        """Whether the rows can be read only once."""
         ...
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
@@ -41,40 +37,21 @@ class Source(Protocol):
         ...
 
 
-class PlanSize(Protocol):
-    """Number of files and blocks of a plan."""
-
-    @property
-    def file_count(self) -> int:
-        """Number of files to write."""
-        ...
-
-    @property
-    def block_count(self) -> int:
-        """Number of blocks in these files."""
-        ...
-
-
-class PlannedRows(PlanSize, Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedRows:
     """Rows with a plan of their places."""
 
-    @property
-    def cube_count(self) -> int:
-        """Number of cubes with rows. With workers: the number of cubes with sampled rows."""
-        ...
-
-    @property
-    def design_effect(self) -> float:
-        """Design effect of these rows only, at least 1.0."""
-        ...
-
-    def keys(self) -> KeySketch:
-        """Return how often index keys repeat in the rows, or with workers in their sample."""
-        ...
-
-    def write(self) -> Iterator[Sequence[AddFile]]:
-        """Write the files and yield them with their blocks. They are invisible until a commit names them."""
-        ...
+    # Number of files to write, and of blocks in these files.
+    file_count: int
+    block_count: int
+    # Number of cubes with rows. With workers: the number of cubes with sampled rows.
+    cube_count: int
+    # Design effect of these rows only, at least 1.0.
+    design_effect: float
+    # Returns how often index keys repeat in the rows, or with workers in their sample.
+    keys: Callable[[], KeySketch]
+    # Writes the files and returns them with their blocks. They are invisible until a commit names them.
+    write: Callable[[], Sequence[AddFile]]
 
 
 class Rows(Protocol):

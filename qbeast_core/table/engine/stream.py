@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -37,18 +38,13 @@ RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
 class FrameSource:
     """Rows in memory. Converted to a frame at the first use."""
 
-    is_one_shot = False
-
     def __init__(self, data: FrameLike) -> None:
         self._data = data
-        self._frame: pl.DataFrame | None = None
 
-    @property
+    @cached_property
     def frame(self) -> pl.DataFrame:
         """The rows."""
-        if self._frame is None:
-            self._frame = to_frame(self._data)
-        return self._frame
+        return to_frame(self._data)
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -68,11 +64,11 @@ def source_of(data: RowsLike) -> Source:
     if isinstance(rows, pl.DataFrame | pa.Table | pa.RecordBatch) or _is_pandas(rows):
         return FrameSource(cast("FrameLike", rows))
     if isinstance(rows, ArrowStream) and not isinstance(rows, pl.Series):
-        return _OneShotSource(_arrow_batches(pa.RecordBatchReader.from_stream(rows)))
+        return OneShotSource(_arrow_batches(pa.RecordBatchReader.from_stream(rows)))
     if isinstance(rows, ArrowDataset):
         return _Dataset(rows)
     if isinstance(rows, Iterator):
-        return _OneShotSource(rows)
+        return OneShotSource(rows)
     return FrameSource(cast("FrameLike", rows))  # raises at the first use if the type is not supported
 
 
@@ -85,17 +81,12 @@ def drain(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 class _Query:
     """The rows of a LazyFrame. Each read runs the query."""
 
-    is_one_shot = False
-
     def __init__(self, lazy: pl.LazyFrame) -> None:
         self._lazy = lazy
-        self._empty: pl.DataFrame | None = None
 
     @property
     def empty(self) -> pl.DataFrame:
-        if self._empty is None:
-            self._empty = to_frame(pl.DataFrame(schema=self._lazy.collect_schema()))
-        return self._empty
+        return to_frame(pl.DataFrame(schema=self._lazy.collect_schema()))
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         query = self._lazy if columns is None else self._lazy.select(columns)
@@ -107,17 +98,12 @@ class _Query:
 class _Dataset:
     """The rows of a pyarrow Dataset."""
 
-    is_one_shot = False
-
     def __init__(self, dataset: ArrowDataset) -> None:
         self._dataset = dataset
-        self._empty: pl.DataFrame | None = None
 
     @property
     def empty(self) -> pl.DataFrame:
-        if self._empty is None:
-            self._empty = to_frame(self._dataset.schema.empty_table())
-        return self._empty
+        return to_frame(self._dataset.schema.empty_table())
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         names = list(self.empty.columns if columns is None else columns)
@@ -130,10 +116,8 @@ class _Dataset:
             yield from within(to_frame(batch), size_bytes)
 
 
-class _OneShotSource:
+class OneShotSource:
     """Rows of a reader, a cursor or an iterator, which can be read only once."""
-
-    is_one_shot = True
 
     def __init__(self, frames: Iterator[FrameLike]) -> None:
         self._frames = frames
@@ -141,6 +125,7 @@ class _OneShotSource:
 
     @property
     def empty(self) -> pl.DataFrame:
+        """See `Source`."""
         if self._first is None:
             first = next(self._frames, None)
             if first is None:
@@ -153,6 +138,7 @@ class _OneShotSource:
         return self._first.clear()
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+        """See `Source`."""
         schema = self.empty.schema
         first, self._first = self._first, self.empty
         for frame in chain([] if first is None else [first], map(to_frame, self._frames)):

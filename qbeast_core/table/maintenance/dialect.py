@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from qbeast_core.errors import (
     HiddenColumnWarning,
     InvalidColumnsError,
+    check_choice,
 )
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
@@ -29,7 +30,6 @@ from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hid
 from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.options import check_choice
 
 # The release of qbeast-spark that has to read the table. 0.8 is its unreleased main branch.
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]

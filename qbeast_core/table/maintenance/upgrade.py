@@ -11,6 +11,7 @@ from qbeast_core.errors import (
     InvalidMetadataError,
     NotQbeastTableError,
     QbeastWarning,
+    check_choice,
 )
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.log.actions import AddFile
@@ -22,7 +23,6 @@ from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.suggestions import convert_call
 from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
-from qbeast_core.table.write.options import check_choice
 
 Copies: TypeAlias = Literal["keep", "drop"]
 

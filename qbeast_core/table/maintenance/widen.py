@@ -11,6 +11,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
@@ -19,7 +20,7 @@ from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
@@ -59,9 +60,10 @@ def _attempt(
     replacement = Replacement(files=np.arange(snapshot.files.height))
     replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
     metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
-    note = CommitNote(operation=_OPERATION, parameters=parameters, metrics=metrics)
+    info = {"operationParameters": parameters, "operationMetrics": metrics}
+    intent = WriteIntent(mode="append", brings="files", operation=_OPERATION, commit_info=info)
     conflict = partial(_conflict, snapshot)
-    outcome = publish_replaced(reader.at(wide), replaced, note, base=snapshot, conflict_with=conflict)
+    outcome = publish_replaced(reader.at(wide), replaced, intent, base=snapshot, conflict_with=conflict)
     return result_of(outcome, changed, rewritten_files=len(replaced.adds))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,6 @@ RewriteReason: TypeAlias = Literal[
 ]
 
 _SMALL_SHARE: Final = 0.5
-_ORDER: Final[tuple[RewriteReason, ...]] = get_args(RewriteReason)[:-1]  # the last one is not a choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +93,13 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
+    # In this order: the first reason that holds is reported.
     reasons: dict[RewriteReason, BoolArray] = {
         "asked for": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
         "older revision": ~current & ~staged & scope.older,
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
-        "foreign layout": current & ~_has_exact_layout(files),
+        "foreign layout": current & ~has_exact_layout(files),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
@@ -110,9 +110,9 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
-    numbers = np.flatnonzero(chosen)
-    first = np.select([reasons[reason] for reason in _ORDER], list(range(len(_ORDER))), default=0)
-    return Choice(numbers, [_ORDER[index] for index in first[numbers].tolist()])
+    numbers, names = np.flatnonzero(chosen), list(reasons)
+    first = np.select(list(reasons.values()), list(range(len(names))), default=0)
+    return Choice(numbers, [names[index] for index in first[numbers].tolist()])
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
@@ -132,7 +132,7 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     return within
 
 
-def _has_exact_layout(files: pl.DataFrame) -> BoolArray:
+def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     """Return which files follow the exact rules and list their pages: reads can open parts of them."""
     is_exact: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return is_exact

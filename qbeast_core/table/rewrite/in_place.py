@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +12,7 @@ from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_files
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.protocol import Engine
@@ -20,6 +20,7 @@ from qbeast_core.table.engine.tasks.changed_file import ChangeFile, FileToChange
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan_task import FileParts, RowFilter
+from qbeast_core.table.rewrite.candidates import has_exact_layout
 
 _AT_ONCE: Final = 2
 _HELD_BYTES: Final = 32  # memory per stored byte: rows before and after the change, and in order
@@ -44,7 +45,7 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     needed = reader.snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
     if not len(files) or not engine.has_room(int(needed.max()) * _AT_ONCE):
         return InPlace()
-    snapshot, operation = reader.snapshot, str(uuid.uuid4())
+    snapshot, operation = reader.snapshot, new_id()
     call = ChangeFile(
         files=reader.files,
         keep=RowFilter(tuple(snapshot.schema), snapshot.schema, reader.indexed, ALL_WEIGHTS),
@@ -54,11 +55,10 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
     blocks = _blocks(reader, files)
-    changes = {file: change.of_file(reader.paths[file]) for file in files.tolist()}
     items = {
         file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file])
-        for file, function in changes.items()
-        if function is not None
+        for file in files.tolist()
+        if (function := change.of_file(reader.paths[file])) is not None
     }
     try:
         answers = engine.map(call, list(items.values()), at_once=_AT_ONCE)
@@ -78,8 +78,11 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
     """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
     files = reader.snapshot.files
-    exact = files["rules"].cast(pl.String).eq("1").fill_null(value=False) & ~files["has_deletion_vector"]
-    mask: BoolArray = exact.to_numpy() & (reader.index_state.revision_of == newest.revision_id)
+    of_newest, is_deleting = (
+        reader.index_state.revision_of == newest.revision_id,
+        files["has_deletion_vector"],
+    )
+    mask: BoolArray = of_newest & has_exact_layout(files) & ~is_deleting.to_numpy()
     return mask
 
 

@@ -6,27 +6,32 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, InvalidInputError, changed_before, invalid_argument
+from qbeast_core.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    changed_before,
+    check_choice,
+    invalid_argument,
+)
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.query.plan.fractions import Share, share_of
 from qbeast_core.results import RewriteResult
-from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlanSize
+from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
-from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
+from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import (
-    Judge,
     Placement,
     Replaced,
     Replacement,
@@ -94,8 +99,7 @@ def optimize(
             # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(reader, scope)
     result = _result(rounds, options, reader.snapshot)
-    if options.progress is not None:
-        options.progress(Progress("done", rows=result.rows))
+    report(options.progress, Progress("done", rows=result.rows))
     return result, reader.snapshot
 
 
@@ -140,9 +144,7 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
 def _check(options: OptimizeOptions) -> None:
     """Validate options."""
     check_metadata(options.commit_metadata)
-    if options.into not in (None, "newest", "new"):
-        problem, choices = 'must be "newest" or "new"', ("newest", "new")
-        invalid_argument("into", problem, "nothing was changed", value=options.into, known=choices)
+    check_choice("into", options.into, (None, *get_args(Into)), "nothing was changed")
     if options.files is not None and options.revision is not None:
         msg = "`files` and `revision` cannot be combined; nothing was changed"
         raise InvalidInputError(msg, argument="revision")
@@ -191,27 +193,30 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
     if options.dry_run or not (len(choice.files) or options.into == "new"):
         return _Round(plan)
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="files")
-    if options.progress is not None:
-        options.progress(Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
+    report(options.progress, Progress("read", rows=int(plan["rows"].fill_null(0).sum())))
     replaced = replace_rows(
         reader,
         Replacement(files=choice.files),
         _placement(state, scope, options),
         engine=engine,
         progress=options.progress,
-        is_worth=_gains(state) if reasons <= _SHAPE and options.into != "new" else None,
+        only_fewer=reasons <= _SHAPE and options.into != "new",
     )
     if len(choice.files) and not replaced.gone.any():
         return _Round(plan)
     scoped = {} if scope.revision is None else {"revision": str(scope.revision)}
-    note = CommitNote(
+    intent = WriteIntent(
+        mode="append",
+        brings="files",
         operation="OPTIMIZE",
-        parameters={"predicate": "[]", **scoped, "reasons": ", ".join(sorted(reasons))},
-        metrics={**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
-        metadata=options.commit_metadata,
         drops_unused=options.into == "new",
+        commit_info={
+            **options.commit_metadata,
+            "operationParameters": {"predicate": "[]", **scoped, "reasons": ", ".join(sorted(reasons))},
+            "operationMetrics": {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows},
+        },
     )
-    outcome = publish_replaced(reader, replaced, note)
+    outcome = publish_replaced(reader, replaced, intent)
     more = np.setdiff1d(np.flatnonzero(replaced.gone), choice.files)
     moved = Choice(more, ["order of weights"] * len(more)).frame(state)
     return _Round(pl.concat([plan, moved]), (replaced, outcome))
@@ -222,16 +227,6 @@ def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Pla
         return "redraw"
     revision = state.snapshot.config.revisions.get(scope.revision or STAGING_REVISION_ID)
     return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
-
-
-def _gains(state: IndexState) -> Judge:
-    """Return a judge that accepts a plan if it leaves fewer files or fewer blocks."""
-
-    def is_worth(files: I64Array, plan: PlanSize) -> bool:
-        blocks = state.blocks.filter(pl.col("file").is_in(files)).height
-        return plan.file_count < len(files) or plan.block_count < blocks
-
-    return is_worth
 
 
 def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
@@ -290,10 +285,11 @@ class OptimizeResult(RewriteResult):
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
+        head = f"OptimizeResult: version {self.version}"
         if self.committed and not self.plan.height:
-            return f"OptimizeResult: version {self.version} begins revision {self.revision_id}; there are no rows"
+            return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
-            return f"OptimizeResult: version {self.version} is in shape; nothing was changed"
+            return f"{head} is in shape; nothing was changed"
         counts = self.plan.group_by("reason", maintain_order=True).agg(
             pl.len(), pl.col("rows").sum(), pl.col("bytes").sum()
         )
@@ -302,13 +298,9 @@ class OptimizeResult(RewriteResult):
             for reason, files, rows, size in counts.iter_rows()
         ]
         if self.dry_run:
-            return "\n".join([f"OptimizeResult: a dry run on version {self.version} would rewrite", *lines])
-        if not self.committed:
-            head = (
-                f"OptimizeResult: version {self.version} would gain nothing; nothing was changed. Considered"
-            )
-            return "\n".join([head, *lines])
-        head = (
-            f"OptimizeResult: version {self.version}, {self.files:,} files of {self.bytes:,} bytes instead of"
-        )
+            head = f"OptimizeResult: a dry run on version {self.version} would rewrite"
+        elif self.committed:
+            head += f", {self.files:,} files of {self.bytes:,} bytes instead of"
+        else:
+            head += " would gain nothing; nothing was changed. Considered"
         return "\n".join([head, *lines])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import polars as pl
 
 from qbeast_core.errors import CommitConflictError
-from qbeast_core.log.actions import Txn
 from qbeast_core.log.files.live_files import removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.support.logs import LOG
@@ -26,61 +25,35 @@ MAX_ATTEMPTS: Final = 12
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitNote:
-    """Entry of a commit in the history."""
-
-    operation: str
-    parameters: Mapping[str, str]
-    metrics: Mapping[str, int] = field(default_factory=dict[str, int])
-    # Keys and values from the caller.
-    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    # Application id and transaction version to record.
-    txn: tuple[str, int] | None = None
-    # Whether files may hold new or changed rows. False: all rows were in the table before.
-    adds_rows: bool = False
-    # Whether the rows of the table change.
-    data_change: bool = False
-    # Whether to drop revisions that no file uses.
-    drops_unused: bool = False
-
-
 def publish_replaced(
     reader: Reader,
     replaced: Replaced,
-    note: CommitNote,
+    intent: WriteIntent,
     *,
+    data_change: bool = False,
     base: Snapshot | None = None,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Remove the old files and add the new ones in one commit.
 
-    `base` is the version in the log, if the reader has a new schema that this commit publishes. `conflict_with`
-    returns why the change conflicts with the version of another writer, or None.
+    `intent` is the commit without files, revision and metadata. `data_change`: the rows of the table change. `base` is
+    the version in the log, if the reader has a new schema that this commit publishes. `conflict_with` returns why the
+    change conflicts with the version of another writer, or None.
     """
     snapshot = reader.snapshot
     base = base or snapshot
     removed = snapshot.files.filter(pl.Series(replaced.gone, dtype=pl.Boolean))
-    intent = WriteIntent(
-        mode="append",
-        brings="rows" if note.adds_rows else "files",
-        adds=tuple(add.model_copy(update={"data_change": note.data_change}) for add in replaced.adds),
-        removes=removes_of(removed, data_change=note.data_change),
-        revision=replaced.revision if replaced.adds or note.drops_unused else None,
+    intent = replace(
+        intent,
+        adds=tuple(add.model_copy(update={"data_change": data_change}) for add in replaced.adds),
+        removes=removes_of(removed, data_change=data_change),
+        revision=replaced.revision if replaced.adds or intent.drops_unused else None,
         new_revision=replaced.is_new,
-        drops_unused=note.drops_unused,
         metadata=None if snapshot.metadata == base.metadata else snapshot.metadata,
-        txn=None if note.txn is None else Txn(app_id=note.txn[0], version=note.txn[1]),
-        operation=note.operation,
-        commit_info={
-            **note.metadata,
-            "operationParameters": dict(note.parameters),
-            "operationMetrics": {key: str(value) for key, value in note.metrics.items()},
-        },
     )
     outcome = publish(reader.store, base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
-    if note.adds_rows and outcome.snapshot is not None:
+    if intent.brings == "rows" and outcome.snapshot is not None:
         warn_if_growing(snapshot.files, outcome.snapshot.files, reader.indexed)
     return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -15,11 +15,11 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlanSize, Rows
+from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
@@ -31,9 +31,6 @@ from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new
 # revision with ranges and quantiles of these rows only. A revision of the table: draws a new tree in this revision.
 Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
-
-# Called with the files to remove and a plan before a file is written. Returns whether to carry out the plan.
-Judge: TypeAlias = Callable[[I64Array, PlanSize], bool]
 
 
 def _no_files() -> I64Array:
@@ -95,10 +92,11 @@ def replace_rows(
     *,
     engine: Engine = MEMORY,
     progress: ProgressCallback | None = None,
-    is_worth: Judge | None = None,
+    only_fewer: bool = False,
 ) -> Replaced:
-    """Write the new files without a commit. If `is_worth` rejects the plan, the result is empty.
+    """Write the new files without a commit.
 
+    `only_fewer`: if the plan leaves neither fewer files nor fewer blocks, nothing is written and the result is empty.
     The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
     snapshot = reader.snapshot
@@ -106,10 +104,10 @@ def replace_rows(
     work = _Replacing(reader, replacement, placement, engine, progress)
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
-        replaced = work.run(is_worth)
-        if progress is not None and (replaced.adds or replaced.gone.any()):
+        replaced = work.run(only_fewer=only_fewer)
+        if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
-            progress(Progress("commit", files, files, replaced.rows))
+            report(progress, Progress("commit", files, files, replaced.rows))
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(reader.store, [*work.adds, *work.in_place.adds.values()])
         raise
@@ -151,7 +149,7 @@ class _Replacing:
         self.adds: list[AddFile] = []
         self.new = new_blocks()
 
-    def run(self, is_worth: Judge | None) -> Replaced:
+    def run(self, *, only_fewer: bool) -> Replaced:
         replacement = self.replacement
         self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
@@ -162,7 +160,7 @@ class _Replacing:
         rows = self._settle(self._open(self.gone, replacement.added))
         while True:
             count = int(self.gone.sum())
-            if not self._write(rows, is_worth):
+            if not self._write(rows, only_fewer=only_fewer):
                 return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
             # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
             if self._keep_order() or int(self.gone.sum()) == count:
@@ -236,8 +234,8 @@ class _Replacing:
         """Return the rows that were not split off."""
         return rows if self.outside is None or self.revision is None else rows.split(self.revision)[0]
 
-    def _write(self, rows: Rows | None, is_worth: Judge | None = None) -> bool:
-        """Write rows to the revision. Return False if `is_worth` rejects the plan."""
+    def _write(self, rows: Rows | None, *, only_fewer: bool = False) -> bool:
+        """Write rows to the revision. Return False if `only_fewer` forbids the plan."""
         if rows is None or self.revision is None:
             return True
         tree = None
@@ -247,12 +245,17 @@ class _Replacing:
         elif self.new.height:  # a new revision has no live blocks
             tree = self.state.tree(self.revision, np.ones_like(self.gone), self.new)
         plan = rows.plan(self.revision, tree)
-        if is_worth is not None and not is_worth(np.flatnonzero(self.gone), plan):
+        if only_fewer and not self._is_fewer(plan):
             return False
-        for adds in plan.write():
-            self.adds += adds
-            self.new = pl.concat([self.new, new_blocks(adds)])
+        adds = plan.write()
+        self.adds += adds
+        self.new = pl.concat([self.new, new_blocks(adds)])
         return True
+
+    def _is_fewer(self, plan: PlannedRows) -> bool:
+        files = np.flatnonzero(self.gone)
+        blocks = self.state.blocks.filter(pl.col("file").is_in(files)).height
+        return plan.file_count < len(files) or plan.block_count < blocks
 
     def _keep_order(self) -> bool:
         """Rewrite more files until the order of weights holds. Return False if that does not help.

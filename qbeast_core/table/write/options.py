@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
@@ -103,15 +103,6 @@ def check_options(options: WriteOptions) -> None:
         raise InvalidInputError(msg, argument="schema_mode")
     check_txn(options.txn)
     check_metadata(options.commit_metadata)
-
-
-def check_choice(argument: str, value: object, choices: Sequence[str | None], outcome: str) -> None:
-    """Raise unless `value` is one of the choices; None among them means that the argument is optional."""
-    if value not in choices:
-        texts = [choice for choice in choices if choice is not None]
-        quoted = [f'"{text}"' for text in texts]
-        listed = ", ".join(quoted[:-1])
-        invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
 
 
 def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -104,8 +104,7 @@ def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, row
     """Write all files; if that fails, delete the written ones as far as the store allows."""
     adds: list[AddFile] = []
     try:
-        for part in plan.write():
-            adds += part
+        adds += plan.write()
         report_progress(options, Progress("commit", len(adds), len(adds), rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)

@@ -72,7 +72,7 @@ def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) 
 def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     before = names(table)
     seen: list[str] = []
-    store = changed_file.store_indexed
+    store = changed_file.store_sorted
 
     def failing(*given: object, path: str, **others: object) -> object:
         seen.append(path)
@@ -81,7 +81,7 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
             raise qbeast.StorageError(msg, path=path)
         return store(*given, path=path, **others)  # type: ignore[arg-type] # as they came
 
-    with mock.patch.object(changed_file, "store_indexed", failing), pytest.raises(qbeast.StorageError):
+    with mock.patch.object(changed_file, "store_sorted", failing), pytest.raises(qbeast.StorageError):
         table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
     assert len(seen) >= 3
     assert names(table) == before

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.engine.tasks.added_rows import FrameRows
 from qbeast_core.table.engine.tasks.row_change import UniformChange
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced
+from qbeast_core.table.rewrite.publish import publish_replaced
 from qbeast_core.table.rewrite.replace import Placement, Replaced, Replacement, replace_rows
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
@@ -43,8 +44,7 @@ def replaced_in(
 ) -> Replaced:
     """Replace rows, and commit that."""
     replaced = replace_rows(reader, replacement, placement)
-    note = CommitNote(operation=operation, parameters={}, adds_rows=True, data_change=True)
-    publish_replaced(reader, replaced, note)
+    publish_replaced(reader, replaced, WriteIntent(mode="append", operation=operation), data_change=True)
     return replaced
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument, unknown_columns
+from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument, unknown_columns
 from qbeast_core.table.data.expressions import Condition, Predicate, Value, condition_of
 
 # Action for rows of the table that match a row of the source.
@@ -20,7 +20,8 @@ WhenNew: TypeAlias = Literal["insert", "ignore"]
 # Action for rows of the table that match no row of the source.
 WhenNotMatchedBySource: TypeAlias = Literal["delete", "ignore"]
 
-_IDLE = "ignore"
+_IDLE: Final = "ignore"
+_OUTCOME: Final = "nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +66,13 @@ class Clauses:
 
     def check(self, schema: pl.Schema) -> None:
         """Validate the options for a table of these columns."""
-        _check_choice("when_matched", self.when_matched, WhenMatched)
-        _check_choice("when_not_matched", self.when_not_matched, WhenNew)
+        check_choice("when_matched", self.when_matched, get_args(WhenMatched), _OUTCOME)
+        check_choice("when_not_matched", self.when_not_matched, get_args(WhenNew), _OUTCOME)
+        by_source = self.when_not_matched_by_source
+        check_choice("when_not_matched_by_source", by_source, get_args(WhenNotMatchedBySource), _OUTCOME)
         if self.schema_mode not in (None, "merge"):
-            _refuse(
-                "schema_mode", f"schema_mode of a merge must be 'merge' or None, got {self.schema_mode!r}"
-            )
-        _check_choice("when_not_matched_by_source", self.when_not_matched_by_source, WhenNotMatchedBySource)
-        if (self.when_matched, self.when_not_matched, self.when_not_matched_by_source) == (_IDLE,) * 3:
+            _refuse("schema_mode", f"must be 'merge' or None in a merge, got {self.schema_mode!r}")
+        if (self.when_matched, self.when_not_matched, by_source) == (_IDLE,) * 3:
             _refuse("when_matched", "a merge that ignores every row does nothing")
         for argument, value, actions, action in (
             ("matched_if", self.matched_if, ("update", "delete"), self.when_matched),
@@ -80,12 +80,7 @@ class Clauses:
             ("update", self.update, ("update",), self.when_matched),
             ("not_matched_if", self.not_matched_if, ("insert",), self.when_not_matched),
             ("insert", self.insert, ("insert",), self.when_not_matched),
-            (
-                "not_matched_by_source_if",
-                self.not_matched_by_source_if,
-                ("delete",),
-                self.when_not_matched_by_source,
-            ),
+            ("not_matched_by_source_if", self.not_matched_by_source_if, ("delete",), by_source),
         ):
             if value is not None and action not in actions:
                 _refuse(argument, f"it has no effect on rows that the merge would {action}")
@@ -94,34 +89,27 @@ class Clauses:
     def _check_names(self, schema: pl.Schema) -> None:
         keys = self.keys
         if not keys or len(set(keys)) < len(keys):
-            invalid_argument(
-                "on", "must name one column or several, each once", "nothing was changed", value=self.on
-            )
+            invalid_argument("on", "must name one column or several, each once", _OUTCOME, value=self.on)
         unknown = [name for name in keys if name not in schema]
         if unknown:
-            unknown_columns("on", unknown, schema, "nothing was changed")
+            unknown_columns("on", unknown, schema, _OUTCOME)
         nested = [name for name in keys if schema[name].is_nested()]
         if nested:
             _refuse("on", f"rows cannot be matched by the nested column(s) {nested}")
         if self.source_name in schema:
-            _refuse(
-                "source_name",
-                f"the table has a column {self.source_name!r}; call the source something else: source_name",
-            )
+            _refuse("source_name", f"the table has a column {self.source_name!r}; choose another name")
 
     def conditions(self, schema: pl.Schema, source: pl.Schema) -> MergeConditions:
         """Compile the conditions."""
         alone = pl.Schema({self.source_name: pl.Struct(source)})
         both = pl.Schema({**schema, **alone})
+        delete = None if self.delete_if is None else condition_of(self.delete_if, both, argument="delete_if")
+        argument = "not_matched_by_source_if"
         return MergeConditions(
             matched=condition_of(self.matched_if, both, argument="matched_if"),
-            delete=None
-            if self.delete_if is None
-            else condition_of(self.delete_if, both, argument="delete_if"),
+            delete=delete,
             new=condition_of(self.not_matched_if, alone, argument="not_matched_if"),
-            not_matched=condition_of(
-                self.not_matched_by_source_if, schema, argument="not_matched_by_source_if"
-            ),
+            not_matched=condition_of(self.not_matched_by_source_if, schema, argument=argument),
         )
 
     def described(self) -> dict[str, list[dict[str, str]]]:
@@ -153,27 +141,21 @@ class MergeConditions:
 
     def columns_of_rows(self, schema: pl.Schema) -> list[str]:
         """Return the columns of the table that the conditions use."""
-        conditions = [self.matched, self.not_matched, *([] if self.delete is None else [self.delete])]
-        names = [name for condition in conditions for name in condition.columns]
+        names = [*self._matching_columns(), *self.not_matched.columns]
         return [name for name in dict.fromkeys(names) if name in schema]
 
     def uses(self, name: str) -> bool:
         """Return whether a condition for matching rows uses a column."""
-        conditions = [self.matched, *([] if self.delete is None else [self.delete])]
-        return any(name in condition.columns for condition in conditions)
+        return name in self._matching_columns()
+
+    def _matching_columns(self) -> list[str]:
+        return [*self.matched.columns, *([] if self.delete is None else self.delete.columns)]
 
 
 def _clause(action: str, condition: Predicate | None) -> dict[str, str]:
     return ({} if condition is None else {"predicate": str(condition)}) | {"actionType": action}
 
 
-def _check_choice(argument: str, value: object, choices: object) -> None:
-    names = cast("tuple[str, ...]", get_args(choices))
-    if value not in names:
-        problem = f"must be one of {list(names)}"
-        invalid_argument(argument, problem, "nothing was changed", value=value, known=names)
-
-
 def _refuse(argument: str, problem: str) -> None:
-    msg = f"`{argument}`: {problem}; nothing was changed"
+    msg = f"`{argument}`: {problem}; {_OUTCOME}"
     raise InvalidInputError(msg, argument=argument)

@@ -13,10 +13,12 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.space.arrays import BoolArray
+from qbeast_core.table.data.column_names import name_problems
+from qbeast_core.table.data.schema import case_problems, merged_schema
 from qbeast_core.table.dml.change import Change
+from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
 from qbeast_core.table.dml.merge.rules import MergeRules, fit_source
-from qbeast_core.table.dml.merge.schema import evolved
 from qbeast_core.table.dml.merge.source import MergeSource
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
@@ -25,6 +27,7 @@ from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import with_schema
 
 _RENAMED: Final = {
     "numCopiedRows": "numTargetRowsCopied",
@@ -54,10 +57,11 @@ class Merge(Change):
         rules = self._rules(reader)
         matched = self.source.match(rules, reader, engine)
         updated, deleted, not_matched = matched.counts.sum(axis=1).tolist()
-        files, lost = matched.files.files, matched.counts[1:].sum(axis=0)
-        is_whole = np.equal(lost, matched.files.live)
+        files, lost = matched.files, matched.counts[1:].sum(axis=0)
+        live = live_rows(reader)[files]
+        is_whole = np.equal(lost, live)
         return ChangePlan(
-            matches=matched.files,
+            matches=FileMatches(files, matched.counts.sum(axis=0), live),
             replacement=Replacement(
                 files=files[~is_whole],
                 dropped=files[is_whole],
@@ -83,13 +87,13 @@ class Merge(Change):
 
     def with_new_columns(self, reader: Reader) -> Reader:
         """Return the version with the columns that the source adds."""
-        return reader.at(evolved(reader.snapshot, self.source.empty, self.clauses))
+        return reader.at(_evolved(reader.snapshot, self.source.empty, self.clauses))
 
     def affects(self, reader: Reader, files: BoolArray, engine: Engine) -> bool:
         """Return whether the files hold a match, or a row that is deleted because it has none."""
         reader = self.with_new_columns(reader)
         matched = self.source.match(self._rules(reader), reader, engine, among=files)
-        return matched.any_matched or bool(len(matched.files.files))
+        return matched.any_matched or bool(len(matched.files))
 
     def _rules(self, reader: Reader) -> MergeRules:
         return _rules_of(self.source.empty, self.clauses, reader.snapshot)
@@ -99,6 +103,25 @@ class Merge(Change):
         pairs = " AND ".join(f"target.{key} = {name}.{key}" for key in self.clauses.keys)
         described = {key: orjson.dumps(text).decode() for key, text in self.clauses.described().items()}
         return {"predicate": orjson.dumps([pairs]).decode(), **described}
+
+
+def _evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
+    """Return the version with the new columns of the source if ``schema_mode="merge"``, else the version."""
+    if clauses.schema_mode is None:
+        return snapshot
+    named = {*(clauses.update or ()), *(clauses.insert or ())}
+    new = {
+        name: dtype
+        for name, dtype in source.schema.items()
+        if name not in snapshot.schema
+        and dtype != pl.Null()
+        and (clauses.needs_every_column or name in named)
+    }
+    problems = [*case_problems(list(new), snapshot.schema), *name_problems(pl.Schema(new))]
+    if problems:
+        msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
+        raise SchemaMismatchError(msg, problems=problems)
+    return with_schema(snapshot, merged_schema(snapshot.schema_json, snapshot.schema, new))
 
 
 def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:

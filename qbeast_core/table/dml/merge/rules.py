@@ -14,10 +14,11 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
-from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, judge
+from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, judge
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.added_rows import load_rows
 from qbeast_core.table.engine.tasks.row_change import RowChange, UniformChange
+from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,9 +58,10 @@ class MergeRules:
         row = [pl.struct(pl.all()).alias(self.clauses.source_name)] if whole else []
         return source.select(*self.clauses.keys, *row).with_row_index(SOURCE_ROW)
 
-    def uses_source(self) -> bool:
-        """Return whether a condition for matching rows uses values of the source."""
-        return self.conditions.uses(self.clauses.source_name)
+    def matching(self, files: TableFiles, keep: RowFilter, source: pl.DataFrame) -> MatchRows:
+        """Return the task that matches rows of files with the source. `keep` reads `match_columns`."""
+        numbered = self.numbered(source, whole=self.conditions.uses(self.clauses.source_name))
+        return MatchRows(files, keep, numbered, self.clauses, self.conditions)
 
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
         """Return the rows to insert for rows of the source without a match, in the schema of the table."""
@@ -71,12 +73,8 @@ class MergeRules:
             source = source.filter(condition.mask(source.select(row)))
         if self.inserts is None:
             return source.select(list(schema))
-        values = self.inserts.apply(source.select(row))
-        names = frozenset(values.columns)
-        missing = [
-            pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in names
-        ]
-        return values.with_columns(missing).select(list(schema))
+        values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
+        return pl.concat([schema.to_frame(), values], how="diagonal")
 
 
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:

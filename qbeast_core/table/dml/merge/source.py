@@ -15,8 +15,7 @@ from qbeast_core.query.filters.predicate import parse_predicate
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
-from qbeast_core.table.dml.match import UNKNOWN, FileMatches, live_rows
-from qbeast_core.table.dml.merge.match_rows import MatchRows
+from qbeast_core.table.dml.match import UNKNOWN, live_rows
 from qbeast_core.table.dml.merge.rules import MergedRows, MergeRules
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.added_rows import AddedRows, FrameRows
@@ -32,8 +31,8 @@ MAX_ROWS_MATCHED: Final = 1 << 22
 class MergeMatches:
     """The matches of a merge with a version."""
 
-    # Files with rows to update or delete.
-    files: FileMatches
+    # Files with rows to update or delete: indexes in the snapshot, ascending.
+    files: I64Array
     # Rows of each file to update, to delete with a match, and to delete without one; shape (3, files).
     counts: I64Array
     # Whether a row of the source has a match, even if no row changes.
@@ -88,19 +87,13 @@ class FrameMergeSource:
         files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
         chunks = list(_chunks(files, live, self.rows_at_once))
         opened = [[file_parts(reader, plan, file) for file in chunk.tolist()] for chunk in chunks]
-        call = MatchRows(
-            reader.files,
-            reader.row_filter(plan, rules.match_columns()),
-            rules.numbered(frame, whole=rules.uses_source()),
-            rules.clauses,
-            rules.conditions,
-        )
+        call = rules.matching(reader.files, reader.row_filter(plan, rules.match_columns()), frame)
         matched = np.zeros(frame.height, np.bool_)
         counts = np.zeros((3, len(live)), np.int64)
         for chunk, (source_rows, by_file) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
             matched[source_rows] = True
             counts[:, chunk] = by_file
-        return _matches(rules, frame, matched, counts, live)
+        return _matches(rules, frame, matched, counts)
 
 
 def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPlan:
@@ -112,18 +105,15 @@ def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPl
     return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
-def _matches(
-    rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts: I64Array, live: I64Array
-) -> MergeMatches:
+def _matches(rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts: I64Array) -> MergeMatches:
     touched = np.flatnonzero(counts.sum(axis=0))
-    counts = counts[:, touched]
     mask = pl.Series(matched, dtype=pl.Boolean)
     source = rules.numbered(frame, whole=True)
     if rules.clauses.when_not_matched_by_source == "ignore":
         source = source.filter(mask)  # a delete of rows without a match needs all source rows
     return MergeMatches(
-        files=FileMatches(touched, counts.sum(axis=0), live[touched]),
-        counts=counts,
+        files=touched,
+        counts=counts[:, touched],
         any_matched=bool(matched.any()),
         change=MergedRows(rules, source),
         added=FrameRows(rules.new_rows(frame.filter(~mask))),

@@ -17,7 +17,7 @@ import polars as pl
 
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.own_column import own_column
-from qbeast_core.table.dml.match import FileMatches, live_rows
+from qbeast_core.table.dml.match import live_rows
 from qbeast_core.table.dml.merge.key_digest import (
     KeyDigest,
     digest_of,
@@ -26,7 +26,7 @@ from qbeast_core.table.dml.merge.key_digest import (
     key_nodes,
     merge_digests,
 )
-from qbeast_core.table.dml.merge.match_rows import MatchRows, join_source
+from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
 from qbeast_core.table.dml.merge.source import (
     MAX_ROWS_MATCHED,
@@ -49,9 +49,7 @@ from qbeast_core.table.read.split_scan import file_parts
 _COPIES: Final = 8  # copies of a source in memory: fitted, joined, assigned to columns of the table
 _MATCHED_BYTES: Final = 384  # memory per row of the table whose keys are read and joined
 _MIN_ROWS_MATCHED: Final = 1 << 12
-_BUCKETS_HELD: Final = (
-    16  # buckets that would fill the memory budget: one bucket and its join take a small part of it
-)
+_BUCKETS_HELD: Final = 16  # buckets that would fill the memory: a bucket and its join take a small part of it
 _VALUE_BYTES: Final = 24  # estimated memory per key value
 _FILE: Final = own_column("file")
 
@@ -85,9 +83,7 @@ class StreamMergeSource:
         """Match the rows bucket by bucket; see `MergeSource`."""
         del engine  # this process reads the rows
         digest = self._digest(rules)
-        if (
-            among is None
-        ):  # a match of some files must keep the files of the match of all: they are still in use
+        if among is None:  # a match of some files keeps the files of the match of all: they are still in use
             self._forget(self._stored)
         matching = _Matching(rules, reader, digest, spill=self.spill, among=among)
         try:
@@ -100,7 +96,7 @@ class StreamMergeSource:
         files = np.array([file for file, _ in judged], np.int64)
         counts = np.array([count for _, count in judged], np.int64).reshape(-1, 3).T
         return MergeMatches(
-            files=FileMatches(files, counts.sum(axis=0), live_rows(reader)[files]),
+            files=files,
             counts=counts,
             any_matched=matching.any_matched,
             change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
@@ -220,10 +216,8 @@ class _Matching:
         empty = self._empty_keys
         if not frames:
             return empty
-        keys = (
-            pl.concat(frames).unique().with_columns(pl.lit(number, dtype=pl.Int32).alias(self._spilled_file))
-        )
-        return keys.select(empty.columns)
+        file = pl.lit(number, dtype=pl.Int32).alias(self._spilled_file)
+        return pl.concat(frames).unique().with_columns(file).select(empty.columns)
 
     def _pairs(self) -> Iterator[PlacedBatch]:
         """Yield source rows with the number of each file they match in. Store the rows without a match."""
@@ -285,15 +279,13 @@ class _Matching:
             for rows in part.loads():
                 numbers = np.unique(rows.keys)
                 for number in numbers.tolist():
-                    yield number, rows.take(np.flatnonzero(rows.keys == number))
+                    yield number, rows.take(np.flatnonzero(rows.keys == number), list(part.schema))
             part.delete()
 
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
         rules, reader = self._rules, self._reader
         keep = reader.row_filter(self._plan, rules.match_columns())
-        numbered = rules.numbered(source, whole=rules.uses_source())
-        call = MatchRows(reader.files, keep, numbered, rules.clauses, rules.conditions)
-        _, counts = call([file_parts(reader, self._plan, number)])
+        _, counts = rules.matching(reader.files, keep, source)([file_parts(reader, self._plan, number)])
         if counts.any():
             self.stored_by_file[reader.paths[number]] = self._store(source)
         return counts[:, 0]

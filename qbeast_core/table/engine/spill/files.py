@@ -17,14 +17,13 @@ from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.folder import SpillFolder
 
 _KEYS: Final = "sort key"  # the last column, accessed by position: other columns may have any name
-PLAIN: Final = (
-    pa.ipc.IpcWriteOptions()
-)  # compression of files that are read soon takes more time than it saves
 _SAMPLED_BATCHES: Final = 64
+
+# Compression of files that are read soon takes more time than it saves.
+PLAIN: Final = pa.ipc.IpcWriteOptions()
 FAST: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-_SMALL: Final = pa.ipc.IpcWriteOptions(
-    compression=pa.Codec("zstd", 1)
-)  # for files that stay until the call ends
+# For files that stay until the call ends.
+_SMALL: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,8 +42,6 @@ def identity(batch: PlacedBatch) -> PlacedBatch:
 class SpilledRows:
     """Rows in the order of a source, see `qbeast_core.table.engine.protocol.Source`."""
 
-    is_one_shot = False
-
     def __init__(self, folder: SpillFolder, path: str, empty: pl.DataFrame) -> None:
         self._folder, self._path, self.empty = folder, path, empty
 
@@ -57,7 +54,7 @@ class SpilledRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedRows:
-    """Rows loaded from a temporary file; see `RowsToPlace`."""
+    """Rows loaded from a temporary file."""
 
     table: Any
     keys: U64Array
@@ -71,11 +68,11 @@ class LoadedRows:
         place = len(schema)
         return LoadedRows(table.remove_column(place), _numbers(table.column(place)), schema)
 
-    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
+    def take(self, places: I64Array, names: Sequence[str]) -> pl.DataFrame:
         """Return the rows at these places. Copies one column at a time."""
-        columns, order = list(self.schema) if names is None else list(names), pl.Series(places)
+        order = pl.Series(places)
         # A gather from one chunk is faster than from many.
-        frames = (_frame(self.table.select([name]).combine_chunks(), self.schema) for name in columns)
+        frames = (_frame(self.table.select([name]).combine_chunks(), self.schema) for name in names)
         return pl.DataFrame([frame.to_series()[order] for frame in frames])
 
 
@@ -95,7 +92,7 @@ class SpilledRange:
         """Yield the rows in the order of the file, in parts of about `size_bytes`, by default in one part."""
         tables: list[Any] = []
         part_bytes = 0
-        for table in _read(self.folder, self.path, None):
+        for table in _read(self.folder, self.path):
             tables.append(table)
             part_bytes += table.nbytes
             if size_bytes is not None and part_bytes >= size_bytes:
@@ -212,10 +209,8 @@ def _delete(folder: SpillFolder, path: str) -> None:
         Path(path).unlink()
 
 
-def _read(folder: SpillFolder, path: str, fields: Sequence[int] | None) -> Iterator[Any]:
-    options = (
-        pa.ipc.IpcReadOptions() if fields is None else pa.ipc.IpcReadOptions(included_fields=list(fields))
-    )
+def _read(folder: SpillFolder, path: str, fields: list[int] | None = None) -> Iterator[Any]:
+    options = pa.ipc.IpcReadOptions(included_fields=fields)
     with folder.writing():
         file = pa.OSFile(path, "rb")
         reader = pa.ipc.open_stream(file, options=options)
@@ -236,9 +231,8 @@ def _table(frame: pl.DataFrame) -> Any:
 
 def by_range(batch: PlacedBatch, firsts: U64Array) -> tuple[Any, list[int]]:
     """Return rows with their keys, sorted by range, and the offsets of the ranges."""
-    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(
-        np.uint16
-    )  # 16 bits: numpy uses a radix sort
+    # 16 bits: numpy uses a radix sort.
+    numbers = np.searchsorted(firsts, batch.keys, side="right").astype(np.uint16)
     order = np.argsort(numbers, kind="stable")
     ends = np.cumsum(np.bincount(numbers, minlength=len(firsts) + 1))
     return _with_keys(batch.frame[pl.Series(order)], batch.keys[order]), [0, *ends.tolist()]

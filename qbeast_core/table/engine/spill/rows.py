@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -14,10 +14,10 @@ import polars as pl
 
 from qbeast_core.io.parquet.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import FileSettings, delete_data_files
-from qbeast_core.table.engine.budget import Budget
+from qbeast_core.table.engine.budget import Budget, has_any_width
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.protocol import Rows, Source
 from qbeast_core.table.engine.spill.ahead import map_ahead
@@ -35,12 +35,9 @@ from qbeast_core.table.engine.spill.files import (
 from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.placed_files import (
-    OrderedRows,
-    PlacedFile,
-    ordered_files,
-    store_ordered,
-)
+from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
+from qbeast_core.table.engine.tasks.sorted_file import settings_for
+from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
 
 BatchT = TypeVar("BatchT")
@@ -109,45 +106,32 @@ class Spill:
 
 
 def spilled_rows(
-    stream: Source,
-    target: FileTarget,
-    spill: Spill,
-    progress: ProgressCallback | None,
-    *,
-    row_bytes: float,
+    stream: Source, target: FileTarget, spill: Spill, progress: ProgressCallback | None, *, row_bytes: float
 ) -> Rows:
     """Return the rows of a source, to be moved through temporary files."""
-    texts = sum(
-        isinstance(dtype, pl.String | pl.Binary) or dtype.is_nested()
-        for dtype in target.shape.schema.dtypes()
-    )
+    texts = sum(map(has_any_width, target.shape.schema.dtypes()))
     spilled_row_bytes = row_bytes + _OFFSET_BYTES * texts + _KEY_BYTES
     max_rows = max(int(spill.budget.load_bytes * _FILLED / spilled_row_bytes), sizing().min_part_rows)
-    workers = _Threads(stream, target, spill, progress, row_bytes=row_bytes)
-    return DistributedRows(workers, target, progress, row_bytes=row_bytes, max_file_rows=max_rows)
+    workers = _Threads(stream, target, spill, progress, row_bytes)
+    return DistributedRows(workers, target, progress, min(rows_per_file(row_bytes), max_rows))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Threads:
     """Threads of this process; see `qbeast_core.table.engine.distributed.Workers`."""
 
-    def __init__(
-        self,
-        stream: Source,
-        target: FileTarget,
-        spill: Spill,
-        progress: ProgressCallback | None,
-        *,
-        row_bytes: float,
-    ) -> None:
-        self._stream, self._target, self._spill, self._progress = stream, target, spill, progress
-        self._row_bytes = row_bytes
+    stream: Source
+    target: FileTarget
+    spill: Spill
+    progress: ProgressCallback | None
+    row_bytes: float
 
     @property
     def advice(self) -> str:
         return "Rows are read twice: pass rows that are the same each time, or an iterator, whose rows are stored."
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        budget, shape = self._spill.budget, self._target.shape
+        budget, shape = self.spill.budget, self.target.shape
         limits = budget.sample
         task = replace(task, limits=limits)
         names = list(task.schema)
@@ -157,9 +141,9 @@ class _Threads:
             first_row, batch = numbered
             return task.summarise(indexed.fit(batch).select(names), first_row=first_row)
 
-        columns = self._stream.empty.columns
+        columns = self.stream.empty.columns
         read = [name for name in names if name in columns] or columns[:1]
-        batches = self._stream.batches(read, size_bytes=budget.batch_bytes)
+        batches = self.stream.batches(read, size_bytes=budget.batch_bytes)
         total = task.summarise(task.schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []
         for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
@@ -173,87 +157,70 @@ class _Threads:
         try:
             if task.file_count:
                 files, ranges = self._scatter(task, written)
-                with closing(map_ahead(files.write, ranges, at_once=self._spill.budget.writers)) as writing:
+                with closing(map_ahead(files.write, ranges, at_once=self.spill.budget.writers)) as writing:
                     for _ in writing:
-                        self._report(written, task)
+                        total = max(task.file_count, len(written))
+                        report(self.progress, Progress("write", len(written), total, task.rows))
         except BaseException:  # also after an interrupt or a panic of Rust
             delete_data_files(task.target.store, [file.add for file in written])
             raise
         return written
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
-        is_spooled = isinstance(
-            self._stream, SpilledRows
-        )  # the rows are on the disk already: compress the copy
+        is_spooled = isinstance(self.stream, SpilledRows)  # the rows are on disk already: compress the copy
         sample: list[pl.DataFrame] = []
-        batches = self._stream.batches(None, size_bytes=self._spill.budget.batch_bytes)
-        ranges = self._spill.scatter(
+        batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
+        ranges = self.spill.scatter(
             sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
             partial(_placed, task),
             task.file_starts,
             task.target.shape.schema,
             packed=is_spooled,
-            at_once=self._spill.budget.cores,
+            at_once=self.spill.budget.cores,
         )
-        settings = FileSettings.of(
-            task.fit(pl.concat(sample or [self._stream.empty])),
-            task.revision.columns,
-            task.target.configuration,
-            dialect=task.target.dialect,
-            size_bytes=int(task.rows * self._row_bytes),
-        )
-        return _Files(task, self._spill, settings, written, packed=is_spooled), ranges
+        rows = task.target.shape.fit(pl.concat(sample or [self.stream.empty]))
+        size_bytes = int(task.rows * self.row_bytes)
+        settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
+        return _Files(task, self.spill, settings, written, is_spooled), ranges
 
     @property
     def _sampled_rows(self) -> int:
         """Number of rows to sample to choose the encodings of files, limited by memory."""
-        max_rows = int(self._spill.budget.sample.size_bytes / max(self._row_bytes, 1.0))
+        max_rows = int(self.spill.budget.sample.size_bytes / max(self.row_bytes, 1.0))
         return max(min(_SAMPLED_ROWS, max_rows), 1)
-
-    def _report(self, written: Sequence[PlacedFile], task: PlaceTask) -> None:
-        if self._progress is not None:
-            total = max(task.file_count, len(written))
-            self._progress(Progress("write", len(written), total, task.rows))
 
 
 def _placed(task: PlaceTask, batch: pl.DataFrame) -> PlacedBatch:
-    rows = task.select(task.fit(batch))
+    rows = task.select(task.target.shape.fit(batch))
     refuse_huge_values(rows)
     return PlacedBatch(rows, task.place(rows))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Files:
     """Writes data files of spilled rows. Appends them to `written` in any order."""
 
-    def __init__(
-        self,
-        task: PlaceTask,
-        spill: Spill,
-        settings: FileSettings,
-        written: list[PlacedFile],
-        *,
-        packed: bool,
-    ) -> None:
-        self._task, self._spill, self._settings = task, spill, settings
-        self._written, self._packed = written, packed
+    task: PlaceTask
+    spill: Spill
+    settings: FileSettings
+    written: list[PlacedFile]
+    packed: bool
 
     def write(self, part: SpilledRange) -> None:
         """Write the files of a range, then delete it. A range that does not fit in memory is split first."""
-        max_bytes = self._spill.budget.load_bytes
+        max_bytes = self.spill.budget.load_bytes
         if part.size_bytes <= max_bytes:
             self._write(part, size_bytes=None)
             return
-        starts = part.starts if len(part.starts) > 1 else _cut(part, self._spill.part_count(part.size_bytes))
-        if len(starts) > 1:
-            batches = part.batches(size_bytes=self._spill.budget.batch_bytes)
-            smaller = self._spill.scatter(batches, identity, starts, part.schema, packed=self._packed)
+        starts = part.starts if len(part.starts) > 1 else _cut(part, self.spill.part_count(part.size_bytes))
+        if len(starts) == 1:  # all sort keys are equal: any split is in order
+            self._write(part, size_bytes=int(max_bytes * _FILLED))
+        else:
+            batches = part.batches(size_bytes=self.spill.budget.batch_bytes)
+            smaller = self.spill.scatter(batches, identity, starts, part.schema, packed=self.packed)
             part.delete()
             for piece in smaller:
                 self.write(piece)
-            return
-        self._write(
-            part, size_bytes=int(max_bytes * _FILLED)
-        )  # all sort keys are equal: any split is in order
 
     def _write(self, part: SpilledRange, *, size_bytes: int | None) -> None:
         """Write the files of a range, in parts of `size_bytes` or at once. Frees the rows of each file early."""
@@ -262,10 +229,10 @@ class _Files:
             numbers = np.searchsorted(part.starts[1:], rows.keys, side="right")
             for number in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
-                ordered += ordered_files(self._task, rows, rows.keys, places=places)
+                ordered += ordered_files(self.task, rows.take, rows.keys, places)
             del rows
             while ordered:
-                self._written.append(store_ordered(self._task, ordered.pop(0), settings=self._settings))
+                self.written.append(store_ordered(self.task, ordered.pop(0), settings=self.settings))
         part.delete()
 
 

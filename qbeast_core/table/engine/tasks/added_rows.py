@@ -6,7 +6,7 @@ import io
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -14,28 +14,6 @@ from qbeast_core.io.stores.store import Store, open_store
 
 # Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"
-
-
-class AddedRows(Protocol):
-    """Rows with the columns and types of the table. Picklable."""
-
-    @property
-    def height(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the rows in memory."""
-        ...
-
-    def read(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows."""
-        ...
-
-    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> Sequence[AddedRows]:
-        """Split the rows for workers. Each piece has at least these columns."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,21 +24,21 @@ class FrameRows:
 
     @property
     def height(self) -> int:
-        """See `AddedRows`."""
+        """Number of rows."""
         return self.frame.height
 
     @property
     def size_bytes(self) -> int:
-        """See `AddedRows`."""
+        """Size of the rows in memory."""
         return int(self.frame.estimated_size())
 
     def read(self) -> Iterator[pl.DataFrame]:
-        """See `AddedRows`."""
+        """Yield the rows."""
         if self.height:
             yield self.frame
 
-    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> Sequence[AddedRows]:
-        """See `AddedRows`."""
+    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[FrameRows]:
+        """Split the rows for workers. Each piece has at least these columns."""
         if not self.height:
             return []
         rows = max(self.height * size_bytes // max(self.size_bytes, 1), 1)
@@ -91,23 +69,27 @@ class StoredRows:
 
     @property
     def height(self) -> int:
-        """See `AddedRows`."""
+        """Number of rows."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """See `AddedRows`."""
+        """Size of the rows in memory."""
         return sum(part.size_bytes for part in self.parts)
 
     def read(self) -> Iterator[pl.DataFrame]:
-        """See `AddedRows`."""
+        """Yield the rows."""
         store = open_store(self.uri, self.storage_options)
         for part in self.parts:
             yield load_rows(store, part.path)
 
-    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> Sequence[AddedRows]:  # noqa: ARG002 - as stored
-        """See `AddedRows`."""
+    def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[StoredRows]:  # noqa: ARG002 - as stored
+        """Split the rows for workers. Each piece has all columns of a file."""
         return [replace(self, parts=(part,)) for part in self.parts]
+
+
+# Rows with the columns and types of the table. Picklable.
+AddedRows: TypeAlias = FrameRows | StoredRows
 
 
 def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:

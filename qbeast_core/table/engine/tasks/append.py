@@ -15,17 +15,12 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import (
-    CodedRows,
-    FileSettings,
-    delete_data_files,
-    store_file,
-    write_data_files,
-)
+from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
+from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.layout.plan import plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
@@ -66,9 +61,7 @@ class AppendTask:
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
         frame = self.target.shape.fit(data)
-        settings = FileSettings.of(
-            frame, self.indexed, self.target.configuration, dialect=self.target.dialect
-        )
+        settings = settings_for(self.target, frame, self.indexed)
         revision = self.revision
         outside = np.ones(frame.height, np.bool_) if revision is None else rows_outside(frame, revision)
         written: list[AddFile] = []
@@ -88,11 +81,7 @@ class AppendTask:
         plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
         writers = min(_MAX_WRITERS, os.cpu_count() or 1)
         return write_data_files(
-            CodedRows(frame, settings),
-            plan,
-            store=self.target.store,
-            settings=settings,
-            writers=writers,
+            CodedRows(frame, settings), plan, store=self.target.store, settings=settings, writers=writers
         )
 
     def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
@@ -100,17 +89,12 @@ class AppendTask:
         weights = frame_weights(frame, self.indexed)
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
-            if not len(rows):
-                continue
-            add, _ = store_file(
-                frame[pl.Series(rows)],
-                weights[rows],
-                page_rows_for(len(rows), cube_size=len(rows)),
-                put=self.target.store.put,
-                path=f"{new_id()}.parquet",
-                settings=settings,
-            )
-            written.append(add.without_index())
+            if len(rows):
+                sorted_rows, path = frame[pl.Series(rows)], f"{new_id()}.parquet"
+                add = store_sorted(
+                    self.target, sorted_rows, weights[rows], settings, path=path, cube_size=len(rows)
+                )
+                written.append(add.without_index())
 
 
 def _file_rows(frame: pl.DataFrame) -> int:

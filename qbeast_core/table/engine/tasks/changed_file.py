@@ -17,8 +17,8 @@ from qbeast_core.spec.block import Block
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.row_change import RowFunction
+from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
 from qbeast_core.tree.space.columns import frame_weights
 
@@ -68,7 +68,11 @@ class ChangeFile:
             return rows if self.returns_rows else None
         path = f"{self.operation}.{uuid.uuid4()}.parquet"
         starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
-        add = store_indexed(rows, weights, self.target, self.revision, path=path, starts=starts)
+        settings, size = (
+            settings_for(self.target, rows, self.revision.columns),
+            self.revision.desired_cube_size,
+        )
+        add = store_sorted(self.target, rows, weights, settings, path=path, cube_size=size, starts=starts)
         return add.model_copy(update={"blocks": file.blocks})
 
 

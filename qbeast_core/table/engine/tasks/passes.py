@@ -84,10 +84,6 @@ class PlaceTask:
         """Number of files."""
         return len(self.file_starts)
 
-    def fit(self, rows: ArrowStream | pl.DataFrame) -> pl.DataFrame:
-        """Convert rows to rows of the table; see `RowShape.fit`."""
-        return self.target.shape.fit(rows)
-
     def select(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that this task places."""
         return rows if self.part is None else self.part.select(rows)

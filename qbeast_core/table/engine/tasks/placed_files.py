@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,14 @@ from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
 from qbeast_core.table.data.data_files import FileSettings
-from qbeast_core.table.engine.tasks.indexed_file import store_indexed
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
+from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
 from qbeast_core.tree.layout.outline import Outline
+
+# Returns the rows at some places, with some columns.
+Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,14 +45,6 @@ class PlacedFile:
         return int(self.counts.sum())
 
 
-class RowsToPlace(Protocol):
-    """Rows with random access."""
-
-    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the rows at these places, by default with all columns."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedRows:
     """The sorted rows of a data file to write."""
@@ -61,20 +56,22 @@ class OrderedRows:
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
     """Sort and write the rows of one file. Too many rows are split into several files."""
-    joined = _Frame(pl.concat(parts, rechunk=True))
-    return [store_ordered(task, file) for file in ordered_files(task, joined, np.concatenate(list(keys)))]
+    rows, all_keys = pl.concat(parts, rechunk=True), np.concatenate(list(keys))
+
+    def take(places: I64Array, names: Sequence[str]) -> pl.DataFrame:
+        return rows.select(names)[pl.Series(places)]
+
+    return [store_ordered(task, file) for file in ordered_files(task, take, all_keys, np.arange(rows.height))]
 
 
-def ordered_files(
-    task: PlaceTask, rows: RowsToPlace, keys: U64Array, *, places: I64Array | None = None
-) -> list[OrderedRows]:
-    """Sort the rows of one file. Too many rows are split into several files."""
-    order, sorted_keys, children = _ordered(task, rows, keys, places)
-    height = len(order)
+def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array) -> list[OrderedRows]:
+    """Sort the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
+    order, sorted_keys, children = _ordered(task, take, keys, places)
+    height, names = len(order), list(task.target.shape.schema)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        OrderedRows(rows.take(order[a:b]), sorted_keys[a:b], children[a:b])
+        OrderedRows(take(order[a:b], names), sorted_keys[a:b], children[a:b])
         for a, b in pairwise(cuts)
         if a < b
     ]
@@ -86,14 +83,14 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
     nodes, weights = nodes_and_weights(task.outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    add = store_indexed(
+    add = store_sorted(
+        task.target,
         rows,
         weights,
-        task.target,
-        task.revision,
+        settings or settings_for(task.target, rows, task.revision.columns),
         path=f"{uuid.uuid4()}.parquet",
+        cube_size=task.revision.desired_cube_size,
         starts=starts,
-        settings=settings,
     )
     return PlacedFile(
         add=add,
@@ -105,34 +102,21 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Frame:
-    frame: pl.DataFrame
-
-    def take(self, places: I64Array, names: Sequence[str] | None = None) -> pl.DataFrame:
-        frame = self.frame if names is None else self.frame.select(names)
-        return frame[pl.Series(places)]
-
-
 def _ordered(
-    task: PlaceTask, rows: RowsToPlace, keys: U64Array, places: I64Array | None
+    task: PlaceTask, take: Take, keys: U64Array, places: I64Array
 ) -> tuple[I64Array, U64Array, I64Array]:
     """Return the order of the rows, and in this order their keys and children (0: none).
 
     Rows above the threshold of their node go to a child cube, which is not a node of the outline.
     """
-    if places is not None:
-        keys = keys[places]
-    order = np.argsort(keys)
+    order = places[np.argsort(keys[places])]
     keys = keys[order]
-    if places is not None:
-        order = places[order]
     nodes, weights = nodes_and_weights(task.outline, keys)
     children = np.zeros(len(keys), np.int64)
     beyond = np.flatnonzero(weights > task.outline.thresholds[nodes])
     if len(beyond):
         depths = task.outline.cubes.depth[nodes[beyond]].astype(np.uint32)
-        indexed = rows.take(order[beyond], task.revision.columns)
+        indexed = take(order[beyond], task.revision.columns)
         children[beyond] = _child_codes(task, indexed, depths) + 1
         by_child = np.lexsort((weights, children, task.outline.places_in_files[nodes]))
         order, keys, children = order[by_child], keys[by_child], children[by_child]

@@ -160,7 +160,7 @@ def test_history_matches_delta(tmp_path: Path) -> None:
         ("b", {}, qbeast.InvalidInputError, "no such column"),
         ("n", {}, qbeast.InvalidInputError, "nested"),
         ("d", {}, qbeast.InvalidInputError, "source has no column"),
-        ("a", {"when_matched": "replace"}, qbeast.InvalidInputError, "must be one of"),
+        ("a", {"when_matched": "replace"}, qbeast.InvalidInputError, 'must be "update"'),
         ("a", {"when_matched": "ignore", "when_not_matched": "ignore"}, qbeast.InvalidInputError, "nothing"),
         ("a", {"when_matched": "delete", "update": {"a": 1}}, qbeast.InvalidInputError, "has no effect"),
         ("a", {"not_matched_by_source_if": "a > 1"}, qbeast.InvalidInputError, "has no effect"),

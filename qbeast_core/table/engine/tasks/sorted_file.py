@@ -1,0 +1,33 @@
+"""Write a data file of sorted rows."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from qbeast_core.log.actions import AddFile
+from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.table.data.data_files import FileSettings, store_file
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.tree.layout.pack import page_rows_for
+
+
+def settings_for(
+    target: FileTarget, rows: pl.DataFrame, indexed: tuple[str, ...], *, size_bytes: int | None = None
+) -> FileSettings:
+    """Choose the settings of files for such rows; see `FileSettings.of`."""
+    return FileSettings.of(rows, indexed, target.configuration, dialect=target.dialect, size_bytes=size_bytes)
+
+
+def store_sorted(
+    target: FileTarget,
+    rows: pl.DataFrame,
+    weights: I32Array,
+    settings: FileSettings,
+    *,
+    path: str,
+    cube_size: int,
+    starts: I64Array | None = None,
+) -> AddFile:
+    """Write a file of sorted rows. Return it without blocks."""
+    page_rows, put = page_rows_for(rows.height, cube_size=cube_size), target.store.put
+    return store_file(rows, weights, page_rows, put=put, path=path, settings=settings, starts=starts)[0]
