@@ -163,11 +163,7 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | Non
 
 
 def _revision(
-    intent: WriteIntent,
-    ours: Revision,
-    metadata: Metadata,
-    head: TableState | None,
-    dialect: BlocksDialect,
+    intent: WriteIntent, ours: Revision, metadata: Metadata, head: TableState | None, dialect: BlocksDialect
 ) -> tuple[Revision, Metadata] | str:
     """Return our revision under the number it has or gets, and the metadata that holds it."""
     config = TableConfig.from_configuration(metadata.configuration)

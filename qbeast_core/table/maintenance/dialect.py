@@ -6,10 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from qbeast_core.errors import (
-    HiddenColumnWarning,
-    InvalidColumnsError,
-)
+from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.protocol import check_writable

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
-from qbeast_core.log.protocol import Brings, check_writable
+from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
 from qbeast_core.table.commit.commit import CommitOutcome, commit

@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from qbeast_core.errors import (
-    InvalidMetadataError,
-    NotQbeastTableError,
-    QbeastWarning,
-)
+from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
