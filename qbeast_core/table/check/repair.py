@@ -13,7 +13,6 @@ import polars as pl
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.files.replay import TAG_KEYS
-from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
@@ -26,18 +25,15 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
 from qbeast_core.table.check.log import check_log
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
-
 _SETTINGS: Final = "settings-unreadable"
-
 _TEXTS: Final = pl.List(pl.String())
-
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
 _INDEX, _LAYOUT, _STATISTICS = (
@@ -119,12 +115,10 @@ def repair_table(
         plan = LastChange(
             lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
         )
-        intent = WriteIntent(
-            mode="metadata", brings="files", metadata=settings, files=plan, operation="REPAIR"
-        )
-        outcome = commit(snapshot.source.store, snapshot, intent)
+        metadata = settings or snapshot.metadata
+        outcome = commit_metadata(snapshot, metadata, "files", operation="REPAIR", files=plan)
         done = [repairs[add.path] for add in plan.change.adds]
-        version, committed, newest = outcome.version, not outcome.already_applied, outcome.snapshot
+        version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
     rows += [(FilePath.of_log(repair.path).text, sorted(repair.actions), repair.codes) for repair in done]
     result = RepairResult(
         version=version,
@@ -171,12 +165,12 @@ def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
 def _measured(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[str, tuple[int, int]]:
     """Return the real bytes and rows of the files whose size or statistics are set."""
     store, sizes = snapshot.source.store, dict[str, tuple[int, int]]()
-    decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
     for path, repair in repairs.items():
         if repair.actions & {"set size", "set statistics"}:
-            size = stored_size(store, decoded[path]) or 0
+            decoded = FilePath.of_log(path).text
+            size = stored_size(store, decoded) or 0
             with suppress(Unreadable):  # the check just read it; now it is left alone
-                sizes[path] = size, read_footer(store, decoded[path], size).num_rows
+                sizes[path] = size, read_footer(store, decoded, size).num_rows
     return sizes
 
 

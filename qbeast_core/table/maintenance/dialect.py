@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias, get_args
 from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
-from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
@@ -20,10 +19,9 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
-from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
-from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_choice
@@ -69,7 +67,6 @@ def switch_dialect(
     """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
     check_choice("dialect", dialect, get_args(BlocksDialect), _OUTCOME)
     check_choice("jvm", jvm, get_args(JvmRelease), _OUTCOME)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
@@ -83,7 +80,7 @@ def switch_dialect(
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
     plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
-    outcome = publish_metadata(
+    outcome = commit_metadata(
         snapshot,
         snapshot.metadata.model_copy(update={"configuration": configuration}),
         "files",
@@ -92,7 +89,7 @@ def switch_dialect(
     )
     result = DialectResult(
         version=outcome.version,
-        committed=not outcome.already_applied,
+        committed=outcome.committed,
         retagged_files=len(plan.change.adds),
         hidden_column_files=_hidden_columns(outcome.snapshot or snapshot, jvm, dialect),
     )

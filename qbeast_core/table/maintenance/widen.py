@@ -15,9 +15,10 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
+from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
+from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import CommitNote, publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
@@ -52,7 +53,7 @@ def _attempt(
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not replaced_columns or not snapshot.files.height:
         metadata = wide.metadata
-        outcome = publish_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
+        outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, changed)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     refuse_copies(reader.index_state)
