@@ -80,8 +80,9 @@ def refusal(
     used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    before = f"{path} {cannot}: it uses {used}. Nothing was changed. {works}"
-    return before + _cure(features, protocol, path, start="Or " if works else "")
+    cure = _cure(features, protocol, path)
+    cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
+    return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
 
 
 def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> str:
@@ -117,16 +118,14 @@ def _works(features: set[str], metadata: Metadata) -> str:
     return "Reads and samples work. " if indexed else ""
 
 
-def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> str:
-    """Return a sentence that begins with `start`."""
-    first = "copy" if start else "Copy"
+def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
+    """Return what to do with the table, as a sentence."""
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))
         if special is not None:
-            cure = special.format(path=path)
-            return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
+            return special.format(path=path)
     partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]
     if not partitions:
-        return f"{start}{first} it into a table without: {copy_of(protocol, path)}."
+        return f"Copy it into a table without: {copy_of(protocol, path)}."
     copy = copy_of(protocol, path, columns=[name.strip() for name in partitions[0].split(", ")])
-    return f"{start}{first} it into a new table, where an index on these columns does their work: {copy}."
+    return f"Copy it into a new table, where an index on these columns does their work: {copy}."

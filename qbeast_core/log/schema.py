@@ -138,10 +138,8 @@ def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaTy
         element = _to_delta(dtype.inner, f"{path}.element", unknown)
         return {"type": "array", "elementType": element, "containsNull": True}
     if isinstance(dtype, pl.Map):
-        key, value = (
-            _to_delta(dtype.key, f"{path}.key", unknown),
-            _to_delta(dtype.value, f"{path}.value", unknown),
-        )
+        key = _to_delta(dtype.key, f"{path}.key", unknown)
+        value = _to_delta(dtype.value, f"{path}.value", unknown)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     # Polars also makes decimals of other precisions, which hold nothing.
     if isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS:

@@ -31,9 +31,7 @@ _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
 }
 
 _NUMBER: Final = r"-?\d{1,10}"
-
 _CUBE: Final = r'"[A-Za-z0-9+/]*"'
-
 _OBJECTS: Final[dict[BlocksDialect, str]] = {
     "documented": (
         rf'\{{"cube":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
@@ -46,8 +44,7 @@ _OBJECTS: Final[dict[BlocksDialect, str]] = {
 }
 
 _ROOT: Final = "the root"
-
-_LOW_BITS = 16
+_LOW_BITS: Final = 16
 
 
 def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[str]]:
@@ -226,11 +223,9 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
         with_above = with_above.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
         inner.append(with_above.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
         with_above = with_above.with_columns(
-            pl.max_horizontal("highest", "threshold").alias("highest"),
-            pl.coalesce("threshold", "nearest").alias("nearest"),
-            pl.coalesce(pl.when(pl.col("threshold").is_not_null()).then("above"), "nearest_cube").alias(
-                "nearest_cube"
-            ),
+            highest=pl.max_horizontal("highest", "threshold"),
+            nearest=pl.coalesce("threshold", "nearest"),
+            nearest_cube=pl.when(pl.col("threshold").is_null()).then("nearest_cube").otherwise("above"),
         ).drop("above", "threshold")
     return with_above, pl.concat(inner)
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
 from qbeast_core.errors import TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.location import refuse_link_out, resolve_location
+from qbeast_core.io.stores.location import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files, open_store
 from qbeast_core.results import Result
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
@@ -44,7 +44,7 @@ class DropResult(Result):
 
 def newest_version(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> int | None:
     """Return the newest version that the log of a Delta table names; None: there is no table."""
-    return _newest_version(open_store(resolve_location(path), storage_options))
+    return _newest_version(open_store(path, storage_options))
 
 
 def drop(
@@ -54,7 +54,7 @@ def drop(
     if cast("object", confirm) is not True:
         problem = "must be True: dropping a table cannot be undone"
         invalid_argument("confirm", problem, "nothing was deleted", value=confirm)
-    store = open_store(resolve_location(path), storage_options)
+    store = open_store(path, storage_options)
     version = _newest_version(store)
     if version is None:
         message = f"there is no Delta table at {store.uri}; nothing was deleted"

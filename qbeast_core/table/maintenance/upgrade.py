@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning
-from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
 from qbeast_core.results import Result
@@ -55,8 +54,8 @@ def upgrade(
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
-    uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
+    uri = snapshot.uri
     if not snapshot.config.is_indexed:
         cure = f"Convert it instead: {convert_call(uri)}."
         msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. {cure}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -73,13 +73,6 @@ class Snapshot:
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
-    # The index, if an append extended the index of the version before. `replace` does not copy it.
-    known_index: InitVar[IndexTable | None] = None
-
-    def __post_init__(self, known_index: IndexTable | None) -> None:
-        """Cache a known index."""
-        if known_index is not None:
-            self.__dict__["index"] = known_index
 
     @property
     def size_bytes(self) -> int:
@@ -91,7 +84,7 @@ class Snapshot:
 
     @cached_property
     def index(self) -> IndexTable:
-        """The blocks of all live files."""
+        """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
         return build_index_table(self.files, self.config.revisions, self.schema)
 
     @property
