@@ -89,7 +89,7 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
         try:
             columns[field["name"]] = _from_delta(field["type"])
         except _UnknownTypeError as error:
-            raise _refused(field["name"], error.dtype, path) from error
+            raise _refused(field["name"], str(error), path) from error
     return pl.Schema(columns)
 
 
@@ -150,9 +150,7 @@ def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaTy
 
 
 class _UnknownTypeError(Exception):
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
-        super().__init__(dtype)
+    """A type of Delta has no type of Polars; the text is the type."""
 
 
 def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:

@@ -30,19 +30,12 @@ _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
-_NUMBER: Final = r"-?\d{1,10}"
 _CUBE: Final = r'"[A-Za-z0-9+/]*"'
+_WEIGHTS: Final = r'"minWeight":-?\d{1,10},"maxWeight":-?\d{1,10}'
 _OBJECTS: Final[dict[BlocksDialect, str]] = {
-    "documented": (
-        rf'\{{"cube":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
-        r'"replicated":(?:true|false),"elementCount":\d+\}'
-    ),
-    "qbeast-spark": (
-        rf'\{{"cubeId":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
-        r'"elementCount":\d+,"replicated":(?:true|false)\}'
-    ),
+    "documented": rf'\{{"cube":{_CUBE},{_WEIGHTS},"replicated":(?:true|false),"elementCount":\d+\}}',
+    "qbeast-spark": rf'\{{"cubeId":{_CUBE},{_WEIGHTS},"elementCount":\d+,"replicated":(?:true|false)\}}',
 }
-
 _ROOT: Final = "the root"
 _LOW_BITS: Final = 16
 

@@ -105,7 +105,7 @@ def repair_table(
     if settings is not None:
         rows.append((None, ["set settings"], [_SETTINGS]))
         remaining = remaining.filter(pl.col("code") != _SETTINGS)
-    done, version, committed, newest = list(repairs.values()), snapshot.version, False, None
+    done, version, committed, newest = list(repairs), snapshot.version, False, None
     if not dry_run and (repairs or settings is not None):
         measured = _measured(snapshot, repairs)
 
@@ -117,9 +117,11 @@ def repair_table(
         )
         metadata = settings or snapshot.metadata
         outcome = commit_metadata(snapshot, metadata, "files", operation="REPAIR", files=plan)
-        done = [repairs[add.path] for add in plan.change.adds]
+        done = [add.path for add in plan.change.adds]
         version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
-    rows += [(FilePath.of_log(repair.path).text, sorted(repair.actions), repair.codes) for repair in done]
+    rows += [
+        (FilePath.of_log(path).text, sorted(repairs[path].actions), repairs[path].codes) for path in done
+    ]
     result = RepairResult(
         version=version,
         committed=committed,
@@ -200,7 +202,6 @@ def _repaired(
 class FileRepair:
     """The repair of one file."""
 
-    path: str
     actions: frozenset[Action]
     codes: list[str]
     # Blocks, layout and size in the log; a file that has others by now was changed and is left alone.
@@ -227,7 +228,7 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, Fi
         if actions:
             done = sorted(of_file & frozenset().union(*(_REPAIRS[action] for action in actions)))
             logged = (record["blocks"], record["layout"], record["size_bytes"])
-            repairs[record["path"]] = FileRepair(record["path"], actions, done, logged)
+            repairs[record["path"]] = FileRepair(actions, done, logged)
             repaired += [(path, code) for code in done]
     done_there = pl.DataFrame(repaired, schema={"path": pl.String, "code": pl.String}, orient="row")
     rest = faults.join(done_there, on=["path", "code"], how="anti", maintain_order="left")

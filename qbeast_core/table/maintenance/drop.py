@@ -42,11 +42,6 @@ class DropResult(Result):
     bytes: int
 
 
-def newest_version(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> int | None:
-    """Return the newest version that the log of a Delta table names; None: there is no table."""
-    return _newest_version(open_store(path, storage_options))
-
-
 def drop(
     path: str | os.PathLike[str], storage_options: Mapping[str, str] | None, *, confirm: bool
 ) -> DropResult:
@@ -55,7 +50,7 @@ def drop(
         problem = "must be True: dropping a table cannot be undone"
         invalid_argument("confirm", problem, "nothing was deleted", value=confirm)
     store = open_store(path, storage_options)
-    version = _newest_version(store)
+    version = newest_version(store)
     if version is None:
         message = f"there is no Delta table at {store.uri}; nothing was deleted"
         raise TableNotFoundError(message, path=store.uri)
@@ -71,7 +66,8 @@ def drop(
     return DropResult(version=version, files=tuple(entry.path for entry in own), bytes=size)
 
 
-def _newest_version(store: Store) -> int | None:
+def newest_version(store: Store) -> int | None:
+    """Return the newest version that the log of a Delta table names; None: there is no table."""
     with suppress(FileNotFoundError, NotADirectoryError):
         matches = map(_VERSION.fullmatch, store.list(LOG_DIRECTORY))
         return max((int(match[1]) for match in matches if match is not None), default=None)
@@ -83,8 +79,7 @@ def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     split = (one.path.partition(f"/{LOG_DIRECTORY}/") for one in entries)
     inner = {folder for folder, separator, _ in split if separator}
     for one in entries:
-        folders = one.path.split("/")[:-1]
-        in_table = any("/".join(folders[: depth + 1]) in inner for depth in range(len(folders)))
+        in_table = any(str(folder) in inner for folder in PurePosixPath(one.path).parents)
         if _is_log(one.path) or (not in_table and is_data_file(one.path.removeprefix(_CHANGES))):
             yield one
 

@@ -83,20 +83,15 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
         unknown_columns("columns", unknown, fields, "nothing was changed")
     changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
     for name, dtype in changed.items():
-        _check_wider(snapshot, name, dtype)
+        now = snapshot.schema[name]
+        if not is_wider(dtype, now):
+            msg = (
+                f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes "
+                f"Float64. Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
+            )
+            raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
         fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
-
-
-def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
-    now = snapshot.schema[name]
-    if is_wider(dtype, now):
-        return
-    msg = (
-        f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
-        f"Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
-    )
-    raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
 
 def _copy(snapshot: Snapshot) -> str:
