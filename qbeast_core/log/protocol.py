@@ -129,9 +129,7 @@ def marks_in_use(schema_string: str) -> set[str]:
     if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
         return set()
     columns = orjson.loads(schema_string)["fields"]
-    marks = {
-        feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key.startswith(mark)
-    }
+    marks = {name for key in _keys(columns) for mark, name in _OF_COLUMNS.items() if key.startswith(mark)}
     inner = set(_keys(_fields({"type": "struct", "fields": columns})))
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 

@@ -110,16 +110,12 @@ def schema_problems(files: str, table: str) -> list[str]:
         if other is None:
             problems.append(f"{name} is gone")
         elif _bare(other["type"]) != _bare(field["type"]):
-            problems.append(
-                f"{name} is {_type_text(other['type'])} now, the files hold {_type_text(field['type'])}"
-            )
+            now, then = _type_text(other["type"]), _type_text(field["type"])
+            problems.append(f"{name} is {now} now, the files hold {then}")
         elif field.get("nullable", True) and not other.get("nullable", True):
             problems.append(f"{name} allows no nulls now")
-    added = (field for name, field in theirs.items() if name not in ours)
-    problems += [
-        f"{field['name']} is new and allows no nulls" for field in added if not field.get("nullable", True)
-    ]
-    return problems
+    added = [name for name, field in theirs.items() if name not in ours and not field.get("nullable", True)]
+    return problems + [f"{name} is new and allows no nulls" for name in added]
 
 
 def _struct(fields: Mapping[str, Any], above: str, unknown: list[tuple[str, Any]]) -> dict[str, Any]:

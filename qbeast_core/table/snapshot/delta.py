@@ -41,12 +41,8 @@ from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
 
-_STORE: Final = re.compile(
-    r"Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied", re.IGNORECASE
-)
-_UNSUPPORTED: Final = re.compile(
-    r"unsupported|not supported|catalog-managed|column mapping|variant", re.IGNORECASE
-)
+_STORE: Final = re.compile(r"(?i)Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied")
+_UNSUPPORTED: Final = re.compile(r"(?i)unsupported|not supported|catalog-managed|column mapping|variant")
 _FEATURE: Final = re.compile(r"[Ff]eature '?(\w+)")
 _CATALOG: Final = re.compile(r"catalog-managed|max catalog version", re.IGNORECASE)
 _PROTOCOL: Final = re.compile(r"Invalid protocol action in the delta log: (.*)", re.DOTALL)
@@ -55,9 +51,7 @@ _GAP: Final = re.compile(
     r"|Gap between checkpoint version (\d+) and next commit (\d+)",
     re.DOTALL,
 )
-_NO_BEGINNING: Final = re.compile(
-    r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
-)
+_NO_BEGINNING: Final = re.compile(r"No (?:table metadata|protocol|table metadata or protocol) found in delta")
 _NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
 _PLAIN_HTTP: Final = (
     "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"

@@ -78,9 +78,8 @@ class Snapshot:
     def size_bytes(self) -> int:
         """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
         index_bytes = 0 if self.decoded_index is None else self.decoded_index.size_bytes
-        return (
-            int(self.files.estimated_size()) * _COPIES_OF_FILES + index_bytes + self.source.pages.size_bytes
-        )
+        files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
+        return files_bytes + index_bytes + self.source.pages.size_bytes
 
     @cached_property
     def index(self) -> IndexTable:
@@ -146,9 +145,8 @@ def load_snapshot(
     for _ in range(2):  # try again if another process cleans up the log meanwhile
         source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         try:
-            log = read_log(
-                source.log, known.version, actions=("add", *["remove"] * needs_removes(known.files))
-            )
+            actions = ("add", "remove") if needs_removes(known.files) else ("add",)
+            log = read_log(source.log, known.version, actions=actions)
         except FileNotFoundError as error:
             missing = error
             continue
@@ -315,9 +313,8 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 def has_old_layout(snapshot: Snapshot) -> bool:
     """Return whether a table has the layout before 0.6.0 (format 11)."""
-    return (
-        bool(snapshot.config.replicated_sets) or snapshot.files["state"].null_count() < snapshot.files.height
-    )
+    states = snapshot.files["state"]
+    return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 
 def travel(version: object) -> tuple[int | None, datetime | None]:
