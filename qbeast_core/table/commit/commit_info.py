@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile
+from qbeast_core.log.actions import CommitInfo, RemoveFile
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode, in_commit_timestamps
 from qbeast_core.log.rebase import Rebased
@@ -32,7 +32,7 @@ def commit_info(
     intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
 ) -> CommitInfo:
     """Return the provenance of one attempt."""
-    adds = [action for action in rebased.actions if isinstance(action, AddFile)]
+    adds = rebased.adds
     removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
     info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
     info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}

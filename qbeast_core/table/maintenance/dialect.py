@@ -173,8 +173,6 @@ def _holds(snapshot: Snapshot, path: str) -> bool:
     if size is None:
         return False
     try:
-        footer = read_footer(store, path, size)
-        names: list[str] = footer.schema.to_arrow_schema().names
+        return WEIGHT_COLUMN in read_footer(store, path, size).schema.to_arrow_schema().names
     except (Unreadable, pa.ArrowException):
         return False  # no reader can open it; `check` says so
-    return WEIGHT_COLUMN in names

@@ -282,13 +282,9 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
     """Raise if all versions are newer than a time: `deltalake` returns the oldest one then."""
     if snapshot.timestamp_ms <= timestamp.timestamp() * 1000:
         return
-    oldest = snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None
-    if oldest:
-        when = timestamp.isoformat()
-        message = (
-            f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}. "
-            "Table.history() lists them."
-        )
+    if snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None:
+        problem = f"{snapshot.uri} has no version as old as {timestamp.isoformat()}"
+        message = f"{problem}; its oldest is {snapshot.version}. Table.history() lists them."
         raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
 
 
