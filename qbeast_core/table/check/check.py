@@ -57,8 +57,6 @@ def check_table(
 
 def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     """Sort faults by the order of the files; those of the table come first."""
-    if faults.is_empty():
-        return faults
     order = {path: number for number, path in enumerate(snapshot.data_paths)}
     place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
     return faults.sort(place, "code", "row", maintain_order=True)

@@ -87,8 +87,6 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
 
 
 def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
-    if index.unusable.is_empty():
-        return []
     named = index.unusable.join(files, on="file", how="left")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
