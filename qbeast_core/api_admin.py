@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.io.stores.store import open_store
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.engine.choice import local_engine
@@ -179,7 +180,7 @@ def table_exists(path: str | os.PathLike[str], *, storage_options: Mapping[str, 
     >>> qbeast.table_exists("there"), qbeast.table_exists("elsewhere")
     (True, False)
     """
-    return newest_version(path, storage_options) is not None
+    return newest_version(open_store(path, storage_options)) is not None
 
 
 def drop_table(

@@ -177,12 +177,8 @@ def dump_commit(actions: Iterable[Action]) -> bytes:
     b'{"txn":{"appId":"loader","version":7}}\n'
     """
     try:
-        return b"".join(
-            orjson.dumps(
-                {_KEYS[type(action)]: action.model_dump(exclude_none=True)}, option=orjson.OPT_APPEND_NEWLINE
-            )
-            for action in actions
-        )
+        lines = ({_KEYS[type(action)]: action.model_dump(exclude_none=True)} for action in actions)
+        return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
     except (TypeError, ValueError) as error:  # callers check what users give; what they miss costs no orphans
         message = f"the commit cannot be written as JSON: {error}. Nothing was committed."
         raise InvalidInputError(message) from error

@@ -61,9 +61,8 @@ def merge_metadata(*, base: Metadata, ours: Metadata, theirs: Metadata) -> Metad
     configuration, clashes = _three_way(base.configuration, ours.configuration, theirs.configuration)
     if clashes:
         return f"another writer set {', '.join(clashes)} to something else"
-    fields, clashes = _three_way(
-        *({name: getattr(metadata, name) for name in _WHOLE} for metadata in (base, ours, theirs))
-    )
+    sides = [{name: getattr(metadata, name) for name in _WHOLE} for metadata in (base, ours, theirs)]
+    fields, clashes = _three_way(*sides)
     if clashes:
         return f"another writer changed the table's {', '.join(clashes)} too"
     return theirs.model_copy(update={**fields, "configuration": configuration})

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
+from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
-from qbeast_core.log.protocol import Brings, WriteMode
+from qbeast_core.log.protocol import WriteMode
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.revision import Revision
 
@@ -21,7 +22,7 @@ class WriteIntent:
     # older revisions; `metadata` publishes `metadata` and what `files` decides, nothing if neither changes
     # anything.
     mode: WriteMode
-    # The most that it brings, see `qbeast_core.log.protocol.Brings`: features of the table that do not bind
+    # The most that it brings, see `qbeast_core.log.features.Brings`: features of the table that do not bind
     # such a change are allowed.
     brings: Brings = "rows"
     # New files, one path once. Indexed ones carry `blocks` and no `blocks` tag, and a `revision` tag only if

@@ -8,18 +8,18 @@ ignores them. And a feature may bind some changes alone: rules on rows do not bi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.features import FEATURES, NAMED_READER, NAMED_WRITER, Brings, feature_of
 from qbeast_core.log.refusals import (
     APPEND_ONLY,
     MAPPING_OF_NO_PROTOCOL,
     PARTITIONING,
-    RULES,
     damaged_index,
     refusal,
 )
@@ -27,76 +27,15 @@ from qbeast_core.spec.table_config import TableConfig
 
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
-# The largest change of a commit: new rows; the same rows in other files or with other tags; a new schema;
-# properties.
-Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
-
-_MAX_READER: Final = 3
-_MAX_WRITER: Final = 7
-_READER_FEATURES: Final = frozenset(
-    {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-)
-_WRITER_FEATURES: Final = _READER_FEATURES | {
-    "appendOnly",
-    "changeDataFeed",
-    "domainMetadata",
-    "inCommitTimestamp",
-    "inCommitTimestamp-preview",
-    "materializePartitionColumns",  # and the table has no partitions
-}
-# Allowed while nothing in the schema or the configuration uses them; a column of type variant is refused by its type.
-_WHILE_INACTIVE: Final = frozenset(
-    {
-        "allowColumnDefaults",
-        "checkConstraints",
-        "columnMapping",
-        "generatedColumns",
-        "icebergCompatV1",
-        "icebergCompatV2",
-        "identityColumns",
-        "invariants",
-        "typeWidening",
-        "typeWidening-preview",
-        "variantShredding",
-        "variantShredding-preview",
-        "variantType",
-        "variantType-preview",
-    }
-)
-# The commits that a feature binds, unless it binds all: rules on rows are checked when rows come; clustering and
-# row ids are lost when files are replaced; column mapping gives ids to new columns.
-_ROWS_ALONE: Final[frozenset[Brings]] = frozenset({"rows"})
-_ROWS_AND_FILES: Final[frozenset[Brings]] = frozenset({"rows", "files"})
-_BINDS: Final[Mapping[str, frozenset[Brings]]] = {
-    **dict.fromkeys(RULES, _ROWS_ALONE),
-    "clustering": _ROWS_AND_FILES,
-    "rowTracking": _ROWS_AND_FILES,
-    "columnMapping": frozenset({"rows", "files", "columns"}),
-}
-_EVERYTHING: Final[frozenset[Brings]] = frozenset({"rows", "files", "columns", "settings"})
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
-# The first writer version with a feature, from before features had names.
-_LEGACY: Final[Mapping[str, int]] = {
-    "appendOnly": 2,
-    "invariants": 2,
-    "checkConstraints": 3,
-    "changeDataFeed": 4,
-    "generatedColumns": 4,
-    "columnMapping": 5,
-    "identityColumns": 6,
-}
-
-
-# Delta reads these of columns alone, not of fields inside of structs.
+# Beginnings of keys, and the features that they mark. Delta reads these of columns alone, not of fields inside of
+# structs.
 _OF_COLUMNS: Final[Mapping[str, str]] = {
     "delta.generationExpression": "generatedColumns",
+    "delta.identity.": "identityColumns",
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
-_OF_FIELDS: Final[Mapping[str, str]] = {
-    "delta.invariants": "invariants",
-    "delta.typeChanges": "typeWidening",
-}
-_IDENTITY: Final = "delta.identity."
+_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants", "delta.typeChanges": "typeWidening"}
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -106,13 +45,13 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     Features that bind writers alone do not matter here.
     """
     named = set(protocol.reader_features or ())
-    refused = sorted(named - _READER_FEATURES - _WHILE_INACTIVE)
+    refused = sorted(name for name in named if feature_of(name).support in ("written", "none"))
     # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata):
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
-    if protocol.min_reader_version > _MAX_READER:
+    if protocol.min_reader_version > NAMED_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
     if metadata.partition_columns:
         refused.append(f"{PARTITIONING} {', '.join(metadata.partition_columns)}")
@@ -124,12 +63,12 @@ def check_writable(
 ) -> None:
     """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
     check_readable(protocol, metadata, path=path)
-    named = set(protocol.writer_features or ()) - _WRITER_FEATURES - _WHILE_INACTIVE
+    named = {name for name in protocol.writer_features or () if feature_of(name).support == "none"}
     if _is_true(metadata, "delta.rowTrackingSuspended"):  # listed, but no commit has to assign ids
         named -= {"rowTracking"}
     in_the_way = sorted(named) + sorted(_active(protocol, metadata))
-    refused = [feature for feature in in_the_way if brings in _BINDS.get(feature, _EVERYTHING)]
-    if protocol.min_writer_version > _MAX_WRITER:
+    refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
+    if protocol.min_writer_version > NAMED_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
@@ -163,14 +102,14 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
     # be switched off.
     kept = has.writer_features
     if kept is None:
-        kept = tuple(name for name, since in _LEGACY.items() if has.min_writer_version >= since)
+        kept = tuple(name for name, feature in FEATURES.items() if has.min_writer_version >= feature.since)
     readers = has.reader_features
     if readers is None:
         readers = ("columnMapping",) if has.min_reader_version >= 2 else ()
     return has.model_copy(
         update={
-            "min_reader_version": 3,
-            "min_writer_version": 7,
+            "min_reader_version": NAMED_READER,
+            "min_writer_version": NAMED_WRITER,
             "reader_features": (*readers, "timestampNtz"),
             "writer_features": (*kept, "timestampNtz"),
         }
@@ -190,9 +129,7 @@ def marks_in_use(schema_string: str) -> set[str]:
     if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
         return set()
     columns = orjson.loads(schema_string)["fields"]
-    marks = {feature for key in _keys(columns) for mark, feature in _OF_COLUMNS.items() if key == mark}
-    if any(key.startswith(_IDENTITY) for key in _keys(columns)):
-        marks.add("identityColumns")
+    marks = {name for key in _keys(columns) for mark, name in _OF_COLUMNS.items() if key.startswith(mark)}
     inner = set(_keys(_fields({"type": "struct", "fields": columns})))
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
@@ -212,14 +149,14 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
 
 def _is_bound(feature: str, protocol: Protocol) -> bool:
     """Return whether writers of the table have to know a feature, by its name or by the writer version."""
-    if protocol.min_writer_version >= _MAX_WRITER:
+    if protocol.min_writer_version >= NAMED_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
-    return protocol.min_writer_version >= _LEGACY.get(feature, _MAX_WRITER)
+    return protocol.min_writer_version >= feature_of(feature).since
 
 
 def _reads_mapped(protocol: Protocol) -> bool:
     """Return whether readers apply column mapping; some writers list the feature for writers alone."""
-    if protocol.min_reader_version < _MAX_READER:
+    if protocol.min_reader_version < NAMED_READER:
         return protocol.min_reader_version == 2
     return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
@@ -241,13 +178,13 @@ def _is_mapped(metadata: Metadata) -> bool:
     # Mapping by name is harmless while each physical name equals the logical one: so it is in tables that got the
     # mapping later and had no column renamed or added again since.
     mode = metadata.configuration.get("delta.columnMapping.mode", "none").lower()
-    if mode in ("none", "name"):
-        schema = orjson.loads(metadata.schema_string) if mode == "name" else {"type": "struct", "fields": []}
-        return any((field.get("metadata") or {}).get(_PHYSICAL) != field["name"] for field in _fields(schema))
-    return True
+    if mode != "name":
+        return mode != "none"
+    fields = _fields(orjson.loads(metadata.schema_string))
+    return any((field.get("metadata") or {}).get(_PHYSICAL) != field["name"] for field in fields)
 
 
-def _keys(fields: list[dict[str, Any]] | Iterator[dict[str, Any]]) -> Iterator[str]:
+def _keys(fields: Iterable[dict[str, Any]]) -> Iterator[str]:
     for field in fields:
         yield from field.get("metadata") or ()
 

@@ -35,23 +35,18 @@ _MAX_TAGS: Final = 1000
 _USER_STATISTICS: Final = ("columnStats", "columnstats")
 
 
-class TableState(Interface):
-    """The part of a snapshot that a commit is built on."""
+class _TableState(Interface):
+    """The part of a snapshot that a commit is built on.
+
+    Columns of `files`: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`.
+    """
 
     @property
-    def metadata(self) -> Metadata:
-        """The newest metadata."""
-        ...
-
+    def metadata(self) -> Metadata: ...
     @property
-    def protocol(self) -> Protocol:
-        """The newest protocol."""
-        ...
-
+    def protocol(self) -> Protocol: ...
     @property
-    def files(self) -> pl.DataFrame:
-        """Live files: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`."""
-        ...
+    def files(self) -> pl.DataFrame: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ def rebase(
     intent: WriteIntent,
     *,
     base: Metadata | None,
-    head: TableState | None,
+    head: _TableState | None,
     now_ms: int,
     live: LiveFiles | None = None,
 ) -> Rebased | Conflict:
@@ -95,7 +90,7 @@ def rebase(
             "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
             f"{WEIGHT_COLUMN}, and these files have it"
         )
-    revision: Revision | None = None
+    number: int | None = None
     if intent.revision is not None:
         chosen = _revision(intent, intent.revision, metadata, head, dialect)
         if isinstance(chosen, str):
@@ -103,7 +98,7 @@ def rebase(
         revision, metadata = chosen
         if intent.drops_unused and head is not None:
             metadata = _without_unused(metadata, intent, head, newest=revision)
-    number = None if revision is None else revision.revision_id
+        number = revision.revision_id
     protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
@@ -135,12 +130,12 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
     return intent.dialect or "documented"
 
 
-def dialect_of(state: TableState) -> BlocksDialect:
+def dialect_of(state: _TableState) -> BlocksDialect:
     """Return the dialect of a table as it is; see `found_dialect`."""
     return found_dialect(WriteIntent(mode="append"), state.metadata, state.files)
 
 
-def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | None) -> Metadata | str:
+def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:
     """Return the metadata to publish, still without our revision."""
     if head is None:
         return intent.metadata or "the table does not exist any more"
@@ -163,11 +158,7 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: TableState | Non
 
 
 def _revision(
-    intent: WriteIntent,
-    ours: Revision,
-    metadata: Metadata,
-    head: TableState | None,
-    dialect: BlocksDialect,
+    intent: WriteIntent, ours: Revision, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
 ) -> tuple[Revision, Metadata] | str:
     """Return our revision under the number it has or gets, and the metadata that holds it."""
     config = TableConfig.from_configuration(metadata.configuration)
@@ -201,7 +192,7 @@ def _published(
 
 
 def _without_unused(
-    metadata: Metadata, intent: WriteIntent, head: TableState, *, newest: Revision
+    metadata: Metadata, intent: WriteIntent, head: _TableState, *, newest: Revision
 ) -> Metadata:
     """Return the metadata without revisions that no live file needs, and without statistics that a user gave."""
     gone = [remove.path for remove in intent.removes]
@@ -210,15 +201,12 @@ def _without_unused(
     needed |= {STAGING_REVISION_ID, newest.revision_id}
     config = TableConfig.from_configuration(metadata.configuration)
     unused = {f"{REVISION_PREFIX}{number}" for number in config.revision_ids if number not in needed}
-    kept = {
-        key: "" if key in _USER_STATISTICS else text
-        for key, text in config.entries.items()
-        if key not in unused
-    }
+    kept = {key: text for key, text in config.entries.items() if key not in unused}
+    kept |= dict.fromkeys(kept.keys() & set(_USER_STATISTICS), "")
     return metadata.model_copy(update={"configuration": kept})
 
 
-def _free_id(config: TableConfig, head: TableState | None) -> int:
+def _free_id(config: TableConfig, head: _TableState | None) -> int:
     """Return a revision number without references: files may name a revision that the configuration lost."""
     # Larger ids are damage: new ids are not counted from them.
     named = pl.col("revision").filter(pl.col("revision") <= MAX_REVISION_ID)
@@ -228,7 +216,7 @@ def _free_id(config: TableConfig, head: TableState | None) -> int:
 
 def _file_actions(
     intent: WriteIntent,
-    head: TableState | None,
+    head: _TableState | None,
     live: LiveFiles | None,
     *,
     number: int | None,

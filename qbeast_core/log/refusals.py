@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.features import RULES, feature_of
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
@@ -30,25 +31,7 @@ COPIES: Final[Mapping[str, str]] = {
     ),
 }
 
-_MEANINGS: Final[Mapping[str, str]] = {
-    "allowColumnDefaults": "values for columns that new rows lack",
-    "catalogManaged": "commits go through a catalog",
-    "checkConstraints": "rules that new rows have to meet",
-    "clustering": "liquid clustering",
-    "columnMapping": "its files name columns in their own way",
-    "coordinatedCommits": "commits go through a coordinator",
-    "generatedColumns": "columns computed from others",
-    "identityColumns": "numbers that the writer gives",
-    "invariants": "rules that new rows have to meet",
-    "rowTracking": "an id for every row",
-    "typeWidening": "older files hold narrower types",
-}
-# Rules on rows.
-RULES: Final = frozenset(
-    {"allowColumnDefaults", "checkConstraints", "generatedColumns", "identityColumns", "invariants"}
-)
 _RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
-_CONVERTIBLE: Final = frozenset({"clustering", "rowTracking", "columnMapping"})
 
 # What deltalake's own engine reads.
 _DELTALAKE: Final = frozenset(
@@ -93,12 +76,13 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    meanings = {feature: _MEANINGS.get(feature.removesuffix("-preview")) for feature in features}
-    used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings.items())
+    meanings = [(feature, feature_of(feature).meaning) for feature in features]
+    used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
-    before = f"{path} {cannot}: it uses {used}. Nothing was changed. {works}"
-    return before + _cure(features, protocol, path, start="Or " if works else "")
+    cure = _cure(features, protocol, path)
+    cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
+    return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
 
 
 def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> str:
@@ -128,22 +112,20 @@ def _works(features: set[str], metadata: Metadata) -> str:
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
             f"that keeps them ({keeper}), and optimize then{drop}. "
         )
-    if features <= RULES | _CONVERTIBLE:
+    if not any(feature_of(name).binds_commit("settings") for name in features):
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
     indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
     return "Reads and samples work. " if indexed else ""
 
 
-def _cure(features: Sequence[str], protocol: Protocol, path: str, *, start: str) -> str:
-    """Return a sentence that begins with `start`."""
-    first = "copy" if start else "Copy"
+def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
+    """Return what to do with the table, as a sentence."""
     for feature in features:
         special = COPIES.get(feature.removesuffix("-preview"))
         if special is not None:
-            cure = special.format(path=path)
-            return f"{start}{cure[0].lower()}{cure[1:]}" if start else cure
+            return special.format(path=path)
     partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]
     if not partitions:
-        return f"{start}{first} it into a table without: {copy_of(protocol, path)}."
+        return f"Copy it into a table without: {copy_of(protocol, path)}."
     copy = copy_of(protocol, path, columns=[name.strip() for name in partitions[0].split(", ")])
-    return f"{start}{first} it into a new table, where an index on these columns does their work: {copy}."
+    return f"Copy it into a new table, where an index on these columns does their work: {copy}."

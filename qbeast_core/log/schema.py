@@ -89,7 +89,7 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
         try:
             columns[field["name"]] = _from_delta(field["type"])
         except _UnknownTypeError as error:
-            raise _refused(field["name"], error.dtype, path) from error
+            raise _refused(field["name"], str(error), path) from error
     return pl.Schema(columns)
 
 
@@ -110,16 +110,12 @@ def schema_problems(files: str, table: str) -> list[str]:
         if other is None:
             problems.append(f"{name} is gone")
         elif _bare(other["type"]) != _bare(field["type"]):
-            problems.append(
-                f"{name} is {_type_text(other['type'])} now, the files hold {_type_text(field['type'])}"
-            )
+            now, then = _type_text(other["type"]), _type_text(field["type"])
+            problems.append(f"{name} is {now} now, the files hold {then}")
         elif field.get("nullable", True) and not other.get("nullable", True):
             problems.append(f"{name} allows no nulls now")
-    added = (field for name, field in theirs.items() if name not in ours)
-    problems += [
-        f"{field['name']} is new and allows no nulls" for field in added if not field.get("nullable", True)
-    ]
-    return problems
+    added = [name for name, field in theirs.items() if name not in ours and not field.get("nullable", True)]
+    return problems + [f"{name} is new and allows no nulls" for name in added]
 
 
 def _struct(fields: Mapping[str, Any], above: str, unknown: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -138,10 +134,8 @@ def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaTy
         element = _to_delta(dtype.inner, f"{path}.element", unknown)
         return {"type": "array", "elementType": element, "containsNull": True}
     if isinstance(dtype, pl.Map):
-        key, value = (
-            _to_delta(dtype.key, f"{path}.key", unknown),
-            _to_delta(dtype.value, f"{path}.value", unknown),
-        )
+        key = _to_delta(dtype.key, f"{path}.key", unknown)
+        value = _to_delta(dtype.value, f"{path}.value", unknown)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     # Polars also makes decimals of other precisions, which hold nothing.
     if isinstance(dtype, pl.Decimal) and 0 <= dtype.scale <= (dtype.precision or 0) <= _MAX_DIGITS:
@@ -152,9 +146,7 @@ def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaTy
 
 
 class _UnknownTypeError(Exception):
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
-        super().__init__(dtype)
+    """A type of Delta has no type of Polars; the text is the type."""
 
 
 def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:

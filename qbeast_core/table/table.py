@@ -1460,9 +1460,9 @@ class Table:
         newest = self._newest()
         options = newest.storage_options
         old = load_snapshot(newest.uri, version=number, timestamp=moment, storage_options=options)
-        result, outcome = restore(newest, old, dry_run=dry_run)
-        if outcome is not None:
-            self._move_to(outcome.snapshot)
+        result, made = restore(newest, old, dry_run=dry_run)
+        if not dry_run:
+            self._move_to(made)
         return result
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:

@@ -51,12 +51,8 @@ _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "element_count": (0, MAX_ROWS),
 }
 # Tags that are numbers, as numbers; made once, as every opening of a table needs them.
-_NUMBERS: Final = [
-    pl.when(pl.col(name).cast(pl.Int64, strict=False).is_between(*bounds)).then(
-        pl.col(name).cast(pl.Int64, strict=False)
-    )
-    for name, bounds in _BOUNDS.items()
-]
+_CASTS: Final = {name: pl.col(name).cast(pl.Int64, strict=False) for name in _BOUNDS}
+_NUMBERS: Final = [pl.when(number.is_between(*_BOUNDS[name])).then(number) for name, number in _CASTS.items()]
 
 _POSSIBLE: Final = pl.col("num_records").is_between(0, MAX_ROWS)
 _COUNTED: Final = {
@@ -215,16 +211,13 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     adds = _rows(frame, "add")
     no_text = pl.lit(None, pl.String)
     tagged = isinstance(adds.schema.get("tags"), pl.Map)
-    texts = [
-        (pl.col("tags").map.get(key) if tagged else no_text).alias(name) for name, key in TAG_KEYS.items()
-    ]
+    texts = {name: pl.col("tags").map.get(key) if tagged else no_text for name, key in TAG_KEYS.items()}
     vector = no_text
     if "deletionVector" in adds.columns:
         descriptor = pl.col("deletionVector")
-        vector = pl.when(descriptor.struct.field("storageType").is_not_null()).then(
-            descriptor.struct.json_encode()
-        )
-    return adds.select("path", *texts, vector.alias("deletion_vector"))
+        is_present = descriptor.struct.field("storageType").is_not_null()
+        vector = pl.when(is_present).then(descriptor.struct.json_encode())
+    return adds.select("path", **texts, deletion_vector=vector)
 
 
 # --- spellings ----------------------------------------------------------------------------------------------------
@@ -264,9 +257,8 @@ def _taken_back(listed: pl.Series, log: LogState, known: pl.DataFrame | None) ->
 
 def _settled_by(body: bytes) -> dict[FileKey, str | None]:
     """Return the files that a commit is about, by the path that it adds them under; None: it removes them."""
-    return dict.fromkeys(map(_key, actions_of(body, "remove"))) | {
-        _key(add): str(add["path"]) for add in actions_of(body, "add")
-    }
+    adds = {_key(add): str(add["path"]) for add in actions_of(body, "add")}
+    return dict.fromkeys(map(_key, actions_of(body, "remove"))) | adds
 
 
 # --- whole adds ---------------------------------------------------------------------------------------------------

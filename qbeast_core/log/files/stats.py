@@ -92,10 +92,9 @@ def file_stats(
             queries_of_few += _bounds(str(i), pl.lit(distinct[leaf[0]]), dtype)
         else:
             queries += _bounds(str(i), leaf_column(leaf), dtype)
-    if isinstance(frame, pl.LazyFrame):
-        answers = frame.select(queries).collect(engine="streaming").row(0, named=True)
-    else:
-        answers = frame.select(queries).row(0, named=True)
+    summary = frame.select(queries)
+    summary = summary.collect(engine="streaming") if isinstance(summary, pl.LazyFrame) else summary
+    answers = summary.row(0, named=True)
     if distinct:
         answers |= pl.select(queries_of_few).row(0, named=True)
     low: dict[str, Any] = {}
@@ -164,10 +163,8 @@ def _timestamp(milliseconds: int, dtype: pl.Datetime) -> str | None:
     if not _FIRST_DAY <= milliseconds * 1000 // _DAY_US <= _LAST_DAY:
         return None
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    text = moment.replace(tzinfo=None).isoformat(
-        sep=" " if dtype.time_zone is None else "T", timespec="milliseconds"
-    )
-    return text if dtype.time_zone is None else f"{text}Z"
+    separator, zone = (" ", "") if dtype.time_zone is None else ("T", "Z")
+    return moment.replace(tzinfo=None).isoformat(separator, "milliseconds") + zone
 
 
 def _cut_above(text: str) -> str | None:

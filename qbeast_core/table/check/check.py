@@ -11,22 +11,20 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import QbeastError, UnsupportedTableError
-from qbeast_core.io.stores.store import Store
+from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.support.runtime import Progress, ProgressCallback
-from qbeast_core.table.check.copies import copy_faults, revisions_with_copies
+from qbeast_core.table.check.copies import copy_faults
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
 from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import CheckFiles, FileCheck, check_file
-from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _FILES_AT_ONCE: Final = 4  # each holds a slice of rows, and Polars has threads of its own
-_REMOTE_LOOKS: Final = 32
 
 
 def check_table(
@@ -59,8 +57,6 @@ def check_table(
 
 def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
     """Sort faults by the order of the files; those of the table come first."""
-    if faults.is_empty():
-        return faults
     order = {path: number for number, path in enumerate(snapshot.data_paths)}
     place = pl.col("path").replace_strict(order, default=-1, return_dtype=pl.Int64)
     return faults.sort(place, "code", "row", maintain_order=True)
@@ -76,30 +72,21 @@ def _rows(snapshot: Snapshot, index: IndexTable) -> int:
 
 def _presence(snapshot: Snapshot) -> list[Fault]:
     """Check that the files exist and have the size in the log."""
-    store, faults = snapshot.source.store, list[Fault]()
-    paths = snapshot.data_paths
-    with ThreadPoolExecutor(_REMOTE_LOOKS if store.local_root is None else 1) as pool:
-        sizes = list(pool.map(partial(stored_size, store), paths))
-    listed = zip(paths, snapshot.files["revision"], snapshot.files["size_bytes"], sizes, strict=True)
-    for path, revision, logged, size in listed:
-        about = partial(Fault, path=path, revision=revision)
-        refused = _refusal(store, path)
-        if refused is not None:
-            faults.append(about("file-outside", refused))
-        elif size is None:
-            faults.append(about("file-missing", "it does not exist: its rows cannot be read"))
-        elif size != logged:
-            faults.append(about("file-size", f"it has {size:,} bytes, the log says {logged:,}"))
-    return faults
+    store, files = snapshot.source.store, snapshot.files.select("revision", "size_bytes").rows()
+    listed = [(path, *file) for path, file in zip(snapshot.data_paths, files, strict=True)]
+    faults = map_files(store, lambda file: _presence_fault(store, *file), listed)
+    return [fault for fault in faults if fault is not None]
 
 
-def _refusal(store: Store, path: str) -> str | None:
-    """Return why a file must not be opened; None if it may."""
+def _presence_fault(store: Store, path: str, revision: int | None, logged: int) -> Fault | None:
+    about = partial(Fault, path=path, revision=revision)
     try:
-        store.locate(path)
-    except UnsupportedTableError as error:
-        return str(error)
-    return None
+        size = store.size(path)
+    except UnsupportedTableError as error:  # it must not be opened
+        return about("file-outside", str(error))
+    except FileNotFoundError:
+        return about("file-missing", "it does not exist: its rows cannot be read")
+    return None if size == logged else about("file-size", f"it has {size:,} bytes, the log says {logged:,}")
 
 
 def _contents(
@@ -142,15 +129,10 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
 
 
 def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
-    if not revisions_with_copies(index.binding):
-        return []
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
-    store, options = snapshot.source.store, dict(snapshot.storage_options)
-    refused = [path for path in paths if _refusal(store, path) is not None]
     blocks = index.binding.with_columns(paths[index.binding["file"]])
-    readable = blocks.filter(~pl.col("path").is_in(refused))
-    faults_of = partial(copy_faults, readable, store=store, schema=snapshot.schema, options=options)
-    return [fault for revision in revisions_with_copies(readable) for fault in faults_of(revision)]
+    store, options = snapshot.source.store, dict(snapshot.storage_options)
+    return list(copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
 
 
 def _vectors(reader: Reader) -> list[Fault]:

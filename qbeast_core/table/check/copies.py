@@ -18,31 +18,32 @@ from qbeast_core.table.data.whole_batches import SCAN_ERRORS, whole_batches
 _SEED: Final = 20_240
 
 
-def revisions_with_copies(blocks: pl.DataFrame) -> list[int]:
-    """Return the revisions that may hold copies: those with blocks of the old layout, or marked as copies."""
-    return blocks.filter(pl.col("legacy") | pl.col("replicated"))["revision"].unique().sort().to_list()
-
-
 def copy_faults(
-    blocks: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
-) -> list[Fault]:
+    blocks: pl.DataFrame, store: Store, schema: pl.Schema, options: dict[str, str]
+) -> Iterator[Fault]:
+    """Yield the faults of revisions that may hold copies: with blocks of the old layout, or marked as copies."""
+    for revision in blocks.filter(pl.col("legacy") | pl.col("replicated"))["revision"].unique().sort():
+        yield from _of_revision(blocks.filter(revision=revision), revision, store, schema, options)
+
+
+def _of_revision(
+    mine: pl.DataFrame, revision: int, store: Store, schema: pl.Schema, options: dict[str, str]
+) -> Iterator[Fault]:
     """Compare the rows of one revision with each other, by a hash of all columns: 8 bytes a row."""
-    mine = blocks.filter(pl.col("revision") == revision)
     kinds = mine.group_by("path", maintain_order=True).agg(
         pl.col("replicated").all(), pl.col("replicated").any().alias("some"), pl.col("legacy").all()
     )
     whole = kinds.filter(pl.col("replicated") == pl.col("some"))  # mixed files are a fault of their own
     single = whole.filter(~pl.col("replicated"))
     own = {path: _hashes(store, path, schema, options) for path in single["path"]}
-    faults = list(_doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision))
+    yield from _doubled({path: own[path] for path in single.filter("legacy")["path"]}, revision)
     originals = np.unique(np.concatenate([np.zeros(0, np.uint64), *own.values()]))
     for path in whole.filter("replicated")["path"]:
         alone = ~np.isin(_hashes(store, path, schema, options), originals)
         if alone.any():
             count = int(alone.sum())
             message = f"{count:,} row(s) marked as copies are in no other file: no read returns them"
-            faults.append(Fault("copy-alone", message, int(np.argmax(alone)), path=path, revision=revision))
-    return faults
+            yield Fault("copy-alone", message, int(np.argmax(alone)), path=path, revision=revision)
 
 
 def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:

@@ -26,67 +26,60 @@ _OPTIMIZE: Final = "optimize(full=True) builds a new tree"
 class Kind(NamedTuple):
     """Facts about all faults of one code."""
 
+    # What to do about it if no repair is possible.
+    advice: str | None = None
     # The entry of the log that repairs it; None: the log alone cannot.
     repair: Action | None = None
-    # What to do about it otherwise.
-    advice: str | None = None
     # A warning: reads are right but slower, or the cause is unclear. Else some reader may return wrong rows or fail.
     severity: Literal["error", "warning"] = "error"
 
 
 # Codes are stable: some may be added, none is renamed.
 KINDS: Final[Mapping[str, Kind]] = {
-    "block-rows": Kind("drop index"),
-    "blocks-count": Kind("drop index"),
-    "copies-misplaced": Kind("drop index", "restore the table, or the file: no reader can separate its rows"),
-    "copy-alone": Kind(None, "restore an older version: the originals of these rows were lost"),
-    "cube-unreadable": Kind("drop index"),
-    "deletion-vector": Kind(None, "restore the deletion vector's file, or an older version"),
-    "file-missing": Kind(
-        None, "put the file back, restore an older version, or delete its rows from the log"
-    ),
+    "block-rows": Kind(repair="drop index"),
+    "blocks-count": Kind(repair="drop index"),
+    "copies-misplaced": Kind("restore the table, or the file: no reader can separate its rows", "drop index"),
+    "copy-alone": Kind("restore an older version: the originals of these rows were lost"),
+    "cube-unreadable": Kind(repair="drop index"),
+    "deletion-vector": Kind("restore the deletion vector's file, or an older version"),
+    "file-missing": Kind("put the file back, restore an older version, or delete its rows from the log"),
     "file-outside": Kind(
-        None,
-        "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table",
+        "if you trust it, open the table with allow_absolute_paths=True; else copy the file into the table"
     ),
-    "file-size": Kind("set size"),
-    "file-unreadable": Kind(None, "put the file back, or restore an older version"),
-    "hidden-weight": Kind(
-        None, "run optimize(files=[...]): until then samples of other engines may lack rows"
-    ),
+    "file-size": Kind(repair="set size"),
+    "file-unreadable": Kind("put the file back, or restore an older version"),
+    "hidden-weight": Kind("run optimize(files=[...]): until then samples of other engines may lack rows"),
     "indexed-columns": Kind(
-        None,
         "write it again: write_table(read_table(path), path, columns=[...], mode='overwrite', "
         "schema_mode='overwrite')",
     ),
-    "last-revision": Kind(None, "append rows: a newer revision is made where they need one"),
-    "layout": Kind("drop layout"),
-    "layout-unreadable": Kind("drop layout", severity="warning"),
-    "leaf-threshold": Kind(None, _OPTIMIZE, "warning"),
-    "min-weight": Kind("drop index"),
-    "pages": Kind("drop layout"),
-    "reserved-column": Kind(None, "rename it, or drop it, with the program that added it"),
-    "revision-types": Kind("drop index", severity="warning"),
-    "revision-unknown": Kind("drop index"),
-    "row-cube": Kind("drop index"),
-    "row-order": Kind("drop layout"),
-    "row-range": Kind("drop index"),
-    "row-weight": Kind("drop index"),
-    "rows-count": Kind("set statistics"),
-    "rows-doubled": Kind(None, "compare the rows by a key of your own", "warning"),
+    "last-revision": Kind("append rows: a newer revision is made where they need one"),
+    "layout": Kind(repair="drop layout"),
+    "layout-unreadable": Kind(repair="drop layout", severity="warning"),
+    "leaf-threshold": Kind(_OPTIMIZE, severity="warning"),
+    "min-weight": Kind(repair="drop index"),
+    "pages": Kind(repair="drop layout"),
+    "reserved-column": Kind("rename it, or drop it, with the program that added it"),
+    "revision-types": Kind(repair="drop index", severity="warning"),
+    "revision-unknown": Kind(repair="drop index"),
+    "row-cube": Kind(repair="drop index"),
+    "row-order": Kind(repair="drop layout"),
+    "row-range": Kind(repair="drop index"),
+    "row-weight": Kind(repair="drop index"),
+    "rows-count": Kind(repair="set statistics"),
+    "rows-doubled": Kind("compare the rows by a key of your own", severity="warning"),
     "settings-unreadable": Kind(
-        None,
         "the indexed columns are unknown: begin a new index, which moves no data, by convert_table(path, "
         "columns=[...]), or restore an older version",
     ),
-    "stats-bounds": Kind("set statistics"),
-    "stats-missing": Kind("set statistics", severity="warning"),
-    "stats-nulls": Kind("set statistics"),
-    "tags-incomplete": Kind("drop index", severity="warning"),
-    "tags-spelling": Kind("spell blocks"),
-    "tags-unreadable": Kind("drop index"),
-    "threshold-order": Kind(None, _OPTIMIZE),
-    "weight-order": Kind(None, f"{_OPTIMIZE}; our reads are right meanwhile"),
+    "stats-bounds": Kind(repair="set statistics"),
+    "stats-missing": Kind(repair="set statistics", severity="warning"),
+    "stats-nulls": Kind(repair="set statistics"),
+    "tags-incomplete": Kind(repair="drop index", severity="warning"),
+    "tags-spelling": Kind(repair="spell blocks"),
+    "tags-unreadable": Kind(repair="drop index"),
+    "threshold-order": Kind(_OPTIMIZE),
+    "weight-order": Kind(f"{_OPTIMIZE}; our reads are right meanwhile"),
 }
 
 # One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file.

@@ -30,24 +30,14 @@ _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "no cube": ("cube-unreadable", "a block has an invalid cube"),
 }
 
-_NUMBER: Final = r"-?\d{1,10}"
-
 _CUBE: Final = r'"[A-Za-z0-9+/]*"'
-
+_WEIGHTS: Final = r'"minWeight":-?\d{1,10},"maxWeight":-?\d{1,10}'
 _OBJECTS: Final[dict[BlocksDialect, str]] = {
-    "documented": (
-        rf'\{{"cube":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
-        r'"replicated":(?:true|false),"elementCount":\d+\}'
-    ),
-    "qbeast-spark": (
-        rf'\{{"cubeId":{_CUBE},"minWeight":{_NUMBER},"maxWeight":{_NUMBER},'
-        r'"elementCount":\d+,"replicated":(?:true|false)\}'
-    ),
+    "documented": rf'\{{"cube":{_CUBE},{_WEIGHTS},"replicated":(?:true|false),"elementCount":\d+\}}',
+    "qbeast-spark": rf'\{{"cubeId":{_CUBE},{_WEIGHTS},"elementCount":\d+,"replicated":(?:true|false)\}}',
 }
-
 _ROOT: Final = "the root"
-
-_LOW_BITS = 16
+_LOW_BITS: Final = 16
 
 
 def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[str]]:
@@ -97,8 +87,6 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
 
 
 def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
-    if index.unusable.is_empty():
-        return []
     named = index.unusable.join(files, on="file", how="left")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
@@ -226,11 +214,9 @@ def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl
         with_above = with_above.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
         inner.append(with_above.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
         with_above = with_above.with_columns(
-            pl.max_horizontal("highest", "threshold").alias("highest"),
-            pl.coalesce("threshold", "nearest").alias("nearest"),
-            pl.coalesce(pl.when(pl.col("threshold").is_not_null()).then("above"), "nearest_cube").alias(
-                "nearest_cube"
-            ),
+            highest=pl.max_horizontal("highest", "threshold"),
+            nearest=pl.coalesce("threshold", "nearest"),
+            nearest_cube=pl.when(pl.col("threshold").is_null()).then("nearest_cube").otherwise("above"),
         ).drop("above", "threshold")
     return with_above, pl.concat(inner)
 

@@ -13,7 +13,6 @@ import polars as pl
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.live_files import LastChange, retag
 from qbeast_core.log.files.replay import TAG_KEYS
-from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.results import Result
@@ -26,18 +25,15 @@ from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
 from qbeast_core.table.check.log import check_log
-from qbeast_core.table.commit.commit import commit
+from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 _ORDER: Final = ("weight-order", "threshold-order", "leaf-threshold")
-
 _SETTINGS: Final = "settings-unreadable"
-
 _TEXTS: Final = pl.List(pl.String())
-
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
 _INDEX, _LAYOUT, _STATISTICS = (
@@ -109,7 +105,7 @@ def repair_table(
     if settings is not None:
         rows.append((None, ["set settings"], [_SETTINGS]))
         remaining = remaining.filter(pl.col("code") != _SETTINGS)
-    done, version, committed, newest = list(repairs.values()), snapshot.version, False, None
+    done, version, committed, newest = list(repairs), snapshot.version, False, None
     if not dry_run and (repairs or settings is not None):
         measured = _measured(snapshot, repairs)
 
@@ -119,13 +115,13 @@ def repair_table(
         plan = LastChange(
             lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
         )
-        intent = WriteIntent(
-            mode="metadata", brings="files", metadata=settings, files=plan, operation="REPAIR"
-        )
-        outcome = commit(snapshot.source.store, snapshot, intent)
-        done = [repairs[add.path] for add in plan.change.adds]
-        version, committed, newest = outcome.version, not outcome.already_applied, outcome.snapshot
-    rows += [(FilePath.of_log(repair.path).text, sorted(repair.actions), repair.codes) for repair in done]
+        metadata = settings or snapshot.metadata
+        outcome = commit_metadata(snapshot, metadata, "files", operation="REPAIR", files=plan)
+        done = [add.path for add in plan.change.adds]
+        version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
+    rows += [
+        (FilePath.of_log(path).text, sorted(repairs[path].actions), repairs[path].codes) for path in done
+    ]
     result = RepairResult(
         version=version,
         committed=committed,
@@ -171,12 +167,12 @@ def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
 def _measured(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[str, tuple[int, int]]:
     """Return the real bytes and rows of the files whose size or statistics are set."""
     store, sizes = snapshot.source.store, dict[str, tuple[int, int]]()
-    decoded = dict(zip(snapshot.files["path"], snapshot.data_paths, strict=True))
     for path, repair in repairs.items():
         if repair.actions & {"set size", "set statistics"}:
-            size = stored_size(store, decoded[path]) or 0
+            decoded = FilePath.of_log(path).text
+            size = stored_size(store, decoded) or 0
             with suppress(Unreadable):  # the check just read it; now it is left alone
-                sizes[path] = size, read_footer(store, decoded[path], size).num_rows
+                sizes[path] = size, read_footer(store, decoded, size).num_rows
     return sizes
 
 
@@ -206,7 +202,6 @@ def _repaired(
 class FileRepair:
     """The repair of one file."""
 
-    path: str
     actions: frozenset[Action]
     codes: list[str]
     # Blocks, layout and size in the log; a file that has others by now was changed and is left alone.
@@ -233,7 +228,7 @@ def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, Fi
         if actions:
             done = sorted(of_file & frozenset().union(*(_REPAIRS[action] for action in actions)))
             logged = (record["blocks"], record["layout"], record["size_bytes"])
-            repairs[record["path"]] = FileRepair(record["path"], actions, done, logged)
+            repairs[record["path"]] = FileRepair(actions, done, logged)
             repaired += [(path, code) for code in done]
     done_there = pl.DataFrame(repaired, schema={"path": pl.String, "code": pl.String}, orient="row")
     rest = faults.join(done_there, on=["path", "code"], how="anti", maintain_order="left")

@@ -71,8 +71,7 @@ class FileCheck:
     @property
     def wants_hidden(self) -> bool:
         """Whether the file has to have the hidden column; files for JVMs do not have it."""
-        layout = self.layout
-        return layout is not None and layout.has_hidden_weights
+        return self.layout is not None and self.layout.has_hidden_weights
 
 
 def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) -> list[Fault]:
@@ -89,9 +88,8 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         faults += _places_of(store, job, rows, storage_options, names)
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
-        layout = job.layout
-        if job.ours and layout is not None:
-            faults += check_pages(store, job.path, size, layout)
+        if job.ours and job.layout is not None:
+            faults += check_pages(store, job.path, size, job.layout)
     except StorageError:
         raise
     except (Unreadable, *SCAN_ERRORS, OSError) as error:

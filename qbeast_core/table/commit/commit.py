@@ -21,8 +21,10 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile, CommitInfo, RemoveFile, dump_commit, parse_commit
+from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, RemoveFile, dump_commit, parse_commit
 from qbeast_core.log.conflicts import already_applied, find_conflict
+from qbeast_core.log.features import Brings
+from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode, check_writable, in_commit_timestamps
 from qbeast_core.log.rebase import Conflict, Rebased, rebase
@@ -33,7 +35,14 @@ from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.index.fit import breaks_order, fit_blocks
 from qbeast_core.table.snapshot.after_append import after_append
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
-from qbeast_core.table.snapshot.snapshot import Snapshot, files_for, follow, load_snapshot, refresh
+from qbeast_core.table.snapshot.snapshot import (
+    Snapshot,
+    files_for,
+    follow,
+    load_snapshot,
+    read_live_files,
+    refresh,
+)
 
 _FIRST_PAUSE: Final = 0.005
 
@@ -73,6 +82,11 @@ class CommitOutcome:
     # True: the table had this transaction, or the metadata, already. Nothing was written, and the data files are
     # orphans.
     already_applied: bool = False
+
+    @property
+    def committed(self) -> bool:
+        """Whether a version was written."""
+        return not self.already_applied
 
 
 def commit(
@@ -149,6 +163,32 @@ def publish(
     if outcome.already_applied:
         delete_data_files(store, intent.adds)
     return outcome
+
+
+def commit_metadata(
+    snapshot: Snapshot,
+    metadata: Metadata,
+    brings: Brings,
+    *,
+    operation: str = "",
+    parameters: Mapping[str, str] | None = None,
+    files: FileChangePlanner | None = None,
+    dry_run: bool = False,
+) -> CommitOutcome:
+    """Commit new metadata, and changes of live files in the log. Without a change, no version is written.
+
+    A dry run only calls `files`.
+    """
+    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
+    if dry_run:
+        if files is not None:
+            files(read_live_files(snapshot), snapshot.config.dialect or "documented")
+        return CommitOutcome(version=snapshot.version, attempts=0, snapshot=snapshot, already_applied=True)
+    info = {"operationParameters": dict(parameters or {})}
+    intent = WriteIntent(
+        mode="metadata", brings=brings, metadata=metadata, files=files, operation=operation, commit_info=info
+    )
+    return commit(snapshot.source.store, snapshot, intent)
 
 
 @contextmanager

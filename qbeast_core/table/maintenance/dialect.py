@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal, TypeAlias, get_args
 
-from qbeast_core.errors import (
-    HiddenColumnWarning,
-    InvalidColumnsError,
-    check_choice,
-)
+import pyarrow as pa
+
+from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, check_choice
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
-from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.spec.transformation import (
     CDFNumericQuantilesTransformation,
@@ -24,10 +26,10 @@ from qbeast_core.spec.transformation import (
     IdentityTransformation,
 )
 from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStringQuantilesTransformer
-from qbeast_core.table.commit.commit import CommitOutcome
+from qbeast_core.table.check.pages import read_layout
+from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
+from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.revision import check_columns
-from qbeast_core.table.maintenance.hidden_column import hidden_column_files, hidden_column_message
-from qbeast_core.table.maintenance.metadata import publish_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
@@ -35,6 +37,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 JvmRelease: TypeAlias = Literal["0.7", "0.8"]
 
 _OUTCOME: Final = "nothing was changed"
+_NAMED: Final = 3  # files in a warning
 _CALLER: Final = 4  # of Table.switch_dialect: past this module and table_admin.py
 _NEW_IN_0_8: Final = (
     CDFNumericQuantilesTransformation,
@@ -72,7 +75,6 @@ def switch_dialect(
     """Rewrite the block tags; see `Table.switch_dialect` for the options and errors."""
     check_choice("dialect", dialect, get_args(BlocksDialect), _OUTCOME)
     check_choice("jvm", jvm, get_args(JvmRelease), _OUTCOME)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="files")
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
@@ -86,7 +88,7 @@ def switch_dialect(
         entries |= qbeast_spark_entries(kinds, cube_size=latest.desired_cube_size)
     configuration = snapshot.config.with_entries(entries).to_configuration()
     plan = LastChange(lambda live, _: retag(live, lambda add, _: _respelled(add, dialect)))
-    outcome = publish_metadata(
+    outcome = commit_metadata(
         snapshot,
         snapshot.metadata.model_copy(update={"configuration": configuration}),
         "files",
@@ -95,7 +97,7 @@ def switch_dialect(
     )
     result = DialectResult(
         version=outcome.version,
-        committed=not outcome.already_applied,
+        committed=outcome.committed,
         retagged_files=len(plan.change.adds),
         hidden_column_files=_hidden_columns(outcome.snapshot or snapshot, jvm, dialect),
     )
@@ -108,7 +110,7 @@ def _hidden_columns(snapshot: Snapshot, jvm: JvmRelease, dialect: BlocksDialect)
         return ()
     numbers = hidden_column_files(snapshot)
     if numbers and jvm == "0.7":
-        warnings.warn(hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=_CALLER)
+        warnings.warn(_hidden_column_message(snapshot, numbers), HiddenColumnWarning, stacklevel=_CALLER)
     paths = snapshot.data_paths
     return tuple(paths[number] for number in numbers)
 
@@ -133,3 +135,43 @@ def _refuse_new_transformations(snapshot: Snapshot) -> None:
                 'branch has to read it, or write the rows to a new table with dialect="qbeast-spark".'
             )
             raise InvalidColumnsError(msg, columns=new)
+
+
+def hidden_column_files(snapshot: Snapshot) -> list[int]:
+    """Return the numbers of the live files that hold the hidden column.
+
+    The layout tag of a file records it. Of files without one, such as those not yet indexed, the footers are read.
+    """
+    layouts = list(map(read_layout, snapshot.files["layout"]))
+    unknown = [path for path, layout in zip(snapshot.data_paths, layouts, strict=True) if layout is None]
+    holds = iter(map_files(snapshot.source.store, partial(_holds, snapshot), unknown))
+    marks = (next(holds) if layout is None else layout.has_hidden_weights for layout in layouts)
+    return [number for number, mark in enumerate(marks) if mark]
+
+
+def _hidden_column_message(snapshot: Snapshot, numbers: Sequence[int]) -> str:
+    """Return what these files mean to a JVM that reads files without the table's schema, and the cure."""
+    paths = snapshot.data_paths
+    named = ", ".join(paths[number] for number in numbers[:_NAMED])
+    more = f" and {len(numbers) - _NAMED:,} more" if len(numbers) > _NAMED else ""
+    latest = snapshot.config.latest
+    newest = {None, STAGING_REVISION_ID, None if latest is None else latest.revision_id}
+    older = any(snapshot.files["revision"][number] not in newest for number in numbers)
+    into = ', into="newest"' if older else ""
+    return (
+        f"{len(numbers):,} file(s) hold the column {WEIGHT_COLUMN!r} ({named}{more}), and qbeast-spark 0.7 optimizes "
+        "files without looking at the table's schema: it fails on them, or takes the column for one that was added. "
+        "It reads, samples and appends as it should. Files written from now on are without it; "
+        f"`optimize(full=True{into})` takes it out of these."
+    )
+
+
+def _holds(snapshot: Snapshot, path: str) -> bool:
+    store = snapshot.source.store
+    size = stored_size(store, path)
+    if size is None:
+        return False
+    try:
+        return WEIGHT_COLUMN in read_footer(store, path, size).schema.to_arrow_schema().names
+    except (Unreadable, pa.ArrowException):
+        return False  # no reader can open it; `check` says so

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, cast
 
 from qbeast_core.errors import TableNotFoundError, changed_before, invalid_argument
-from qbeast_core.io.stores.location import refuse_link_out, resolve_location
+from qbeast_core.io.stores.location import refuse_link_out
 from qbeast_core.io.stores.store import Entry, Store, map_files, open_store
 from qbeast_core.results import Result
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
@@ -42,11 +42,6 @@ class DropResult(Result):
     bytes: int
 
 
-def newest_version(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> int | None:
-    """Return the newest version that the log of a Delta table names; None: there is no table."""
-    return _newest_version(open_store(resolve_location(path), storage_options))
-
-
 def drop(
     path: str | os.PathLike[str], storage_options: Mapping[str, str] | None, *, confirm: bool
 ) -> DropResult:
@@ -54,8 +49,8 @@ def drop(
     if cast("object", confirm) is not True:
         problem = "must be True: dropping a table cannot be undone"
         invalid_argument("confirm", problem, "nothing was deleted", value=confirm)
-    store = open_store(resolve_location(path), storage_options)
-    version = _newest_version(store)
+    store = open_store(path, storage_options)
+    version = newest_version(store)
     if version is None:
         message = f"there is no Delta table at {store.uri}; nothing was deleted"
         raise TableNotFoundError(message, path=store.uri)
@@ -71,7 +66,8 @@ def drop(
     return DropResult(version=version, files=tuple(entry.path for entry in own), bytes=size)
 
 
-def _newest_version(store: Store) -> int | None:
+def newest_version(store: Store) -> int | None:
+    """Return the newest version that the log of a Delta table names; None: there is no table."""
     with suppress(FileNotFoundError, NotADirectoryError):
         matches = map(_VERSION.fullmatch, store.list(LOG_DIRECTORY))
         return max((int(match[1]) for match in matches if match is not None), default=None)
@@ -83,8 +79,7 @@ def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     split = (one.path.partition(f"/{LOG_DIRECTORY}/") for one in entries)
     inner = {folder for folder, separator, _ in split if separator}
     for one in entries:
-        folders = one.path.split("/")[:-1]
-        in_table = any("/".join(folders[: depth + 1]) in inner for depth in range(len(folders)))
+        in_table = any(str(folder) in inner for folder in PurePosixPath(one.path).parents)
         if _is_log(one.path) or (not in_table and is_data_file(one.path.removeprefix(_CHANGES))):
             yield one
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
-from qbeast_core.log.actions import Metadata
-from qbeast_core.log.files.live_files import FileChangePlanner
-from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.properties import SETTABLE, expected_value
-from qbeast_core.log.protocol import Brings, check_writable
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
-from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.data.schema import merged_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -46,7 +42,7 @@ def set_properties(
     parameters = {key: value or "" for key, value in properties.items()}
     changed = snapshot.metadata.model_copy(update={"configuration": configuration})
     operation, before = "SET TBLPROPERTIES", snapshot.metadata.configuration
-    outcome = publish_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
+    outcome = commit_metadata(snapshot, changed, "settings", operation=operation, parameters=parameters)
     return result_of(outcome, [key for key, value in properties.items() if before.get(key) != value])
 
 
@@ -64,7 +60,7 @@ def add_columns(
     schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
     changed = snapshot.metadata.model_copy(update={"schema_string": schema})
     parameters = {"columns": ",".join(new)}
-    outcome = publish_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
+    outcome = commit_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
     warn_of_added_columns(snapshot, new)
     return result_of(outcome, list(new))
 
@@ -80,37 +76,14 @@ def types_of(columns: Mapping[str, TypeLike] | pa.Schema) -> pl.Schema:
         invalid_argument("columns", _TYPES, _OUTCOME, value=columns)
 
 
-def publish_metadata(
-    snapshot: Snapshot,
-    metadata: Metadata,
-    brings: Brings,
-    *,
-    operation: str = "",
-    parameters: Mapping[str, Any],
-    files: FileChangePlanner | None = None,
-) -> CommitOutcome:
-    """Commit other metadata, and changes of the files in the log; no commit is made where nothing changes."""
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
-    intent = WriteIntent(
-        mode="metadata",
-        brings=brings,
-        metadata=metadata,
-        files=files,
-        operation=operation,
-        commit_info={"operationParameters": dict(parameters)},
-    )
-    return commit(snapshot.source.store, snapshot, intent)
-
-
 def result_of(
     outcome: CommitOutcome, changed: Sequence[str], *, rewritten_files: int = 0
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Return the result of a commit, and the version that it made."""
-    committed = not outcome.already_applied
     result = MetadataResult(
         version=outcome.version,
-        committed=committed,
-        changed=tuple(changed) if committed else (),
+        committed=outcome.committed,
+        changed=tuple(changed) if outcome.committed else (),
         rewritten_files=rewritten_files,
     )
     return result, outcome.snapshot

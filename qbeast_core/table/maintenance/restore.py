@@ -7,16 +7,15 @@ from functools import partial
 from typing import Final
 
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
-from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
-from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.table_config import HIGHEST_REVISION_ID
-from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.footers import stored_size
 from qbeast_core.table.snapshot.snapshot import Snapshot, read_live_files
 
@@ -46,39 +45,33 @@ class RestoreResult(Result):
     files_removed: int
 
 
-def restore(
-    newest: Snapshot, old: Snapshot, *, dry_run: bool = False
-) -> tuple[RestoreResult, CommitOutcome | None]:
+def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreResult, Snapshot | None]:
     """Restore a version; see `Table.restore` for the promises and errors."""
-    store = newest.source.store
     if not old.config.is_indexed:
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
     wanted = read_live_files(old).listed
-    _refuse_missing(store, newest, old, wanted)
+    _refuse_missing(newest, old, wanted)
     plan = LastChange(lambda live, _: _plan(live, wanted))
-    outcome = None
-    if dry_run:
-        plan(read_live_files(newest), newest.config.dialect or "documented")
-    else:
-        intent = WriteIntent(
-            mode="metadata",
-            metadata=_metadata(newest, old),
-            files=plan,
-            operation="RESTORE",
-            commit_info={"operationParameters": {"version": str(old.version)}},
-        )
-        outcome = commit(store, newest, intent)
+    outcome = commit_metadata(
+        newest,
+        _metadata(newest, old),
+        "rows",
+        operation="RESTORE",
+        parameters={"version": str(old.version)},
+        files=plan,
+        dry_run=dry_run,
+    )
     result = RestoreResult(
-        version=newest.version if outcome is None else outcome.version,
-        committed=outcome is not None and not outcome.already_applied,
+        version=outcome.version,
+        committed=outcome.committed,
         restored_version=old.version,
         dry_run=dry_run,
         files_added=len(plan.change.adds),
         files_removed=len(plan.change.removed),
     )
-    return result, outcome
+    return result, outcome.snapshot
 
 
 def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
@@ -108,11 +101,12 @@ def _key(add: AddFile) -> FileKey:
     return file_key(add.path, add.deletion_vector)
 
 
-def _refuse_missing(store: Store, newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
+def _refuse_missing(newest: Snapshot, old: Snapshot, wanted: tuple[AddFile, ...]) -> None:
     """Raise if a vacuum has deleted a file of the old version."""
     named = {path for add in wanted for path in file_paths(add.path, add.deletion_vector)}
     named -= {FilePath(path) for path in newest.data_paths}
     inside = sorted(path.text for path in named if path.kind == "inside")
+    store = newest.source.store
     sizes = map_files(store, partial(stored_size, store), inside)
     missing = [path for path, size in zip(inside, sizes, strict=True) if size is None]
     if missing:

@@ -7,22 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from qbeast_core.errors import (
-    InvalidMetadataError,
-    NotQbeastTableError,
-    QbeastWarning,
-    check_choice,
-)
-from qbeast_core.io.stores.location import resolve_location
+from qbeast_core.errors import InvalidMetadataError, NotQbeastTableError, QbeastWarning, check_choice
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles, retag
-from qbeast_core.log.protocol import check_writable
 from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, block_from_flat_tags, dump_blocks, parse_blocks
 from qbeast_core.spec.table_config import REPLICATED_SET_PREFIX
 from qbeast_core.support.suggestions import convert_call
-from qbeast_core.table.maintenance.metadata import publish_metadata
-from qbeast_core.table.snapshot.snapshot import load_snapshot, read_live_files
+from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 
 Copies: TypeAlias = Literal["keep", "drop"]
 
@@ -60,27 +53,23 @@ def upgrade(
 ) -> UpgradeResult:
     """Upgrade a table; see `qbeast.upgrade_table` for the options and errors."""
     check_choice("replicated", replicated, (None, *get_args(Copies)), "nothing was changed")
-    uri = resolve_location(uri)
     snapshot = load_snapshot(uri, storage_options=storage_options)
+    uri = snapshot.uri
     if not snapshot.config.is_indexed:
         cure = f"Convert it instead: {convert_call(uri)}."
         msg = f"{uri!r} is a Delta table without Qbeast index; nothing was changed. {cure}"
         raise NotQbeastTableError(msg, path=uri)
-    check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=uri, brings="files")
     configuration = snapshot.config.without(REPLICATED_SET_PREFIX).to_configuration()
-    plan, version, committed = _Upgrade(drop=replicated == "drop"), snapshot.version, False
-    if dry_run:
-        plan(read_live_files(snapshot), snapshot.config.dialect or "documented")
-    else:
-        outcome = publish_metadata(
-            snapshot,
-            snapshot.metadata.model_copy(update={"configuration": configuration}),
-            "files",
-            operation="UPGRADE",
-            parameters={"replicated": replicated or "keep"},
-            files=plan,
-        )
-        version, committed = outcome.version, not outcome.already_applied
+    plan = _Upgrade(drop=replicated == "drop")
+    outcome = commit_metadata(
+        snapshot,
+        snapshot.metadata.model_copy(update={"configuration": configuration}),
+        "files",
+        operation="UPGRADE",
+        parameters={"replicated": replicated or "keep"},
+        files=plan,
+        dry_run=dry_run,
+    )
     if plan.kept and replicated is None and not dry_run:
         message = (
             f"{plan.kept} file(s) of {uri!r} hold copies of rows that other files hold too. qbeast skips them; other "
@@ -89,8 +78,8 @@ def upgrade(
         )
         warnings.warn(QbeastWarning(message), stacklevel=_CALLER)
     return UpgradeResult(
-        version=version,
-        committed=committed,
+        version=outcome.version,
+        committed=outcome.committed,
         dry_run=dry_run,
         retagged_files=len(plan.change.adds),
         kept_copies=plan.kept,

@@ -16,9 +16,10 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
+from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.maintenance.metadata import publish_metadata, result_of, types_of
+from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import Replacement, refuse_copies, replace_rows
@@ -53,7 +54,7 @@ def _attempt(
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
     if not replaced_columns or not snapshot.files.height:
         metadata = wide.metadata
-        outcome = publish_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
+        outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, changed)
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     refuse_copies(reader.index_state)
@@ -84,20 +85,15 @@ def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
         unknown_columns("columns", unknown, fields, "nothing was changed")
     changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
     for name, dtype in changed.items():
-        _check_wider(snapshot, name, dtype)
+        now = snapshot.schema[name]
+        if not is_wider(dtype, now):
+            msg = (
+                f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes "
+                f"Float64. Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
+            )
+            raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
         fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
     return orjson.dumps(whole).decode() if changed else snapshot.schema_json
-
-
-def _check_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> None:
-    now = snapshot.schema[name]
-    if is_wider(dtype, now):
-        return
-    msg = (
-        f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes Float64. "
-        f"Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
-    )
-    raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
 
 def _copy(snapshot: Snapshot) -> str:

@@ -33,17 +33,15 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
         timestamp_ms=timestamp_of(info),
         files=files,
         fingerprint=fingerprint(head.source.store, version),
-        known_index=_index(head, files, adds),
     )
+    if head.decoded_index is not None:
+        vars(newest)["index"] = _index(head, head.decoded_index, files, adds)
     keep(newest)
     return newest
 
 
-def _index(head: Snapshot, files: pl.DataFrame, adds: Sequence[AddFile]) -> IndexTable | None:
-    """Return the index of the new version; None: that of `head` is not known yet."""
-    index = head.decoded_index
-    if index is None:
-        return None
+def _index(head: Snapshot, index: IndexTable, files: pl.DataFrame, adds: Sequence[AddFile]) -> IndexTable:
+    """Return the index of the new version, given the index of `head`."""
     new_files, tags = files[head.files.height :], [add.tags or {} for add in adds]
     numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
     revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None

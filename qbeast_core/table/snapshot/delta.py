@@ -41,12 +41,8 @@ from qbeast_core.table.snapshot.log_files import LogFiles, commit_path
 _STATS: Final = ("min", "max", "null_count")
 _NOTHING: Final = pl.Struct([])
 
-_STORE: Final = re.compile(
-    r"Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied", re.IGNORECASE
-)
-_UNSUPPORTED: Final = re.compile(
-    r"unsupported|not supported|catalog-managed|column mapping|variant", re.IGNORECASE
-)
+_STORE: Final = re.compile(r"(?i)Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied")
+_UNSUPPORTED: Final = re.compile(r"(?i)unsupported|not supported|catalog-managed|column mapping|variant")
 _FEATURE: Final = re.compile(r"[Ff]eature '?(\w+)")
 _CATALOG: Final = re.compile(r"catalog-managed|max catalog version", re.IGNORECASE)
 _PROTOCOL: Final = re.compile(r"Invalid protocol action in the delta log: (.*)", re.DOTALL)
@@ -55,9 +51,7 @@ _GAP: Final = re.compile(
     r"|Gap between checkpoint version (\d+) and next commit (\d+)",
     re.DOTALL,
 )
-_NO_BEGINNING: Final = re.compile(
-    r"No (?:table metadata|protocol|table metadata or protocol) found in delta log"
-)
+_NO_BEGINNING: Final = re.compile(r"No (?:table metadata|protocol|table metadata or protocol) found in delta")
 _NO_CREDENTIALS: Final = "there are no usable credentials: give them in `storage_options` or the environment"
 _PLAIN_HTTP: Final = (
     "the endpoint is http, which has to be allowed: AWS_ALLOW_HTTP='true' in `storage_options`"
@@ -115,12 +109,12 @@ class DeltaSource:
         """Return the newest version. None: `version` is the newest."""
         if self.copy is None:
             _refuse_linked_log(self.store)
-            return self._newer_than(version)
-        with self.lock:
-            self.copy.update()
         try:
-            return self._newer_than(version)
+            with self._held() as table:
+                return None if table.version() == version else _known(self.store.uri, table)
         except (InvalidMetadataError, StorageError, TableNotFoundError) as error:
+            if self.copy is None:
+                raise
             raise FileNotFoundError(self.copy.path) from error
 
     def transaction_version(self, app_id: str, *, version: int) -> int | None:
@@ -147,16 +141,14 @@ class DeltaSource:
             if table.version() != version or len(table.file_uris()) <= files:
                 table.create_checkpoint()
 
-    def _newer_than(self, version: int) -> DeltaVersion | None:
-        with self._held() as table:
-            table.update_incremental()
-            return None if table.version() == version else _known(self.store.uri, table)
-
     @contextmanager
-    def _held(self, version: int = 0) -> Generator[DeltaTable]:
-        """Lock the table and update it to `version` or later: it does not see commits of this process by itself."""
+    def _held(self, version: int | None = None) -> Generator[DeltaTable]:
+        """Lock the table and update it to `version` or later, by default to the newest one.
+
+        It does not see commits of this process by itself.
+        """
         with self.lock, delta_errors(self.store.uri):
-            if self.table.version() < version:
+            if version is None or self.table.version() < version:
                 if self.copy is not None:
                     self.copy.update()
                 self.table.update_incremental()
@@ -251,10 +243,8 @@ def _open_version(store: Store, version: int, storage_options: Mapping[str, str]
             cause = error
     if newest is None:  # raises if the table cannot be read at all
         newest = _open_newest(store, storage_options).version()
-    message = (
-        f"{store.uri} has no version {version} that can be read; the newest is {newest}. Table.history() lists "
-        "them."
-    )
+    problem = f"{store.uri} has no version {version} that can be read; the newest is {newest}"
+    message = f"{problem}. Table.history() lists them."
     raise VersionNotFoundError(message, path=store.uri, version=version) from cause
 
 
@@ -316,9 +306,9 @@ def _translated(uri: str, error: BaseException) -> QbeastError:
     if cause is not None:
         message = f"the log of {uri} cannot be read: {cause}. Nothing was changed. ({' '.join(text.split())})"
         return StorageError(message, path=uri, argument="storage_options" if "`" in cause else None)
-    unsupported = _feature(text, uri)
+    unsupported = _unsupported(text, uri)
     if unsupported is not None:
-        return UnsupportedTableError(unsupported[0], path=uri, feature=unsupported[1])
+        return unsupported
     if isinstance(error, OSError) or _STORE.search(text):
         return StorageError(f"the log of {uri} cannot be read: {text}", path=uri)
     return InvalidMetadataError(f"the Delta log of {uri} is damaged: {text}. Nothing was changed.")
@@ -333,13 +323,13 @@ def _damage(text: str) -> str | None:
     gap = _GAP.search(text)
     if gap is not None:
         before, after = (int(number) for number in gap.groups() if number is not None)
-        return _missing(before, after)
+        problem, them = f"versions {before + 1} to {after - 1} are missing", "them"
+        if after - before == 2:
+            problem, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
+        return f"{problem}. Nothing was changed. Restore {them} from a copy; until then version={before} can be opened"
     broken = _PROTOCOL.search(text)
     if broken is not None:
-        return (
-            f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair "
-            "it"
-        )
+        return f"its protocol breaks the rules of Delta ({broken[1]}). Nothing was changed. Its writer has to repair it"
     if _NO_BEGINNING.search(text):
         return (
             f"its beginning is missing: neither {commit_path(0)} nor a checkpoint has the metadata of the table. "
@@ -348,25 +338,17 @@ def _damage(text: str) -> str | None:
     return None
 
 
-def _feature(text: str, path: str) -> tuple[str, str] | None:
-    """Return the message about an unsupported feature, and its name. None: the error is not about a feature."""
+def _unsupported(text: str, path: str) -> UnsupportedTableError | None:
+    """Return the error about an unsupported feature. None: the error text of deltalake is not about a feature."""
     if _CATALOG.search(text):
         message = (
             f"{path} cannot be read: a catalog manages it (catalogManaged). Nothing was changed. "
             f"{COPIES['catalogManaged']}"
         )
-        return message, "catalogManaged"
+        return UnsupportedTableError(message, path=path, feature="catalogManaged")
     if not _UNSUPPORTED.search(text):
         return None
     match = _FEATURE.search(text)
     reason = text if match is None else f"it uses {match[1]}, which neither qbeast nor deltalake supports"
     message = f"{path} cannot be read: {reason}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
-    return message, text if match is None else match[1]
-
-
-def _missing(before: int, after: int) -> str:
-    if after - before == 2:
-        problem, them = f"version {before + 1} is missing: there is no {commit_path(before + 1)}", "it"
-    else:
-        problem, them = f"versions {before + 1} to {after - 1} are missing", "them"
-    return f"{problem}. Nothing was changed. Restore {them} from a copy; until then version={before} can be opened"
+    return UnsupportedTableError(message, path=path, feature=text if match is None else match[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Final
@@ -109,8 +110,7 @@ def copy_log(store: Store) -> LogCopy | None:
     if not entries or sum(entry.size for entry in entries) > _MAX_BYTES:
         return None
     copy = LogCopy(store)
-    try:
+    with suppress(FileNotFoundError):
         copy.add(checkpoint, entries)
-    except FileNotFoundError:
-        return None
-    return copy
+        return copy
+    return None

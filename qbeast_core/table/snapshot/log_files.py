@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
@@ -20,6 +19,9 @@ from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 
+if TYPE_CHECKING:
+    from qbeast_core.table.snapshot.log_copy import LogCopy
+
 # Result of the write of a commit. "won": it exists; "lost": another commit has the version; "absent": no commit has it.
 PutResult: TypeAlias = Literal["won", "lost", "absent"]
 
@@ -27,7 +29,6 @@ PutResult: TypeAlias = Literal["won", "lost", "absent"]
 LAST_CHECKPOINT: Final = f"{LOG_DIRECTORY}/_last_checkpoint"
 
 _HEAD: Final = 1 << 16
-
 _CHECKPOINT: Final = re.compile(
     r"(?P<version>\d{20})\.checkpoint\."
     r"(?:(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet|(?P<uuid>[0-9a-f-]{36})\.(?:parquet|json)|parquet)"
@@ -42,34 +43,8 @@ class CheckpointFiles:
     paths: tuple[str, ...]
 
 
-class LogFiles(Protocol):
-    """The part of a store that `read_log` needs. Paths are relative to the table."""
-
-    @property
-    def uri(self) -> str:
-        """URI of the table."""
-        ...
-
-    @property
-    def local_root(self) -> Path | None:
-        """Folder of the table, or None for an object store."""
-        ...
-
-    def get(self, path: str) -> bytes:
-        """Read a file. Raise `FileNotFoundError` if it is missing."""
-        ...
-
-    def get_range(self, path: str, start: int, length: int) -> bytes:
-        """Read a part of a file."""
-        ...
-
-    def size(self, path: str) -> int:
-        """Return the size of a file in bytes."""
-        ...
-
-    def list(self, prefix: str) -> Sequence[str]:
-        """List the files below a folder."""
-        ...
+# Where `read_log` finds the log.
+LogFiles: TypeAlias = "Store | LogCopy"
 
 
 def read_log(
@@ -81,9 +56,9 @@ def read_log(
     hinted = hinted_checkpoint(store, version)
     if hinted is not None:
         with suppress(FileNotFoundError):  # a hint may be stale
-            return _from_checkpoint(store, version, hinted, actions)
+            return _state(store, version, actions, hinted)
     newest = newest_checkpoint(store.list(LOG_DIRECTORY), version=version)
-    return _state(store, version) if newest is None else _from_checkpoint(store, version, newest, actions)
+    return _state(store, version, actions, newest)
 
 
 def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
@@ -92,9 +67,7 @@ def read_commit_info(store: LogFiles, version: int) -> CommitInfo | None:
     try:
         head = store.get_range(path, 0, min(store.size(path), _HEAD))
         first, ended, _ = head.partition(b"\n")
-        if (
-            not ended or b'"commitInfo"' not in first
-        ):  # it is usually the first line; else read the whole commit
+        if not ended or b'"commitInfo"' not in first:  # it is not the first line, as it usually is
             first = store.get(path)
         return _info_of(first, version)
     except FileNotFoundError:
@@ -210,21 +183,23 @@ def _unknown(store: Store, version: int, txn_id: str) -> CommitUnknownError:
     return CommitUnknownError(message, table=store.uri, version=version, txn_id=txn_id)
 
 
-def _from_checkpoint(
-    store: LogFiles, version: int, checkpoint: CheckpointFiles, actions: Sequence[str]
-) -> LogState:
-    parts = _checkpoint_parts(store, checkpoint.paths, actions)
-    return _state(store, version, parts, after=checkpoint.version)
-
-
 def _state(
-    store: LogFiles, version: int, checkpoint: tuple[pl.DataFrame | bytes, ...] = (), *, after: int = -1
+    store: LogFiles,
+    version: int,
+    actions: Sequence[str] = (),
+    checkpoint: CheckpointFiles | None = None,
+    *,
+    after: int = -1,
 ) -> LogState:
+    """Read a checkpoint, if any, and the commits after it, or after a version."""
+    parts: tuple[pl.DataFrame | bytes, ...] = ()
+    if checkpoint is not None:
+        parts, after = _checkpoint_parts(store, checkpoint.paths, actions), checkpoint.version
     commits = map_files(store, store.get, [commit_path(number) for number in range(after + 1, version + 1)])
     return LogState(
         uri=store.uri,
         version=version,
-        checkpoint=checkpoint,
+        checkpoint=parts,
         commits=tuple(commits),
         earlier=_before(store, after),
         commit_info=_info_of(commits[-1], version) if commits else read_commit_info(store, version),

@@ -38,33 +38,21 @@ class LruCache(Generic[KeyT, ValueT]):
         """Maximum size of all values together."""
         return int(memory_of_machine() * CACHE_SHARE) if self._max_bytes is None else self._max_bytes
 
-    @property
-    def size_bytes(self) -> int:
-        """Size of all values. Each was measured when it was stored or read last."""
-        with self._lock:
-            return sum(size for _, size in self._items.values())
-
     def get(self, key: KeyT) -> ValueT | None:
         """Return the value of a key, or None. Measure its size again, because values may grow."""
         with self._lock:
-            item = self._items.get(key)
-        if item is None:
-            return None
-        value = item[0]
-        size = self._size_of(value)
-        with self._lock:
-            if key in self._items and self._items[key][0] is value:  # another thread may have replaced it
-                self._store(key, value, size)
+            value, _ = self._items.get(key, (None, 0))
+            if value is not None:
+                self._store(key, value)
         return value
 
     def put(self, key: KeyT, value: ValueT) -> None:
         """Set the value of a key."""
-        size = self._size_of(value)
         with self._lock:
-            self._store(key, value, size)
+            self._store(key, value)
 
-    def _store(self, key: KeyT, value: ValueT, size: int) -> None:
-        max_bytes = self.max_bytes
+    def _store(self, key: KeyT, value: ValueT) -> None:
+        size, max_bytes = self._size_of(value), self.max_bytes
         self._items.pop(key, None)
         if size > max_bytes:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -73,25 +73,17 @@ class Snapshot:
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
-    # The index, if an append extended the index of the version before. `replace` does not copy it.
-    known_index: InitVar[IndexTable | None] = None
-
-    def __post_init__(self, known_index: IndexTable | None) -> None:
-        """Cache a known index."""
-        if known_index is not None:
-            self.__dict__["index"] = known_index
 
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the version: files (also in `deltalake`), index and cached footers."""
         index_bytes = 0 if self.decoded_index is None else self.decoded_index.size_bytes
-        return (
-            int(self.files.estimated_size()) * _COPIES_OF_FILES + index_bytes + self.source.pages.size_bytes
-        )
+        files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
+        return files_bytes + index_bytes + self.source.pages.size_bytes
 
     @cached_property
     def index(self) -> IndexTable:
-        """The blocks of all live files."""
+        """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
         return build_index_table(self.files, self.config.revisions, self.schema)
 
     @property
@@ -153,9 +145,8 @@ def load_snapshot(
     for _ in range(2):  # try again if another process cleans up the log meanwhile
         source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
         try:
-            log = read_log(
-                source.log, known.version, actions=("add", *["remove"] * needs_removes(known.files))
-            )
+            actions = ("add", "remove") if needs_removes(known.files) else ("add",)
+            log = read_log(source.log, known.version, actions=actions)
         except FileNotFoundError as error:
             missing = error
             continue
@@ -291,13 +282,9 @@ def _refuse_too_young(snapshot: Snapshot, timestamp: datetime) -> None:
     """Raise if all versions are newer than a time: `deltalake` returns the oldest one then."""
     if snapshot.timestamp_ms <= timestamp.timestamp() * 1000:
         return
-    oldest = snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None
-    if oldest:
-        when = timestamp.isoformat()
-        message = (
-            f"{snapshot.uri} has no version as old as {when}; its oldest is {snapshot.version}. "
-            "Table.history() lists them."
-        )
+    if snapshot.version == 0 or read_commit_info(snapshot.source.store, snapshot.version - 1) is None:
+        problem = f"{snapshot.uri} has no version as old as {timestamp.isoformat()}"
+        message = f"{problem}; its oldest is {snapshot.version}. Table.history() lists them."
         raise VersionNotFoundError(message, path=snapshot.uri, version=timestamp)
 
 
@@ -322,9 +309,8 @@ def files_for(intent: WriteIntent, head: Snapshot | None) -> LiveFiles | None:
 
 def has_old_layout(snapshot: Snapshot) -> bool:
     """Return whether a table has the layout before 0.6.0 (format 11)."""
-    return (
-        bool(snapshot.config.replicated_sets) or snapshot.files["state"].null_count() < snapshot.files.height
-    )
+    states = snapshot.files["state"]
+    return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 
 def travel(version: object) -> tuple[int | None, datetime | None]:

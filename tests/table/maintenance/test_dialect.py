@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 
 import qbeast
-from qbeast_core.table.maintenance.hidden_column import hidden_column_files
+from qbeast_core.table.maintenance.dialect import hidden_column_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log

@@ -1,0 +1,79 @@
+"""The table features of Delta: which of them this library supports, what they are for, and what they bind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+# The largest change of a commit: new rows; the same rows in other files or with other tags; a new schema;
+# properties.
+Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
+_LARGEST_FIRST: Final[tuple[Brings, ...]] = get_args(Brings)
+
+# The first version of readers, and of writers, that knows features by their names.
+NAMED_READER: Final = 3
+NAMED_WRITER: Final = 7
+
+
+class Feature(NamedTuple):
+    """Facts about a feature; the defaults are those of an unknown one."""
+
+    # Meaning in words, for messages.
+    meaning: str = ""
+    # "read": tables with it are read and written; "written": it binds writers alone, and we comply; "inactive": the
+    # same as "read" while nothing in the schema or the configuration uses it.
+    support: Literal["read", "written", "inactive", "none"] = "none"
+    # The smallest change that it binds: rules on rows are checked when rows come; clustering and row ids are lost
+    # when files are replaced; column mapping gives ids to new columns.
+    binds: Brings = "settings"
+    # The first writer version with it, from before features had names.
+    since: int = NAMED_WRITER
+
+    def binds_commit(self, brings: Brings) -> bool:
+        """Return whether a commit that brings this has to comply with the feature."""
+        return _LARGEST_FIRST.index(brings) <= _LARGEST_FIRST.index(self.binds)
+
+
+FEATURES: Final[Mapping[str, Feature]] = {
+    "allowColumnDefaults": Feature("values for columns that new rows lack", "inactive", "rows"),
+    "appendOnly": Feature("", "written", since=2),
+    "catalogManaged": Feature("commits go through a catalog"),
+    "changeDataFeed": Feature("", "written", since=4),
+    "checkConstraints": Feature("rules that new rows have to meet", "inactive", "rows", since=3),
+    "clustering": Feature("liquid clustering", binds="files"),
+    "columnMapping": Feature("its files name columns in their own way", "inactive", "columns", since=5),
+    "coordinatedCommits": Feature("commits go through a coordinator"),
+    "deletionVectors": Feature("", "read"),
+    "domainMetadata": Feature("", "written"),
+    "generatedColumns": Feature("columns computed from others", "inactive", "rows", since=4),
+    "icebergCompatV1": Feature("", "inactive"),
+    "icebergCompatV2": Feature("", "inactive"),
+    "identityColumns": Feature("numbers that the writer gives", "inactive", "rows", since=6),
+    "inCommitTimestamp": Feature("", "written"),
+    "inCommitTimestamp-preview": Feature("", "written"),
+    "invariants": Feature("rules that new rows have to meet", "inactive", "rows", since=2),
+    "materializePartitionColumns": Feature("", "written"),  # and the table has no partitions
+    "rowTracking": Feature("an id for every row", binds="files"),
+    "timestampNtz": Feature("", "read"),
+    "typeWidening": Feature("older files hold narrower types", "inactive"),
+    "typeWidening-preview": Feature("older files hold narrower types", "inactive"),
+    "v2Checkpoint": Feature("", "read"),
+    "vacuumProtocolCheck": Feature("", "read"),
+    "variantShredding": Feature("", "inactive"),
+    "variantShredding-preview": Feature("", "inactive"),
+    "variantType": Feature("", "inactive"),  # a column of the type is refused by its type
+    "variantType-preview": Feature("", "inactive"),
+}
+# Features that bind new rows alone.
+RULES: Final = frozenset(name for name, feature in FEATURES.items() if feature.binds == "rows")
+
+
+def feature_of(name: str) -> Feature:
+    """Return the facts about a feature.
+
+    >>> feature_of("clustering").binds_commit("rows"), feature_of("clustering").binds_commit("settings")
+    (True, False)
+    >>> feature_of("new").support
+    'none'
+    """
+    return FEATURES.get(name, Feature())
