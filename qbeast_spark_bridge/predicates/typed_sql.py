@@ -13,14 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.values import (
-    INTEGERS,
-    MAX_DIGITS,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    largest,
-    text_literal,
-)
+from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, largest, text_literal
 from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
 
 

@@ -13,12 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.casts import as_text, cast, type_of
-from qbeast_core.query.sql.functions import (
-    call,
-    function_arguments,
-    part_of_time,
-    truncated_time,
-)
+from qbeast_core.query.sql.functions import call, function_arguments, part_of_time, truncated_time
 from qbeast_core.query.sql.operators import (
     Arithmetic,
     Comparison,

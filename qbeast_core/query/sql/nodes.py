@@ -91,9 +91,4 @@ AGGREGATES: Final[_Nodes] = {
 }
 
 # Unsupported words and signs, with a replacement.
-CURES: Final = {
-    "XOR": "write (a) <> (b)",
-    "&": "write AND",
-    "|": "write OR",
-    "&&": "write AND",
-}
+CURES: Final = {"XOR": "write (a) <> (b)", "&": "write AND", "|": "write OR", "&&": "write AND"}

@@ -15,12 +15,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
-from qbeast_core.query.sql.tokens import (
-    BEFORE_OPERANDS,
-    bounded,
-    invalid_sql,
-    with_columns_quoted,
-)
+from qbeast_core.query.sql.tokens import BEFORE_OPERANDS, bounded, invalid_sql, with_columns_quoted
 
 # Levels of a tree; a chain of AND or OR counts as one level.
 MAX_DEPTH: Final = 100
