@@ -75,7 +75,10 @@ WORKERS = {
     "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
-    "change in place": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.engine.tasks.changed_file"),
+    "change in place": (
+        "qbeast_spark_bridge.worker.transport",
+        "qbeast_core.table.engine.tasks.changed_file",
+    ),
     "convert": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.maintenance.parquet_folder"),
 }
 

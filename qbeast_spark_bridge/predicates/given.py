@@ -215,8 +215,12 @@ def _like(value: Value, pattern: str) -> pl.Expr | None:
     return None if "\\" in pattern else like(value, text(pattern)).expr
 
 
+def _not(reader: _Reader, node: ColumnNode) -> pl.Expr:
+    return ~reader.condition(node)
+
+
 _UNARY: Final[dict[str, _Rule]] = {
-    **dict.fromkeys(("!", "not"), lambda reader, node: ~reader.condition(node)),
+    **dict.fromkeys(("!", "not"), _not),
     "isnull": _null_test(pl.Expr.is_null),
     "isnotnull": _null_test(pl.Expr.is_not_null),
 }

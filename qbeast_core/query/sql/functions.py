@@ -285,6 +285,10 @@ def _concat(_: exp.Expr, *arguments: Value) -> Value:
     return Value(pl.concat_str([as_text(argument) for argument in arguments], ignore_nulls=True), pl.String())
 
 
+def _date(_: exp.Expr, value: Value) -> Value:
+    return cast(value, pl.Date(), strict=True)
+
+
 def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
     if not unit.is_text_const:
         invalid_sql(f"{_name(node)!r} takes the name of a part, as in date_part('year', ts)")
@@ -340,7 +344,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     **dict.fromkeys((exp.StartsWith, exp.EndsWith, exp.Contains), (_contains, 2, 2)),
     exp.ArrayContains: (_list_contains, 2, 2),
     exp.Concat: (_concat, 1, MAX_ITEMS),
-    exp.Date: (lambda _, value: cast(value, pl.Date(), strict=True), 1, 1),
+    exp.Date: (_date, 1, 1),
 }
 # Names for messages, if they differ from the names of nodes.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {

@@ -124,7 +124,7 @@ def case_parts(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """Return the conditions of a CASE or IF, and its results; the last result is the default."""
     branches = node.args.get("ifs") or [node]
     operand = node.this if isinstance(node, exp.Case) else None
-    tests = [exp.EQ(this=operand, expression=b.this) if operand else b.this for b in branches]
+    tests: list[exp.Expr] = [exp.EQ(this=operand, expression=b.this) if operand else b.this for b in branches]
     default = node.args.get("default") or node.args.get("false") or exp.Null()
     return tests, [*(branch.args["true"] for branch in branches), default]
 

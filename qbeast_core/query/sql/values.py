@@ -91,12 +91,12 @@ def integer(number: int) -> Value:
     """Return an integer literal, of the smallest type of 32, 64 or 128 bits that holds it."""
     kind = next((kind for kind in (pl.Int32, pl.Int64, pl.Int128) if abs(number) <= largest(kind())), None)
     if kind is None:
-        return decimal(Decimal(number))
+        return _decimal(Decimal(number))
     expr = pl.lit(number) if abs(number) <= largest(pl.Int64()) else pl.lit(number, dtype=pl.Int128)
     return Value(expr, kind(), number, abs(number))
 
 
-def decimal(number: Decimal) -> Value:
+def _decimal(number: Decimal) -> Value:
     """Return a decimal literal."""
     scale = max(-int(number.as_tuple().exponent), 0)
     if scale > MAX_DIGITS or len(number.as_tuple().digits) > MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
@@ -108,7 +108,7 @@ def decimal(number: Decimal) -> Value:
 def number(value: Decimal | float) -> Value:
     """Return a literal of a Python number."""
     if isinstance(value, Decimal):
-        return decimal(value)
+        return _decimal(value)
     return integer(value) if isinstance(value, int) else Value(pl.lit(value), pl.Float64(), value)
 
 
@@ -174,7 +174,7 @@ def _number_literal(string: str) -> Value | None:
         return None
     if not value.is_finite() or "e" in string.lower():
         return number(float(value))
-    return integer(int(value)) if value == value.to_integral_value() else decimal(value)
+    return integer(int(value)) if value == value.to_integral_value() else _decimal(value)
 
 
 def _moment(string: str) -> datetime | None:
