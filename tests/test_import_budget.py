@@ -71,12 +71,15 @@ WORKERS = {
     "append": ("qbeast_spark_bridge.worker.append",),
     "rewrite": ("qbeast_spark_bridge.worker.rewrite",),
     "read": ("qbeast_spark_bridge.worker.read_task",),
-    "count": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.dml.count_rows"),
+    "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.count_rows"),
     "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
-    "change in place": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.engine.tasks.changed_file"),
-    "convert": ("qbeast_spark_bridge.worker.items", "qbeast_core.table.maintenance.parquet_folder"),
+    "change in place": (
+        "qbeast_spark_bridge.worker.transport",
+        "qbeast_core.table.engine.tasks.changed_file",
+    ),
+    "convert": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.maintenance.parquet_folder"),
 }
 
 

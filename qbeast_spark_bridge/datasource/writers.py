@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from qbeast_core.table.engine.tasks.append import AppendedPart
+
 
 @dataclass(frozen=True)
 class AppendMessage(WriterCommitMessage):
@@ -46,10 +49,10 @@ class AppendWriter:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task, on an executor."""
         use_task_cores()
-        from qbeast_spark_bridge.worker import append as append_task
+        from qbeast_spark_bridge.worker.append import write_rows
 
         freeze_modules()
-        return AppendMessage(append_task.write_rows(self.context, iterator))
+        return AppendMessage(write_rows(self.context, iterator))
 
     def publish(
         self,
@@ -60,10 +63,11 @@ class AppendWriter:
     ) -> None:
         """Publish the rows of all tasks in one commit, on the driver."""
         use_task_cores()
-        from qbeast_spark_bridge.datasource import append
+        from qbeast_core.table.write.append import publish_parts
 
         freeze_modules()
-        append.publish(self.context, _written(messages), txn=txn, operation=operation)
+        task = pickle.loads(self.context)  # noqa: S301 -- our own bytes
+        publish_parts(task, _parts(messages), txn=txn, operation=operation)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: ARG002, N803 -- Spark's
         """Delete the files of all tasks, on the driver, unless a commit was tried.
@@ -74,9 +78,9 @@ class AppendWriter:
         if None not in messages:
             return
         use_task_cores()
-        from qbeast_spark_bridge.datasource import append
+        from qbeast_spark_bridge.worker.append import delete_parts
 
-        append.discard(self.context, _written(messages))
+        delete_parts(pickle.loads(self.context), _parts(messages))  # noqa: S301 -- our own bytes
 
 
 class BatchWriter(AppendWriter, DataSourceArrowWriter):
@@ -101,14 +105,15 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
         raise InvalidInputError(msg, argument="mode")
     refuse_unknown(options, WRITE_OPTIONS)
     txn = _txn(options)
-    return BatchWriter(_begin(options, schema), txn)
+    return BatchWriter(append_context(options, schema), txn)
 
 
-def _begin(options: Mapping[str, str], schema: StructType) -> bytes:
+def append_context(options: Mapping[str, str], schema: StructType) -> bytes:
     """Check the table before the tasks start; see `qbeast_core.table.write.append.begin_append`."""
-    from qbeast_spark_bridge.datasource import append
+    from qbeast_core.table.write.append import begin_append
+    from qbeast_spark_bridge.schema import empty_frame
 
-    return append.begin(table_path(options), schema, storage_options(options))
+    return pickle.dumps(begin_append(table_path(options), empty_frame(schema), storage_options(options)))
 
 
 def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
@@ -124,8 +129,9 @@ def _txn(options: Mapping[str, str]) -> tuple[str, int] | None:
     return app, int(version)
 
 
-def _written(messages: list[WriterCommitMessage | None]) -> list[bytes]:
-    return [message.parts for message in messages if isinstance(message, AppendMessage)]
+def _parts(messages: list[WriterCommitMessage | None]) -> list[AppendedPart]:
+    written = [message.parts for message in messages if isinstance(message, AppendMessage)]
+    return [part for parts in written for part in pickle.loads(parts)]  # noqa: S301 -- bytes of our own tasks
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -162,7 +168,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
         raise InvalidInputError(msg, argument="outputMode")
     refuse_unknown(options, SINK_OPTIONS)
     application = application_of(options)
-    return StreamWriter(_begin(options, schema), application)
+    return StreamWriter(append_context(options, schema), application)
 
 
 def application_of(options: Mapping[str, str]) -> str:

@@ -31,7 +31,6 @@ from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
-from qbeast_spark_bridge.worker.items import ANSWERS, answer_items
 from qbeast_spark_bridge.worker.rewrite import (
     SUMMARIES,
     ChangedRows,
@@ -40,7 +39,14 @@ from qbeast_spark_bridge.worker.rewrite import (
     summarise_files,
 )
 from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, ITEMS, decimals_as_longs, short_decimals
+from qbeast_spark_bridge.worker.transport import (
+    ANSWERS,
+    BUFFER_BYTES,
+    ITEMS,
+    answer_items,
+    decimals_as_longs,
+    short_decimals,
+)
 from qbeast_spark_bridge.worker.write_files import FILES, write_partition
 
 if TYPE_CHECKING:
@@ -96,10 +102,8 @@ class SparkEngine:
         if not items:
             return []
         with worker_errors(self.spark):
-            answers = unpickled(
-                spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
-            )
-        by_number: dict[int, AnswerT] = dict(answers)
+            rows = spread(self.spark, items).mapInArrow(WorkerCall.of(answer_items, call), ANSWERS)
+            by_number: dict[int, AnswerT] = dict(unpickled(rows))
         return [by_number[number] for number in range(len(items))]
 
     def has_room(self, size_bytes: int) -> bool:
@@ -131,9 +135,8 @@ class _FrameWorkers:
         spark = self.df.sparkSession
         with worker_errors(spark):
             decimals = short_decimals(self.df.schema)
-            pack = WorkerCall.of(
-                pack_partition, (task, task_keys(task.file_count), self.df.columns, decimals)
-            )
+            argument = task, task_keys(task.file_count), self.df.columns, decimals
+            pack = WorkerCall.of(pack_partition, argument)
             rows = decimals_as_longs(numbered(self.df), decimals)
             return with_uncounted_batches(rows, lambda df: _write_files(df.mapInArrow(pack, PACKS), task))
 
@@ -200,9 +203,7 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
         if change is not uniform:  # it may load rows for its file, once per task
             tasks += [ChangedRows(_one_file(reader, whole, file), change) for file in files.tolist()]
             continue
-        selected = np.zeros_like(whole.selection.opened)
-        selected[files] = True
-        opened = whole.selection.opened & selected
+        opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), files)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
         read = columns if change is None else None
         tasks += [

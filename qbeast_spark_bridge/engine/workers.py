@@ -30,11 +30,14 @@ _READY: WeakSet[SparkSession] = WeakSet()
 
 _SESSION_LOST: Final = re.compile(r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION_")
 
-_MISSING_MODULE: Final = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_HERE: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_OTHER_VERSION: Final = re.compile(r"different (?:minor )?version:? \(?'?(\d+)[., ]+(\d+)")
-
-_MISSING_PYTHON: Final = re.compile(r'Cannot run program "([^"]+)"')
+# Facts about the Python of the workers, by the error of Spark that shows them.
+_PYTHON_FACTS: Final = {
+    r"different (?:minor )?version:? \(?'?(\d+)[., ]+(\d+)": f"workers run Python {{}}.{{}}, this process runs {_HERE}",
+    r'Cannot run program "([^"]+)"': "workers do not find the program {!r}",
+    r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'": "workers run a Python without the module {!r}",
+}
 
 _CURE: Final = (
     "Install qbeast and pandas on every node, for the Python in spark.pyspark.python (or PYSPARK_PYTHON), or "
@@ -160,18 +163,11 @@ _describe_python.__module__ = "__main__"  # pickled by value: workers may not ha
 
 def _python_problem(message: str) -> str | None:
     """Return the problem of the workers' Python from an error of Spark; None for other errors."""
-    other, absent = _OTHER_VERSION.search(message), _MISSING_PYTHON.search(message)
-    missing = _MISSING_MODULE.search(message)
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if other is not None:
-        fact = f"Spark's workers run Python {other[1]}.{other[2]}, this process runs {here}"
-    elif absent is not None:
-        fact = f"Spark's workers do not find the program {absent[1]!r}"
-    elif missing is not None:
-        fact = f"Spark's executors run a Python without the module {missing[1]!r}"
-    else:
-        return None
-    return f"{fact}; nothing was written. {_CURE}"
+    for pattern, fact in _PYTHON_FACTS.items():
+        match = re.search(pattern, message)
+        if match is not None:
+            return f"Spark's {fact.format(*match.groups())}; nothing was written. {_CURE}"
+    return None
 
 
 def _has_ended(spark: SparkSession, message: str) -> bool:

@@ -49,16 +49,6 @@ class SqlLiteral:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
-    """A column of one DataFrame: ``df["x"]``."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
 class Opaque:
     """Anything else: a cast, a window, a Python function, a literal of another type, text of ``expr``."""
 
@@ -68,7 +58,11 @@ class Opaque:
         return self.text
 
 
-ColumnNode: TypeAlias = Name | Call | SqlLiteral | Bound | Opaque
+class Bound(Opaque):
+    """A column of one DataFrame: ``df["x"]``."""
+
+
+ColumnNode: TypeAlias = Name | Call | SqlLiteral | Opaque
 
 
 def is_column(value: object) -> bool:

@@ -13,22 +13,14 @@ from sqlglot import exp
 
 from qbeast_core.query.sql.casts import type_of
 from qbeast_core.query.sql.functions import function_arguments
-from qbeast_core.query.sql.lower import Lowering, names_of
-from qbeast_core.query.sql.parse import operands, parse_condition, without_parentheses
+from qbeast_core.query.sql.lower import COMPARISONS, Lowering, names_of
+from qbeast_core.query.sql.parse import case_parts, operands, parse_condition, without_parentheses
 from qbeast_core.query.sql.values import MAX_DIGITS, Interval
 from qbeast_spark_bridge.predicates.text_functions import FUNCTIONS, cast, moved
 from qbeast_spark_bridge.predicates.typed_sql import Typed, align, refuse, typed_literal
 from qbeast_spark_bridge.schema import quoted
 
-_SIGNS: Final[dict[type[exp.Expr], str]] = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "<=>",
-}
+_SIGNS: Final[dict[type[exp.Expr], str]] = {**COMPARISONS, exp.NullSafeEQ: "<=>"}
 _ESCAPES: Final = "!#~^|@+;:?"
 _TRUTH: Final = (pl.Boolean(), pl.Null())
 
@@ -46,7 +38,7 @@ class _Translator:
     """Translates nodes over the columns of a schema."""
 
     def __init__(self, schema: pl.Schema) -> None:
-        self._lowering = Lowering(schema, partial(datetime.now, UTC))
+        self.lowering = Lowering(schema, partial(datetime.now, UTC))
 
     def truth(self, node: exp.Expr) -> Typed:
         """Translate a condition."""
@@ -70,7 +62,7 @@ class _Translator:
 
     def constant(self, node: exp.Expr) -> Typed:
         """Translate a constant."""
-        constant = self._lowering.value(node)
+        constant = self.lowering.value(node)
         if isinstance(constant.const, Interval):
             refuse(node)
         try:
@@ -80,14 +72,9 @@ class _Translator:
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         return _number(value) if is_number else typed_literal(value, constant.dtype)
 
-    def interval(self, node: exp.Expr) -> Interval | None:
-        """Return the interval of a literal, or None."""
-        value = None if node.find(exp.Column) else self._lowering.value(node).const
-        return value if isinstance(value, Interval) else None
-
     def column(self, node: exp.Expr) -> Typed:
         """Translate the name of a column or field."""
-        column = self._lowering.value(node)
+        column = self.lowering.value(node)
         dtype = next(iter(pl.Schema({"": column.dtype}).values()))
         (name,) = column.expr.meta.root_names()
         path = names_of(node)
@@ -172,21 +159,10 @@ def _pattern(pattern: str, escape: str, node: exp.Expr) -> tuple[str, str]:
 
 
 def _case(translator: _Translator, node: exp.Expr) -> Typed:
-    branches = node.args.get("ifs") or [node]
-    default = node.args.get("default") or node.args.get("false") or exp.Null()
-    values = [translator.part(value) for value in (*(branch.args["true"] for branch in branches), default)]
-    (*results, last), dtype = align(values, node)
-    tests = [
-        translator.truth(
-            exp.EQ(this=node.this, expression=branch.this)
-            if node.this and branch is not node
-            else branch.this
-        )
-        for branch in branches
-    ]
-    whens = " ".join(
-        f"WHEN {test.sql} THEN {result.sql}" for test, result in zip(tests, results, strict=True)
-    )
+    tests, values = case_parts(node)
+    (*results, last), dtype = align([translator.part(value) for value in values], node)
+    pairs = zip(tests, results, strict=True)
+    whens = " ".join(f"WHEN {translator.truth(test).sql} THEN {result.sql}" for test, result in pairs)
     return Typed(f"(CASE {whens} ELSE {last.sql} END)", dtype)
 
 
@@ -204,11 +180,11 @@ def _number(value: int | Decimal) -> Typed:
 
 def _moved(translator: _Translator, node: exp.Expr) -> Typed:
     """Add or subtract an interval, or numbers."""
-    sides = [node.expression, node.this] if isinstance(node, exp.Add) else [node.expression]
-    for side in sides:
-        by = None if side.find(exp.Interval) is None else translator.interval(side)
-        if by is not None:
-            other = node.this if side is node.expression else node.expression
+    sides = [(node.this, node.expression), (node.expression, node.this)]
+    for other, side in sides if isinstance(node, exp.Add) else sides[:1]:
+        is_constant = side.find(exp.Interval) is not None and side.find(exp.Column) is None
+        by = translator.lowering.value(side).const if is_constant else None
+        if isinstance(by, Interval):
             return moved(translator.part(other), by if isinstance(node, exp.Add) else -by, node)
     return FUNCTIONS[type(node)](node, translator.part(node.this), translator.part(node.expression))
 

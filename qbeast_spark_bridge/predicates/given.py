@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from operator import and_, or_
 from typing import Any, Final, TypeAlias
 
@@ -37,16 +38,7 @@ from qbeast_spark_bridge.predicates.column_tree import (
     tree_of,
 )
 
-_COMPARISONS: Final[dict[str, Comparison]] = {
-    "=": "=",
-    "==": "=",
-    "!=": "<>",
-    "<>": "<>",
-    "<": "<",
-    "<=": "<=",
-    ">": ">",
-    ">=": ">=",
-}
+_SIGNS: Final[tuple[Comparison, ...]] = ("=", "<>", "<", "<=", ">", ">=")
 _LONG_DIGITS: Final = 19
 _MAX_SINGLE: Final = 2.0**127  # below the largest number of single precision
 
@@ -161,23 +153,11 @@ class _Reader:
         """Return whether a column's value is in a list of literals."""
         value = self.column(left)
         constants = [item.value for item in items if isinstance(item, SqlLiteral)]
-        if (
-            value is None
-            or not items
-            or len(constants) < len(items)
-            or not _is_plain_list(constants, value.dtype)
-        ):
+        if value is None or not constants or not _is_plain_list(constants, value.dtype):
             return None
         literals = [_literal(constant, value.dtype) for constant in constants]
         plain = [literal for literal in literals if literal is not None]
-        return is_in(value, plain).expr if len(plain) == len(literals) else None
-
-    def string(self, node: ColumnNode, right: ColumnNode) -> tuple[Value, str] | None:
-        """Return a column of texts, and the literal to test it with."""
-        value = self.column(node)
-        constant = right.value if isinstance(right, SqlLiteral) else None
-        is_text = value is not None and isinstance(value.dtype, pl.String) and isinstance(constant, str)
-        return (value, constant) if is_text else None  # type: ignore[return-value] # tested by is_text
+        return is_in(value, plain).expr if len(plain) == len(items) else None
 
     def unsupported(self, part: str, supported: str) -> InvalidInputError:
         """Return the error for a part without an equivalent in Polars."""
@@ -202,32 +182,30 @@ def _chain(
     return lambda reader, left, right: join(reader.condition(left), reader.condition(right))
 
 
-def _compared(op: Comparison | None) -> _Rule:
-    """Return a comparison, or `<=>` without one."""
-
+def _compared(comparison: Callable[[Value, Value], Value]) -> _Rule:
     def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
         pair = reader.operands(left, right)
-        if pair is None:
-            return None
-        return same(*pair).expr if op is None else compare(op, *pair).expr
+        return None if pair is None else comparison(*pair).expr
 
     return rule
 
 
-def _null_test(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
-    value = reader.column(node)
-    return None if value is None else value.expr.is_null()
+def _null_test(test: Callable[[pl.Expr], pl.Expr]) -> _Rule:
+    def rule(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
+        value = reader.column(node)
+        return None if value is None else test(value.expr)
 
-
-def _not_null_test(reader: _Reader, node: ColumnNode) -> pl.Expr | None:
-    value = reader.column(node)
-    return None if value is None else value.expr.is_not_null()
+    return rule
 
 
 def _text_test(test: Callable[[Value, str], pl.Expr | None]) -> _Rule:
+    """Return a test of a column of texts by a literal."""
+
     def rule(reader: _Reader, left: ColumnNode, right: ColumnNode) -> pl.Expr | None:
-        pair = reader.string(left, right)
-        return None if pair is None else test(*pair)
+        value = reader.column(left)
+        if value is None or not isinstance(value.dtype, pl.String) or not isinstance(right, SqlLiteral):
+            return None
+        return test(value, right.value) if isinstance(right.value, str) else None
 
     return rule
 
@@ -243,12 +221,14 @@ def _not(reader: _Reader, node: ColumnNode) -> pl.Expr:
 
 _UNARY: Final[dict[str, _Rule]] = {
     **dict.fromkeys(("!", "not"), _not),
-    "isnull": _null_test,
-    "isnotnull": _not_null_test,
+    "isnull": _null_test(pl.Expr.is_null),
+    "isnotnull": _null_test(pl.Expr.is_not_null),
 }
 _BINARY: Final[dict[str, _Rule]] = {
-    **{name: _compared(op) for name, op in _COMPARISONS.items()},
-    "<=>": _compared(None),
+    **{sign: _compared(partial(compare, sign)) for sign in _SIGNS},
+    "==": _compared(partial(compare, "=")),
+    "!=": _compared(partial(compare, "<>")),
+    "<=>": _compared(same),
     "and": _chain(and_),
     "or": _chain(or_),
     "like": _text_test(_like),

@@ -52,7 +52,7 @@ def spark_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     >>> spark_literal(pl.Series([0.5]), pl.Int32())
     SparkLiteral(text="CAST('0.5' AS DOUBLE)", cast='DOUBLE')
     """
-    rule = next((rule for kind, rule in _VALUE_RULES if isinstance(dtype, kind)), None)
+    rule = _RULES.get(type(dtype))
     return None if rule is None else rule(value, dtype)
 
 
@@ -80,12 +80,10 @@ def _integer_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | Non
 
 
 def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    if value.dtype.is_integer():
-        number = float(value.item()) if abs(value.item()) <= _EXACT else None
-    else:
-        number = value.item() if value.dtype.is_float() else None
-    if number is None:
+    is_exact = value.dtype.is_integer() and abs(value.item()) <= _EXACT
+    if not is_exact and not value.dtype.is_float():
         return None
+    number = float(value.item())
     if dtype == pl.Float32() and math.isfinite(number):
         with np.errstate(over="ignore"):
             if float(np.float32(number)) != number:
@@ -94,32 +92,22 @@ def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
 
 
 def _float_text(number: float, name: str) -> str:
-    text = (
-        repr(number)
-        if math.isfinite(number)
-        else "NaN"
-        if math.isnan(number)
-        else f"{'-' * (number < 0)}Infinity"
-    )
+    text = repr(number).replace("nan", "NaN").replace("inf", "Infinity")
     return f"CAST('{text}' AS {name})"
 
 
 def _decimal_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
     if not isinstance(dtype, pl.Decimal) or not (value.dtype.is_integer() or value.dtype.is_decimal()):
         return None
-    number, scale = Decimal(value.item()), dtype.scale
-    digits, exponent = number.as_tuple().digits, int(number.as_tuple().exponent)
-    units = int("".join(map(str, digits))) * 10 ** max(exponent + scale, 0)
-    over = 10 ** max(-exponent - scale, 0)
-    if units % over or units // over >= 10 ** (dtype.precision or 38):
+    number = Decimal(value.item())
+    if value.cast(dtype, strict=False).item() != number:
         return None  # not a value of the column's type
-    return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {scale}))")
+    return SparkLiteral(f"CAST('{number:f}' AS DECIMAL({dtype.precision}, {dtype.scale}))")
 
 
 def _date_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
-    return (
-        SparkLiteral(f"DATE_FROM_UNIX_DATE({value.to_physical().item()})") if value.dtype == dtype else None
-    )
+    days = value.to_physical().item()
+    return SparkLiteral(f"DATE_FROM_UNIX_DATE({days})") if value.dtype == dtype else None
 
 
 def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
@@ -137,13 +125,11 @@ def _time_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
         return None
 
 
-_VALUE_RULES: Final[
-    tuple[tuple[tuple[type[pl.DataType], ...], Callable[[pl.Series, pl.DataType], SparkLiteral | None]], ...]
-] = (
-    ((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _integer_literal),
-    ((pl.Float32, pl.Float64), _float_literal),
-    ((pl.Decimal,), _decimal_literal),
-    ((pl.String, pl.Binary, pl.Boolean), _plain_literal),
-    ((pl.Date,), _date_literal),
-    ((pl.Datetime,), _time_literal),
-)
+_RULES: Final[dict[type[pl.DataType], Callable[[pl.Series, pl.DataType], SparkLiteral | None]]] = {
+    **dict.fromkeys((pl.Int8, pl.Int16, pl.Int32, pl.Int64), _integer_literal),
+    **dict.fromkeys((pl.Float32, pl.Float64), _float_literal),
+    **dict.fromkeys((pl.String, pl.Binary, pl.Boolean), _plain_literal),
+    pl.Decimal: _decimal_literal,
+    pl.Date: _date_literal,
+    pl.Datetime: _time_literal,
+}

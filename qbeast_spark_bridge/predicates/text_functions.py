@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.functions import PARTS
+from qbeast_core.query.sql.lower import ARITHMETIC
+from qbeast_core.query.sql.nodes import PARTS
 from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Interval
 from qbeast_spark_bridge.predicates.typed_sql import (
+    DAY_MICROS,
     Typed,
     align,
     as_decimal,
@@ -22,30 +25,17 @@ from qbeast_spark_bridge.predicates.typed_sql import (
 )
 
 _Function = Callable[..., Typed]
-_SIGNS: Final[dict[type[exp.Expr], str]] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Neg: "-",
-    exp.Mul: "*",
-    exp.Mod: "%",
-    exp.IntDiv: "DIV",
-}
+_SIGNS: Final[dict[type[exp.Expr], str]] = {**ARITHMETIC, exp.Neg: "-"}
 _LONG: Final = 2**63 - 1
 # Doubles of at least this size are whole numbers.
 _WHOLE: Final = "CAST('4503599627370496' AS DOUBLE)"
 _NAN: Final = "CAST('NaN' AS DOUBLE)"
 _MICROS_OF: Final = {"HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
-_DAY_MICROS: Final = 86_400_000_000
 _OF_DAY: Final = {
-    "YEAR": "YEAR({})",
-    "QUARTER": "QUARTER({})",
-    "MONTH": "MONTH({})",
-    "DAY": "DAY({})",
+    **{name: f"{name}({{}})" for name in ("YEAR", "QUARTER", "MONTH", "DAY")},
+    **dict.fromkeys(("DOY", "DAYOFYEAR"), "DAYOFYEAR({})"),
+    **dict.fromkeys(("DOW", "DAYOFWEEK"), "(DAYOFWEEK({}) - 1)"),
     "WEEK": "WEEKOFYEAR({})",
-    "DOY": "DAYOFYEAR({})",
-    "DAYOFYEAR": "DAYOFYEAR({})",
-    "DOW": "(DAYOFWEEK({}) - 1)",
-    "DAYOFWEEK": "(DAYOFWEEK({}) - 1)",
     "ISODOW": "(WEEKDAY({}) + 1)",
 }
 
@@ -103,12 +93,12 @@ def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
         refuse(node)
     name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
     dtype = pl.Int64() if bound <= _LONG else pl.Decimal(len(str(bound)), 0)
-    sides = [left.sql, right.sql]
-    if bound <= _LONG:
-        sides = [f"CAST({side} AS BIGINT)" for side in sides]
-    else:  # Spark's result has one digit more for a sum, and the digits of both factors for a product
-        digits = (len(str(limit)) for limit in bounds)
-        sides = [f"CAST({side} AS DECIMAL({count}, 0))" for side, count in zip(sides, digits, strict=True)]
+    names = [name, name]
+    if (
+        bound > _LONG
+    ):  # Spark's result has one digit more for a sum, and the digits of both factors for a product
+        names = [f"DECIMAL({len(str(limit))}, 0)" for limit in bounds]
+    sides = [f"CAST({part.sql} AS {name})" for part, name in zip((left, right), names, strict=True)]
     return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 
@@ -149,9 +139,8 @@ def _decimals(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 def _divided(left: Typed, right: Typed) -> Typed:
     """Divide doubles by IEEE 754, also by zero, where Spark raises or returns null."""
     by_zero = f"{left.sql} * POWER({right.sql}, CAST('-1' AS DOUBLE))"
-    return Typed(
-        f"(CASE WHEN {right.sql} = 0 THEN {by_zero} ELSE {left.sql} / {right.sql} END)", pl.Float64()
-    )
+    sql = f"(CASE WHEN {right.sql} = 0 THEN {by_zero} ELSE {left.sql} / {right.sql} END)"
+    return Typed(sql, pl.Float64())
 
 
 def _days(node: exp.Expr, left: Typed, right: Typed) -> Typed:
@@ -170,8 +159,6 @@ def _days(node: exp.Expr, left: Typed, right: Typed) -> Typed:
 def _negated(node: exp.Expr, part: Typed) -> Typed:
     if part.dtype.is_integer():
         return _integers(node, Typed("0", pl.Int32(), 0, 1), part)
-    if not part.dtype.is_numeric():
-        refuse(node)
     return Typed(f"(- {part.sql})", part.dtype)
 
 
@@ -183,8 +170,8 @@ def _day(part: Typed, what: object) -> Typed:
         return Typed(f"CAST({part.sql} AS DATE)", pl.Date())
     if part.dtype != TIMESTAMPTZ:
         refuse(what)
-    micros, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
-    days = f"CAST(({micros} - PMOD({micros}, {day})) DIV {day} AS INT)"
+    micros = f"UNIX_MICROS({part.sql})"
+    days = f"CAST(({micros} - PMOD({micros}, {DAY_MICROS})) DIV {DAY_MICROS} AS INT)"
     return Typed(f"DATE_FROM_UNIX_DATE({days})", pl.Date())
 
 
@@ -199,7 +186,7 @@ def _extract(node: exp.Expr, *arguments: Typed) -> Typed:
         refuse(node)
     if part.dtype == TIMESTAMP:
         return Typed(f"CAST({name}({part.sql}) AS BIGINT)", pl.Int64(), bound=2**31)
-    micros = f"PMOD(UNIX_MICROS({part.sql}), CAST('{_DAY_MICROS}' AS BIGINT)) DIV {_MICROS_OF[name]}"
+    micros = f"PMOD(UNIX_MICROS({part.sql}), {DAY_MICROS}) DIV {_MICROS_OF[name]}"
     return Typed(f"({micros}{'' if name == 'HOUR' else ' % 60'})", pl.Int64(), bound=2**31)
 
 
@@ -234,10 +221,10 @@ def moved(part: Typed, by: Interval, what: object) -> Typed:
         return Typed(f"({part.sql} + INTERVAL '{by.months}' MONTH + {seconds})", TIMESTAMP)
     if part.dtype != TIMESTAMPTZ:
         refuse(what)
-    start, day = f"UNIX_MICROS({part.sql})", f"CAST('{_DAY_MICROS}' AS BIGINT)"
+    start = f"UNIX_MICROS({part.sql})"
     if by.months:
         days = f"UNIX_DATE(ADD_MONTHS({_day(part, what).sql}, {by.months}))"
-        start = f"({days} * {day} + PMOD({start}, {day}))"
+        start = f"({days} * {DAY_MICROS} + PMOD({start}, {DAY_MICROS}))"
     return Typed(f"TIMESTAMP_MICROS({start} + CAST('{micros}' AS BIGINT))", TIMESTAMPTZ)
 
 
@@ -262,23 +249,26 @@ def _whole(name: str) -> _Function:
     return write
 
 
-def _sign(node: exp.Expr, part: Typed) -> Typed:
-    if not part.dtype.is_numeric():
-        refuse(node)
+def _of_numbers(function: _Function) -> _Function:
+    """Return a function that raises for a value of another type than a number."""
+
+    def write(node: exp.Expr, part: Typed) -> Typed:
+        return function(node, part) if part.dtype.is_numeric() else refuse(node)
+
+    return write
+
+
+def _sign(_: exp.Expr, part: Typed) -> Typed:
     is_number = f" AND {part.sql} != {_NAN}" if part.dtype.is_float() else ""
     whens = f"WHEN {part.sql} > 0{is_number} THEN 1 WHEN {part.sql} < 0 THEN -1 WHEN {part.sql} IS NOT NULL THEN 0"
     return Typed(f"CAST((CASE {whens} END) AS TINYINT)", pl.Int8(), bound=1)
 
 
 def _absolute(node: exp.Expr, part: Typed) -> Typed:
-    if not part.dtype.is_numeric():
-        refuse(node)
     if not part.dtype.is_integer():
         return Typed(f"ABS({part.sql})", part.dtype)
     minus = _negated(exp.Neg(this=node.this), part)
-    return Typed(
-        f"(CASE WHEN {part.sql} < 0 THEN {minus.sql} ELSE {part.sql} END)", minus.dtype, bound=minus.bound
-    )
+    return replace(minus, sql=f"(CASE WHEN {part.sql} < 0 THEN {minus.sql} ELSE {part.sql} END)")
 
 
 def _texts(form: str, dtype: pl.DataType | None = None) -> _Function:
@@ -330,14 +320,10 @@ def _nullif(node: exp.Expr, part: Typed, other: Typed) -> Typed:
 
 
 def _is_nan(node: exp.Expr, part: Typed) -> Typed:
-    if not part.dtype.is_float():
-        refuse(node)
-    return Typed(f"({part.sql} = {_NAN})", pl.Boolean())
+    return Typed(f"({part.sql} = {_NAN})", pl.Boolean()) if part.dtype.is_float() else refuse(node)
 
 
 def _root(node: exp.Expr, part: Typed) -> Typed:
-    if not part.dtype.is_numeric():
-        refuse(node)
     return Typed(f"SQRT({as_type(part, pl.Float64(), node).sql})", pl.Float64())
 
 
@@ -345,13 +331,13 @@ def _root(node: exp.Expr, part: Typed) -> Typed:
 FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv), _arithmetic),
     **dict.fromkeys((exp.Extract, *PARTS), _extract),
-    exp.Neg: _negated,
+    exp.Neg: _of_numbers(_negated),
     exp.TimestampTrunc: _truncated,
-    exp.Abs: _absolute,
+    exp.Abs: _of_numbers(_absolute),
     exp.Floor: _whole("FLOOR"),
     exp.Ceil: _whole("CEIL"),
-    exp.Sign: _sign,
-    exp.Sqrt: _root,
+    exp.Sign: _of_numbers(_sign),
+    exp.Sqrt: _of_numbers(_root),
     exp.IsNan: _is_nan,
     exp.Coalesce: _skip_nulls("COALESCE"),
     exp.Greatest: _skip_nulls("GREATEST"),
@@ -370,6 +356,5 @@ FUNCTIONS: Final[dict[type[exp.Expr], _Function]] = {
     exp.Trim: _trimmed,
     exp.Substring: _cut,
     exp.Round: _whole("ROUND"),
-    exp.DPipe: _joined,
-    exp.Concat: _joined,
+    **dict.fromkeys((exp.DPipe, exp.Concat), _joined),
 }

@@ -14,7 +14,7 @@ from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
 
-_CONNECTIVES: Final = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
+_CONNECTIVES: Final = {"And": " AND ", "LogicalAnd": " AND ", "Or": " OR ", "LogicalOr": " OR "}
 
 _SAME: Final = {"EqValidity": "{} <=> {}", "NotEqValidity": "NOT ({} <=> {})"}
 
@@ -69,18 +69,18 @@ def _sql_of(term: Term) -> str:
             return quoted(term.body)
         case "Alias" if children:
             return _sql_of(children[0])
-        case "BinaryExpr" if len(children) == 2:
-            return _sql_of_binary(term, children)
+        case "BinaryExpr" if children:
+            return _sql_of_binary(term, *children)
         case "Function" if children:
             return _sql_of_function(term, children)
         case _:
             _refuse(term.expr)
 
 
-def _sql_of_binary(term: Term, children: list[Term]) -> str:
-    op, (left, right) = str(term.body["op"]), children
+def _sql_of_binary(term: Term, left: Term, right: Term) -> str:
+    op = str(term.body["op"])
     if op in _CONNECTIVES:
-        return "(" + f" {_CONNECTIVES[op]} ".join(map(_sql_of, term.chained(op))) + ")"
+        return f"({_CONNECTIVES[op].join(map(_sql_of, term.chained(op)))})"
     if op in _SAME:
         sides = (right, left) if left.is_constant else (left, right)
         return _sql_of_comparison(term, *sides, _SAME[op])
@@ -126,18 +126,9 @@ def _sql_of_function(term: Term, children: list[Term]) -> str:
     return rule(term, children)
 
 
-def _sql_of_not(_: Term, children: list[Term]) -> str:
-    return f"(NOT {_sql_of(children[0])})"
-
-
-def _sql_of_horizontal(term: Term, children: list[Term]) -> str:
-    word = " AND " if term.function[1] == "AllHorizontal" else " OR "
-    return f"({word.join(map(_sql_of, children))})"
-
-
-def _sql_of_null_test(term: Term, children: list[Term]) -> str:
+def _null_test(term: Term, children: list[Term], test: str) -> str:
     name, _ = _column(term, children[0])
-    return f"({quoted(name)} IS {'NULL' if term.function[1] == 'IsNull' else 'NOT NULL'})"
+    return f"({quoted(name)} {test})"
 
 
 def _sql_of_between(term: Term, children: list[Term]) -> str:
@@ -188,12 +179,12 @@ def _sql_of_float_test(term: Term, children: list[Term]) -> str:
 
 
 _RULES: Final[dict[str, Callable[[Term, list[Term]], str]]] = {
-    "AllHorizontal": _sql_of_horizontal,
-    "AnyHorizontal": _sql_of_horizontal,
+    "AllHorizontal": lambda _, children: f"({' AND '.join(map(_sql_of, children))})",
+    "AnyHorizontal": lambda _, children: f"({' OR '.join(map(_sql_of, children))})",
     "IsBetween": _sql_of_between,
     "IsIn": _sql_of_is_in,
-    "IsNotNull": _sql_of_null_test,
-    "IsNull": _sql_of_null_test,
-    "Not": _sql_of_not,
+    "IsNotNull": lambda term, children: _null_test(term, children, "IS NOT NULL"),
+    "IsNull": lambda term, children: _null_test(term, children, "IS NULL"),
+    "Not": lambda _, children: f"(NOT {_sql_of(children[0])})",
     **dict.fromkeys(_FLOAT_TESTS, _sql_of_float_test),
 }

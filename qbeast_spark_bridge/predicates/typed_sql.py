@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import polars as pl
 from sqlglot import exp
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.sql.values import (
-    INTEGERS,
-    MAX_DIGITS,
-    TIMESTAMP,
-    TIMESTAMPTZ,
-    largest,
-    text_literal,
-)
+from qbeast_core.query.sql.values import INTEGERS, MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, largest, text_literal
 from qbeast_spark_bridge.predicates.literals import SQL_TYPES, spark_literal
+
+# Microseconds of a day.
+DAY_MICROS: Final = "CAST('86400000000' AS BIGINT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +77,14 @@ def as_type(part: Typed, dtype: pl.DataType, what: object) -> Typed:
         return Typed(f"CAST(NULL AS {sql_type(dtype)})" if dtype != pl.Null() else "NULL", dtype)
     if part.value is not None:
         return typed_literal(_convert(part.value, dtype, what), dtype)
-    if (
-        dtype.is_numeric()
-        and part.dtype.is_numeric()
-        and not (part.dtype.is_float() and not dtype.is_float())
-    ):
+    if dtype.is_numeric() and part.dtype.is_numeric() and (dtype.is_float() or not part.dtype.is_float()):
         # Spark compares integers of different sizes itself. Without a cast, it can use the column's statistics.
         sql = part.sql if dtype.is_integer() else f"CAST({part.sql} AS {sql_type(dtype)})"
         return Typed(sql, dtype)
     if part.dtype == pl.Date() and dtype == TIMESTAMP:
         return Typed(f"CAST({part.sql} AS TIMESTAMP_NTZ)", dtype)
     if part.dtype == pl.Date() and dtype == TIMESTAMPTZ:
-        return Typed(f"TIMESTAMP_MICROS(UNIX_DATE({part.sql}) * CAST('86400000000' AS BIGINT))", dtype)
+        return Typed(f"TIMESTAMP_MICROS(UNIX_DATE({part.sql}) * {DAY_MICROS})", dtype)
     refuse(what)
 
 

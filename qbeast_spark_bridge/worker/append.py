@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
+from qbeast_spark_bridge.worker.transport import grouped
 
 # Arrow bytes that a task indexes at once. Larger values make larger files and need more memory.
 PART_BYTES: Final = 128 << 20
@@ -22,17 +23,10 @@ def write_rows(context: bytes, batches: Iterable[pa.RecordBatch], *, part_bytes:
     """Write the rows of a task."""
     task: AppendTask = pickle.loads(context)  # noqa: S301 -- bytes of our own driver
     parts: list[AppendedPart] = []
-    buffer: list[pa.RecordBatch] = []
-    size = 0
     try:
-        for batch in batches:
-            buffer.append(batch)
-            size += batch.nbytes
-            if size >= part_bytes:
-                parts.append(task.write(pa.Table.from_batches(buffer)))
-                buffer, size = [], 0
-        if any(batch.num_rows for batch in buffer):
-            parts.append(task.write(pa.Table.from_batches(buffer)))
+        for group in grouped(((batch, batch.nbytes) for batch in batches), part_bytes):
+            if any(batch.num_rows for batch in group):
+                parts.append(task.write(pa.Table.from_batches(group)))  # noqa: PERF401 -- an error deletes them
     except BaseException:  # also on an interrupt or a panic of Rust
         delete_parts(task, parts)
         raise

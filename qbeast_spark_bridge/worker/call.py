@@ -85,7 +85,7 @@ def note_of(error: QbeastError) -> str:
 
     >>> from qbeast_core.errors import InvalidInputError
     >>> note_of(InvalidInputError("no rows", argument="df"))
-    'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df"}}'
+    'qbeast-error: {"class":"InvalidInputError","message":"no rows","facts":{"argument":"df","value":null,"known":[]}}'
     """
     facts = {name: fact for name, fact in vars(error).items() if not name.startswith("__")}
     note = {"class": type(error).__name__, "message": str(error), "facts": facts}

@@ -25,13 +25,7 @@ from qbeast_core.table.dml.merge.match_rows import join_source
 from qbeast_core.table.dml.merge.rules import MergeRules
 from qbeast_core.table.engine.tasks.added_rows import StoredPart, store_rows
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
-from qbeast_spark_bridge.worker.transport import (
-    BUFFER_BYTES,
-    batch_of,
-    gathered,
-    longs_as_decimals,
-    received,
-)
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, gathered, longs_as_decimals, received
 
 # The columns of `digest_keys`, and of the other functions.
 DIGESTS: Final = "digest binary"

@@ -6,7 +6,7 @@ Workers import only this module: importing the planner of a read would double th
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.support.sizing import sizing
+from qbeast_spark_bridge.worker.transport import grouped
 
 _BATCH_ROWS: Final = 1 << 17
 
@@ -33,18 +34,15 @@ class ReadTask:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches; no batch is empty."""
-        buffer: list[pl.DataFrame] = []
-        for frame in self.task.read():
-            buffer.append(frame)
-            if sum(f.height for f in buffer) >= _BATCH_ROWS or _bytes(buffer) >= sizing().source_batch_bytes:
-                yield from self._cut(pl.concat(buffer))
-                buffer = []
-        if buffer:
-            yield from self._cut(pl.concat(buffer))
+        size_bytes = sizing().source_batch_bytes
+        row_bytes = size_bytes // _BATCH_ROWS  # a row counts as at least this size
+        sizes = ((frame, max(_bytes(frame), frame.height * row_bytes)) for frame in self.task.read())
+        for group in grouped(sizes, size_bytes):
+            yield from self._cut(pl.concat(group))
 
     def _cut(self, frame: pl.DataFrame) -> Iterator[pa.RecordBatch]:
         """Yield rows in batches of limited size, in Spark's types."""
-        row_bytes = _bytes([frame]) // max(frame.height, 1) + 1
+        row_bytes = _bytes(frame) // max(frame.height, 1) + 1
         for rows in frame.iter_slices(min(_BATCH_ROWS, max(sizing().source_batch_bytes // row_bytes, 1))):
             table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
             yield from table.combine_chunks().to_batches()
@@ -57,5 +55,5 @@ def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
             yield from pickle.loads(task).batches()  # noqa: S301 -- bytes of our own driver
 
 
-def _bytes(frames: Sequence[pl.DataFrame]) -> int:
-    return sum(int(frame.estimated_size()) for frame in frames)
+def _bytes(frame: pl.DataFrame) -> int:
+    return int(frame.estimated_size())

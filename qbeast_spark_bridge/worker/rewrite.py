@@ -19,7 +19,7 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
 from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.shuffle import packed
-from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
+from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, grouped, received
 
 # Columns of the batches of `summarise_files`.
 SUMMARIES: Final = "part int, summary binary"
@@ -39,10 +39,8 @@ class ChangedRows:
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the changed rows."""
-        if self.change is None:
-            yield from self.task.read()
-            return
-        yield from map(self.change, _buffered(self.task.read()))
+        frames = self.task.read()
+        yield from frames if self.change is None else map(self.change, _buffered(frames))
 
 
 def summarise_files(
@@ -88,15 +86,13 @@ def pack_files(
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Yield the same rows in non-empty frames of about 64 MB."""
-    buffer: list[pl.DataFrame] = []
-    size = 0
+    for group in grouped(_slices(frames), BUFFER_BYTES):
+        if any(frame.height for frame in group):
+            yield pl.concat(group)
+
+
+def _slices(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, int]]:
     for frame in frames:
         row_bytes = int(frame.estimated_size()) // max(frame.height, 1) + 1
         for part in frame.iter_slices(max(BUFFER_BYTES // row_bytes, 1)):
-            buffer.append(part)
-            size += part.height * row_bytes
-            if size >= BUFFER_BYTES:
-                yield pl.concat(buffer)
-                buffer, size = [], 0
-    if any(frame.height for frame in buffer):
-        yield pl.concat(buffer)
+            yield part, part.height * row_bytes

@@ -8,10 +8,10 @@ key, instead of converting, compressing and sorting each row.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -41,8 +41,11 @@ if TYPE_CHECKING:
 
 _ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
 
-# Columns of the items that the driver sends to workers.
+# Columns of the items that the driver sends to workers, and the column of `answer_items`.
 ITEMS: Final = "key int, number int, item binary"
+ANSWERS: Final = "answer binary"
+
+_Part = TypeVar("_Part")
 
 
 def gathered(
@@ -52,17 +55,30 @@ def gathered(
 
     Timestamps are labelled as in `in_utc`.
     """
-    buffer: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        buffer.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _BUFFER_ROWS or size >= size_bytes:
-            yield _table(buffer, names)
-            buffer, rows, size = [], 0, 0
-    if rows:
-        yield _table(buffer, names)
+    row_bytes = size_bytes // _BUFFER_ROWS  # a row counts as at least this size
+    sizes = ((batch, max(batch.nbytes, batch.num_rows * row_bytes)) for batch in batches)
+    for group in grouped(sizes, size_bytes):
+        if any(batch.num_rows for batch in group):
+            table = in_utc(pa.Table.from_batches(group))
+            yield table if names is None else table.rename_columns(list(names))
+
+
+def grouped(parts: Iterable[tuple[_Part, int]], size_bytes: int) -> Iterator[list[_Part]]:
+    """Group parts with their sizes; a group ends when it has `size_bytes`.
+
+    >>> list(grouped([("a", 2), ("b", 3), ("c", 1)], 4))
+    [['a', 'b'], ['c']]
+    """
+    group: list[_Part] = []
+    total = 0
+    for part, size in parts:
+        group.append(part)
+        total += size
+        if total >= size_bytes:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
 
 
 def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
@@ -70,6 +86,14 @@ def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
     for batch in batches:
         for number, item in zip(batch.column("number"), batch.column("item"), strict=True):
             yield number.as_py(), pickle.loads(item.as_py())  # noqa: S301 -- bytes of our own driver
+
+
+def answer_items(
+    call: Callable[[Any], object], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Call a function for each item, and yield its number with the answer; see `Engine.map`."""
+    for number, item in received(batches):
+        yield batch_of(ANSWERS, [pickle.dumps((number, call(item)))])
 
 
 def batch_of(columns: str, *values: Sequence[int] | I32Array | Sequence[bytes] | pa.Array) -> pa.RecordBatch:
@@ -105,11 +129,6 @@ def _array(dtype: pa.DataType, values: Any) -> pa.Array:
     return pa.Array.from_buffers(
         dtype, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))]
     )
-
-
-def _table(buffer: list[pa.RecordBatch], names: Sequence[str] | None) -> pa.Table:
-    table = in_utc(pa.Table.from_batches(buffer))
-    return table if names is None else table.rename_columns(list(names))
 
 
 def _field_in_utc(field: pa.Field) -> pa.Field:
@@ -190,11 +209,9 @@ def short_decimals(schema: StructType) -> dict[int, tuple[int, int]]:
 
 def decimals_as_longs(df: DataFrame, decimals: dict[int, tuple[int, int]]) -> DataFrame:
     """Return the rows with these decimals as integers: 1.50 with scale 2 becomes 150."""
+    columns = enumerate(df.columns)
     return df.selectExpr(
-        *(
-            _digits(name, decimals[place][1]) if place in decimals else name
-            for place, name in enumerate(df.columns)
-        )
+        *(_digits(name, decimals[at][1]) if at in decimals else name for at, name in columns)
     )
 
 

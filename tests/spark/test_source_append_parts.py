@@ -14,8 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import qbeast
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_spark_bridge.datasource.append import begin, discard, publish
-from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendWriter
+from qbeast_spark_bridge.datasource.writers import AppendMessage, AppendWriter, append_context
 from qbeast_spark_bridge.worker.append import write_rows
 from tests.helpers.invariants import check_invariants
 
@@ -42,11 +41,12 @@ def files(table: str) -> int:
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
 def test_task_indexes_bounded_parts(table: str) -> None:
-    context = begin(table, SCHEMA, {})
+    context = append_context({"path": table}, SCHEMA)
     written = write_rows(context, batches(10), part_bytes=2_000)
     parts = pickle.loads(written)
     assert [part.rows for part in parts] == [300, 300, 300, 100]
-    publish(context, [written, write_rows(begin(table, SCHEMA, {}), iter(()))])
+    nothing = write_rows(append_context({"path": table}, SCHEMA), iter(()))
+    AppendWriter(context).publish([AppendMessage(written), AppendMessage(nothing)])
     assert qbeast.read_table(table).height == 2_000
     check_invariants(Path(table))
 
@@ -58,22 +58,13 @@ def test_task_that_fails_deletes_its_parts(table: str) -> None:
 
     before = files(table)
     with pytest.raises((SchemaMismatchError, pa.ArrowException)):
-        write_rows(begin(table, SCHEMA, {}), broken(), part_bytes=800)
-    assert files(table) == before
-
-
-def test_discard_deletes_files(table: str) -> None:
-    before = files(table)
-    context = begin(table, SCHEMA, {})
-    written = write_rows(context, batches(1))
-    assert files(table) > before
-    discard(context, [written])
+        write_rows(append_context({"path": table}, SCHEMA), broken(), part_bytes=800)
     assert files(table) == before
 
 
 def test_abort_deletes_only_before_a_commit(table: str) -> None:
     """With every task's message there was a commit, of which nobody may know whether it landed."""
-    task = AppendWriter(begin(table, SCHEMA, {}))
+    task = AppendWriter(append_context({"path": table}, SCHEMA))
     before = files(table)
     message = AppendMessage(write_rows(task.context, batches(1)))
     task.abort([message])

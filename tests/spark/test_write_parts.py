@@ -25,8 +25,7 @@ from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
 from qbeast_spark_bridge.worker import write_files
 from qbeast_spark_bridge.worker.call import WorkerCall, note_of
-from qbeast_spark_bridge.worker.items import answer_items
-from qbeast_spark_bridge.worker.transport import longs_as_decimals
+from qbeast_spark_bridge.worker.transport import answer_items, longs_as_decimals
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import scatter

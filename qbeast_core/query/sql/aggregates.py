@@ -11,7 +11,14 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.lower import Clock, Lowering
-from qbeast_core.query.sql.parse import TEXT, checked_part, parse_list, parse_select, without_parentheses
+from qbeast_core.query.sql.parse import (
+    TEXT,
+    checked_part,
+    parse_list,
+    parse_select,
+    sql_of,
+    without_parentheses,
+)
 from qbeast_core.query.sql.tokens import invalid_sql
 
 _Aggregate = Callable[[pl.Expr], pl.Expr]
@@ -89,21 +96,19 @@ def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> Gr
             by[name] = _values(node, lowering)
         else:
             aggregates[name] = _checked_aggregate(node, lowering)
-    for key in keys:
-        if key not in columns.values():
-            by[_name(key)] = _values(key, lowering)
+    by |= {_name(key): _values(key, lowering) for key in keys if key not in columns.values()}
     condition = None if where is None else lowering.condition(checked_part(where.this, aggregates=False))
     return GroupedQuery(by, aggregates, condition)
 
 
 def _refuse_other_sources(tree: exp.Select) -> None:
     source = tree.args.get("from_")
-    table = None if source is None else source.this
-    if table is None:
+    if source is None:
         return
+    table = source.this
     more = {name for name, value in table.args.items() if value} - {"this"}
     if more or not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        invalid_sql(f"FROM {table.sql('duckdb')[:60]!r} is not supported; write FROM self without an alias")
+        invalid_sql(f"FROM {sql_of(table)} is not supported; write FROM self without an alias")
 
 
 def _columns(nodes: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
@@ -174,11 +179,8 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
         return (condition if where is None else condition & where).sum()
     is_aggregate = type(node) in _AGGREGATES or type(node) in _QUANTILES
     if not is_aggregate or node.this is None:
-        invalid_sql(
-            f"{node.sql('duckdb')[:60]!r} is not an aggregate; write avg(column), sum(column) or the like"
-        )
-    values = _values(node.this, lowering)
-    values = values if where is None else values.filter(where)
+        invalid_sql(f"{sql_of(node)} is not an aggregate; write avg(column), sum(column) or the like")
+    values = _values(node.this, lowering, where)
     if type(node) in _AGGREGATES:
         return _AGGREGATES[type(node)](values)
     level = node.args.get("quantile", node.args.get("expression"))
@@ -194,10 +196,10 @@ def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Exp
     distinct = isinstance(counted, exp.Distinct)
     if distinct and len(counted.expressions) != 1:
         invalid_sql("count(DISTINCT ...) takes one column")
-    values = _values(counted.expressions[0] if distinct else counted, lowering)
-    values = values if where is None else values.filter(where)
+    values = _values(counted.expressions[0] if distinct else counted, lowering, where)
     return values.n_unique() if distinct else values.count()
 
 
-def _values(node: exp.Expr, lowering: Lowering) -> pl.Expr:
-    return lowering.value(checked_part(node, aggregates=False)).expr
+def _values(node: exp.Expr, lowering: Lowering, where: pl.Expr | None = None) -> pl.Expr:
+    values = lowering.value(checked_part(node, aggregates=False)).expr
+    return values if where is None else values.filter(where)

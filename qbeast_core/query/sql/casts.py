@@ -16,6 +16,7 @@ from qbeast_core.query.sql.values import (
     TIMESTAMPTZ,
     Value,
     as_datetime,
+    in_utc,
     of_type,
     scale_of,
     shown,
@@ -32,12 +33,9 @@ _TYPES: Final[dict[exp.DType, pl.DataType]] = {
     exp.DType.INT128: pl.Int128(),
     exp.DType.FLOAT: pl.Float32(),
     exp.DType.DOUBLE: pl.Float64(),
-    exp.DType.TEXT: pl.String(),
-    exp.DType.VARCHAR: pl.String(),
-    exp.DType.CHAR: pl.String(),
     exp.DType.DATE: pl.Date(),
-    exp.DType.TIMESTAMP: TIMESTAMP,
-    exp.DType.TIMESTAMPNTZ: TIMESTAMP,
+    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR), pl.String()),
+    **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ), TIMESTAMP),
     exp.DType.TIMESTAMPTZ: TIMESTAMPTZ,
 }
 _DEFAULT_DECIMAL: Final = (18, 3)
@@ -137,13 +135,9 @@ def _of_time(value: Value, dtype: pl.DataType) -> pl.Expr | None:
     if isinstance(dtype, pl.Datetime):
         return as_datetime(value, dtype)
     if isinstance(dtype, pl.Date):
-        utc = isinstance(value.dtype, pl.Datetime) and value.dtype.time_zone not in (None, "UTC")
-        return (value.expr.dt.convert_time_zone("UTC") if utc else value.expr).cast(pl.Date)
-    return (
-        value.expr.cast(pl.String)
-        if isinstance(dtype, pl.String) and isinstance(value.dtype, pl.Date)
-        else None
-    )
+        return in_utc(value).cast(pl.Date)
+    is_text_of_day = isinstance(dtype, pl.String) and isinstance(value.dtype, pl.Date)
+    return value.expr.cast(pl.String) if is_text_of_day else None
 
 
 def as_text(value: Value) -> pl.Expr:

@@ -9,6 +9,7 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.casts import as_text, cast
+from qbeast_core.query.sql.nodes import PARTS
 from qbeast_core.query.sql.operators import Arithmetic, arithmetic, balanced, compare
 from qbeast_core.query.sql.parse import MAX_ITEMS
 from qbeast_core.query.sql.tokens import invalid_sql
@@ -21,6 +22,7 @@ from qbeast_core.query.sql.values import (
     as_type,
     boolean,
     common_type,
+    in_utc,
     inner_type,
     of_type,
     shown,
@@ -61,27 +63,9 @@ _TIME_PARTS: Final[dict[str, _Part]] = {
     "SECOND": lambda time: time.dt.second(),
     "EPOCH": lambda time: time.dt.timestamp("us").cast(pl.Float64) / 1_000_000,
 }
-_PART_TYPES: Final[dict[str, pl.DataType]] = {
-    "YEAR": pl.Int32(),
-    "DOY": pl.Int16(),
-    "DAYOFYEAR": pl.Int16(),
-    "EPOCH": pl.Float64(),
-}
-# Functions that return a part of a time, with its name in EXTRACT.
-PARTS: Final[dict[type[exp.Expr], str]] = {
-    exp.Year: "YEAR",
-    exp.Quarter: "QUARTER",
-    exp.Month: "MONTH",
-    exp.Week: "WEEK",
-    exp.Day: "DAY",
-    exp.DayOfWeek: "DOW",
-    exp.DayOfWeekIso: "ISODOW",
-    exp.DayOfYear: "DOY",
-    exp.Hour: "HOUR",
-    exp.Minute: "MINUTE",
-    exp.Second: "SECOND",
-    exp.TimeToUnix: "EPOCH",
-}
+_DAY_OF_YEAR: Final = dict.fromkeys(("DOY", "DAYOFYEAR"), pl.Int16())
+_PART_TYPES: Final[dict[str, pl.DataType]] = {"YEAR": pl.Int32(), "EPOCH": pl.Float64(), **_DAY_OF_YEAR}
+_DOUBLE: Final = pl.Float64()
 Function = Callable[..., Value]
 
 
@@ -99,26 +83,7 @@ def call(node: exp.Expr, arguments: Sequence[Value]) -> Value:
 
 def function_arguments(node: exp.Expr) -> list[exp.Expr]:
     """Return the arguments that are expressions, in the order of the text."""
-    keys = (
-        "this",
-        "expression",
-        "expressions",
-        "start",
-        "length",
-        "substr",
-        "replacement",
-        "decimals",
-        "true",
-        "false",
-    )
-    arguments: list[exp.Expr] = []
-    for key in keys:
-        value = node.args.get(key)
-        if isinstance(value, list):
-            arguments += value
-        elif isinstance(value, exp.Expr) and not isinstance(value, exp.Var):
-            arguments.append(value)
-    return arguments
+    return [part for part in node.iter_expressions() if not isinstance(part, exp.Var)]
 
 
 def part_of_time(unit: str, value: Value) -> Value:
@@ -127,7 +92,7 @@ def part_of_time(unit: str, value: Value) -> Value:
     if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         invalid_sql(f"{unit} is not defined for {shown(value.dtype)}")
     if unit in _DATE_PARTS:
-        return Value(_DATE_PARTS[unit](_in_utc(value)), _PART_TYPES.get(unit, pl.Int8()), bound=1 << 20)
+        return Value(_DATE_PARTS[unit](in_utc(value)), _PART_TYPES.get(unit, pl.Int8()), bound=1 << 20)
     if unit not in _TIME_PARTS:
         names = ", ".join((*_DATE_PARTS, *_TIME_PARTS)).lower()
         invalid_sql(f"{unit.lower()!r} is not a supported part of a time; use one of {names}")
@@ -144,12 +109,7 @@ def truncated_time(unit: str, value: Value) -> Value:
         )
     if isinstance(value.dtype, pl.Date) and unit in ("HOUR", "MINUTE", "SECOND"):
         return Value(as_datetime(value, TIMESTAMP), TIMESTAMP)
-    return Value(_in_utc(value).dt.truncate(_TRUNCATED[unit]), value.dtype)
-
-
-def _in_utc(value: Value) -> pl.Expr:
-    zone = value.dtype.time_zone if isinstance(value.dtype, pl.Datetime) else None
-    return value.expr if zone in (None, "UTC") else value.expr.dt.convert_time_zone("UTC")
+    return Value(in_utc(value).dt.truncate(_TRUNCATED[unit]), value.dtype)
 
 
 def _name(node: exp.Expr) -> str:
@@ -199,19 +159,20 @@ def _sign(node: exp.Expr, value: Value) -> Value:
     return Value(positive.cast(pl.Int8) - (value.expr < 0).cast(pl.Int8), pl.Int8(), bound=1)
 
 
-def _whole(node: exp.Expr, value: Value) -> Value:
-    value = _number(node, value)
-    if isinstance(value.dtype, INTEGERS) or value.is_null:
-        return value
-    return with_expr(value, value.expr.floor() if isinstance(node, exp.Floor) else value.expr.ceil())
+def _rounding(function: _Part) -> Callable[[exp.Expr, Value], Value]:
+    """Return a rule for a function on numbers that does not change integers."""
+
+    def rule(node: exp.Expr, value: Value) -> Value:
+        value = _number(node, value)
+        is_whole = isinstance(value.dtype, INTEGERS) or value.is_null
+        return value if is_whole else with_expr(value, function(value.expr))
+
+    return rule
 
 
 def _round(node: exp.Expr, value: Value, places: Value | None = None) -> Value:
-    value = _number(node, value)
     digits = 0 if places is None else _const_integer(node, places)
-    if isinstance(value.dtype, INTEGERS) or value.is_null:
-        return value
-    return with_expr(value, value.expr.round(digits, mode="half_away_from_zero"))
+    return _rounding(lambda number: number.round(digits, mode="half_away_from_zero"))(node, value)
 
 
 def _log(node: exp.Expr, *arguments: Value) -> Value:
@@ -219,11 +180,6 @@ def _log(node: exp.Expr, *arguments: Value) -> Value:
     if isinstance(base, bool) or not isinstance(base, (int, float)):
         invalid_sql("'log' takes a number as its base")
     return Value(as_type(_number(node, arguments[-1]), pl.Float64()).log(float(base)), pl.Float64())
-
-
-def _is_nan(node: exp.Expr, value: Value) -> Value:
-    value = _number(node, value)
-    return boolean(as_type(value, pl.Float64()).is_nan())
 
 
 def _extreme(node: exp.Expr, *arguments: Value) -> Value:
@@ -263,16 +219,9 @@ def _nullif(_: exp.Expr, value: Value, other: Value) -> Value:
 
 
 def _length(node: exp.Expr, value: Value) -> Value:
-    length = (
-        value.expr.list.len() if isinstance(value.dtype, pl.List) else _text(node, value).expr.str.len_chars()
-    )
+    is_list = isinstance(value.dtype, pl.List)
+    length = value.expr.list.len() if is_list else _text(node, value).expr.str.len_chars()
     return Value(length.cast(pl.Int64), pl.Int64(), bound=1 << 33)
-
-
-def _case(node: exp.Expr, value: Value) -> Value:
-    string = _text(node, value).expr.str
-    folded = string.to_lowercase() if isinstance(node, exp.Lower) else string.to_uppercase()
-    return Value(folded, pl.String())
 
 
 def _trim(node: exp.Expr, value: Value, letters: Value | None = None) -> Value:
@@ -350,23 +299,18 @@ def _binary(op: Arithmetic) -> Callable[[exp.Expr, Value, Value], Value]:
     return lambda _, left, right: arithmetic(op, left, right)
 
 
-def _floating(function: _Part) -> Callable[[exp.Expr, Value], Value]:
+def _floating(function: _Part, dtype: pl.DataType = _DOUBLE) -> Callable[[exp.Expr, Value], Value]:
     """Return a rule for a function on DOUBLE."""
-    return lambda node, value: Value(function(as_type(_number(node, value), pl.Float64())), pl.Float64())
+    return lambda node, value: Value(function(as_type(_number(node, value), _DOUBLE)), dtype)
+
+
+def _texts(function: _Part) -> Callable[[exp.Expr, Value], Value]:
+    """Return a rule for a function from text to text."""
+    return lambda node, value: Value(function(_text(node, value).expr), pl.String())
 
 
 def _part(unit: str) -> Callable[[exp.Expr, Value], Value]:
     return lambda _, value: part_of_time(unit, value)
-
-
-def _truncate(node: exp.Expr, value: Value) -> Value:
-    value = _number(node, value)
-    if isinstance(value.dtype, INTEGERS) or value.is_null:
-        return value
-    if isinstance(value.dtype, pl.Decimal):
-        below = pl.when(value.expr < 0).then(value.expr.ceil()).otherwise(value.expr.floor())
-        return with_expr(value, below)
-    return with_expr(value, value.expr.truncate())
 
 
 # A function with its minimum and maximum number of arguments.
@@ -375,33 +319,29 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     **{kind: (_part(unit), 1, 1) for kind, unit in PARTS.items()},
     exp.Abs: (_abs, 1, 1),
     exp.Sign: (_sign, 1, 1),
-    exp.Floor: (_whole, 1, 1),
-    exp.Ceil: (_whole, 1, 1),
+    exp.Floor: (_rounding(pl.Expr.floor), 1, 1),
+    exp.Ceil: (_rounding(pl.Expr.ceil), 1, 1),
+    exp.Trunc: (_rounding(pl.Expr.truncate), 1, 1),
     exp.Round: (_round, 1, 2),
-    exp.Trunc: (_truncate, 1, 1),
     exp.Sqrt: (_floating(pl.Expr.sqrt), 1, 1),
     exp.Exp: (_floating(pl.Expr.exp), 1, 1),
     exp.Ln: (_floating(pl.Expr.log), 1, 1),
     exp.Log: (_log, 1, 2),
     exp.Pow: (_binary("^"), 2, 2),
     exp.Mod: (_binary("%"), 2, 2),
-    exp.IsNan: (_is_nan, 1, 1),
-    exp.Greatest: (_extreme, 1, MAX_COMPARED),
-    exp.Least: (_extreme, 1, MAX_COMPARED),
+    exp.IsNan: (_floating(pl.Expr.is_nan, pl.Boolean()), 1, 1),
+    **dict.fromkeys((exp.Greatest, exp.Least), (_extreme, 1, MAX_COMPARED)),
     exp.Coalesce: (_coalesce, 1, MAX_ITEMS),
     exp.Nullif: (_nullif, 2, 2),
     exp.Length: (_length, 1, 1),
-    exp.Lower: (_case, 1, 1),
-    exp.Upper: (_case, 1, 1),
+    exp.Lower: (_texts(lambda string: string.str.to_lowercase()), 1, 1),
+    exp.Upper: (_texts(lambda string: string.str.to_uppercase()), 1, 1),
     exp.Trim: (_trim, 1, 2),
     exp.Substring: (_substring, 2, 3),
-    exp.Left: (_end, 2, 2),
-    exp.Right: (_end, 2, 2),
+    **dict.fromkeys((exp.Left, exp.Right), (_end, 2, 2)),
     exp.StrPosition: (_find, 2, 2),
     exp.Replace: (_replace, 2, 3),
-    exp.StartsWith: (_contains, 2, 2),
-    exp.EndsWith: (_contains, 2, 2),
-    exp.Contains: (_contains, 2, 2),
+    **dict.fromkeys((exp.StartsWith, exp.EndsWith, exp.Contains), (_contains, 2, 2)),
     exp.ArrayContains: (_list_contains, 2, 2),
     exp.Concat: (_concat, 1, MAX_ITEMS),
     exp.Date: (_date, 1, 1),

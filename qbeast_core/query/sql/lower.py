@@ -13,12 +13,7 @@ import polars as pl
 from sqlglot import exp
 
 from qbeast_core.query.sql.casts import as_text, cast, type_of
-from qbeast_core.query.sql.functions import (
-    call,
-    function_arguments,
-    part_of_time,
-    truncated_time,
-)
+from qbeast_core.query.sql.functions import call, function_arguments, part_of_time, truncated_time
 from qbeast_core.query.sql.operators import (
     Arithmetic,
     Comparison,
@@ -29,7 +24,7 @@ from qbeast_core.query.sql.operators import (
     negated,
     same,
 )
-from qbeast_core.query.sql.parse import operands, parse_condition, without_parentheses
+from qbeast_core.query.sql.parse import case_parts, operands, parse_condition, sql_of, without_parentheses
 from qbeast_core.query.sql.patterns import like, matches
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
@@ -50,7 +45,7 @@ from qbeast_core.query.sql.values import (
     unified,
 )
 
-_COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
+COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -58,7 +53,7 @@ _COMPARISONS: Final[Mapping[type[exp.Expr], Comparison]] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_ARITHMETIC: Final[Mapping[type[exp.Expr], Arithmetic]] = {
+ARITHMETIC: Final[Mapping[type[exp.Expr], Arithmetic]] = {
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",
@@ -126,7 +121,7 @@ class Lowering:
         try:  # Polars returns one row for some expressions without a column
             series = pl.select(value.expr).to_series()
         except pl.exceptions.PolarsError as error:
-            invalid_sql(f"{node.sql('duckdb')[:60]!r} has no value", error)
+            invalid_sql(f"{sql_of(node)} has no value", error)
         literal = pl.lit(series.item(), dtype=series.dtype)
         return replace(value, expr=literal, const=None if series.item() is None else value.const)
 
@@ -134,10 +129,10 @@ class Lowering:
         rule = _BY_TYPE.get(type(node))
         if rule is not None:
             return rule(self, node)
-        if type(node) in _COMPARISONS:
-            return compare(_COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
-        if type(node) in _ARITHMETIC:
-            return arithmetic(_ARITHMETIC[type(node)], self.value(node.this), self.value(node.expression))
+        if type(node) in COMPARISONS:
+            return compare(COMPARISONS[type(node)], self.value(node.this), self.value(node.expression))
+        if type(node) in ARITHMETIC:
+            return arithmetic(ARITHMETIC[type(node)], self.value(node.this), self.value(node.expression))
         return call(node, [self.value(argument) for argument in function_arguments(node)])
 
     def condition(self, node: exp.Expr) -> pl.Expr:
@@ -146,19 +141,13 @@ class Lowering:
         if value.is_null:
             return pl.lit(None, dtype=pl.Boolean)
         if not isinstance(value.dtype, pl.Boolean):
-            invalid_sql(
-                f"{node.sql('duckdb')[:60]!r} is of type {shown(value.dtype)}, not a condition; compare it"
-            )
+            invalid_sql(f"{sql_of(node)} is of type {shown(value.dtype)}, not a condition; compare it")
         return value.expr
 
     def joined(self, node: exp.Expr) -> Value:
         """Lower a chain of AND or OR to a balanced tree."""
         join = operator.and_ if isinstance(node, exp.And) else operator.or_
         return boolean(balanced([self.condition(operand) for operand in operands(node)], join))
-
-    def inverted(self, node: exp.Expr) -> Value:
-        """Lower NOT."""
-        return boolean(~self.condition(node.this))
 
     def column(self, node: exp.Expr) -> Value:
         """Lower a column name, a struct field, or a column of a source such as ``source.price``."""
@@ -177,16 +166,15 @@ class Lowering:
         if isinstance(index, exp.Literal) and index.is_string:
             return _field(value, [index.this])
         if not isinstance(value.dtype, pl.List) or not isinstance(index, exp.Literal):
-            invalid_sql(
-                f"{node.sql('duckdb')[:60]!r}: only an element of a list by a positive number is supported"
-            )
+            invalid_sql(f"{sql_of(node)}: only an element of a list by a positive number is supported")
         return of_type(value.expr.list.get(int(index.this), null_on_oob=True), inner_type(value.dtype))
 
     def literal(self, node: exp.Expr) -> Value:
         """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""
         if node.args.get("is_string"):
             return text(node.this)
-        return number(float(node.this)) if "e" in node.this.lower() else number(_exact(node.this))
+        kind = float if "e" in node.this.lower() else int if node.this.isdigit() else Decimal
+        return number(kind(node.this))
 
     def tested(self, node: exp.Expr) -> Value:
         """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""
@@ -194,7 +182,7 @@ class Lowering:
         if isinstance(right, exp.Null):
             return boolean(value.expr.is_null())
         if not isinstance(right, exp.Boolean):
-            invalid_sql(f"{node.sql('duckdb')[:60]!r}: IS takes NULL, TRUE, FALSE or DISTINCT FROM")
+            invalid_sql(f"{sql_of(node)}: IS takes NULL, TRUE, FALSE or DISTINCT FROM")
         return boolean(self.condition(node.this).eq_missing(pl.lit(bool(right.this))))
 
     def member(self, node: exp.Expr) -> Value:
@@ -211,12 +199,8 @@ class Lowering:
 
     def liked(self, node: exp.Expr, escape: str = "") -> Value:
         """Lower LIKE and ILIKE, with NOT."""
-        result = like(
-            self.value(node.this),
-            self.value(node.expression),
-            escape=escape,
-            fold=isinstance(node, exp.ILike),
-        )
+        value, pattern = self.value(node.this), self.value(node.expression)
+        result = like(value, pattern, escape=escape, fold=isinstance(node, exp.ILike))
         return boolean(~result.expr) if node.args.get("negate") else result
 
     def escaped(self, node: exp.Expr) -> Value:
@@ -233,31 +217,17 @@ class Lowering:
 
     def cases(self, node: exp.Expr) -> Value:
         """Lower CASE and IF."""
-        if isinstance(node, exp.If):
-            tests = [self.condition(node.this)]
-            branches = [self.value(node.args["true"])]
-            default = node.args.get("false")
-        else:
-            tests = [self.branch(node, when.this) for when in node.args["ifs"]]
-            branches = [self.value(when.args["true"]) for when in node.args["ifs"]]
-            default = node.args.get("default")
-        last = NULL if default is None else self.value(default)
-        values, dtype, bound = unified([*branches, last], "CASE")
+        conditions, results = case_parts(node)
+        tests = [self.condition(condition) for condition in conditions]
+        (*values, expr), dtype, bound = unified([self.value(result) for result in results], "CASE")
         if isinstance(dtype, pl.Null):
             return NULL
-        expr = values[-1]
-        for test, value in zip(reversed(tests), reversed(values[:-1]), strict=True):
+        for test, value in zip(reversed(tests), reversed(values), strict=True):
             if test.meta.root_names():
                 expr = pl.when(test).then(value).otherwise(expr)
             elif pl.select(test).item():  # Polars returns one row if a test is constant
                 expr = value
         return Value(expr, dtype, bound=bound)
-
-    def branch(self, node: exp.Expr, test: exp.Expr) -> pl.Expr:
-        """Lower the test of one WHEN of a CASE."""
-        if node.this is None:
-            return self.condition(test)
-        return compare("=", self.value(node.this), self.value(test)).expr
 
     def casted(self, node: exp.Expr) -> Value:
         """Lower CAST, TRY_CAST and typed literals."""
@@ -276,10 +246,7 @@ class Lowering:
             months = _MONTHS[unit] * count if unit in _MONTHS else 0
             duration = timedelta() if unit in _MONTHS else _UNITS[unit] * count
         except (KeyError, ValueError, OverflowError, AttributeError) as error:
-            invalid_sql(
-                f"{node.sql('duckdb')[:60]!r} is not an interval of a whole number, as in INTERVAL 3 DAY",
-                error,
-            )
+            invalid_sql(f"{sql_of(node)} is not an interval of a whole number, as in INTERVAL 3 DAY", error)
         return Value(pl.lit(duration), pl.Duration("us"), Interval(months, duration))
 
     def now(self, node: exp.Expr) -> Value:
@@ -296,10 +263,6 @@ class Lowering:
         return call(node, [self.value(argument) for argument in node.expressions])
 
 
-def _exact(digits: str) -> int | Decimal:
-    return int(digits) if digits.isdigit() else Decimal(digits)
-
-
 def names_of(node: exp.Expr) -> list[str]:
     """Return the parts of a name, in order."""
     if isinstance(node, exp.Dot):
@@ -307,7 +270,7 @@ def names_of(node: exp.Expr) -> list[str]:
     if isinstance(node, exp.Identifier):
         return [node.this]
     if not isinstance(node, exp.Column):
-        invalid_sql(f"{node.sql('duckdb')[:60]!r} is not a name")
+        invalid_sql(f"{sql_of(node)} is not a name")
     parts = [node.args.get(key) for key in ("catalog", "db", "table", "this")]
     return [part.this for part in parts if part is not None]
 
@@ -324,7 +287,7 @@ def _field(value: Value, names: list[str]) -> Value:
 _BY_TYPE: Final[Mapping[type[exp.Expr], Callable[[Lowering, Any], Value]]] = {
     exp.And: Lowering.joined,
     exp.Or: Lowering.joined,
-    exp.Not: Lowering.inverted,
+    exp.Not: lambda self, node: boolean(~self.condition(node.this)),
     exp.Column: Lowering.column,
     exp.Dot: Lowering.column,
     exp.Bracket: Lowering.element,

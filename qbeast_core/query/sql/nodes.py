@@ -21,6 +21,15 @@ PREDICATES: Final = (
     *(exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.RegexpLike),
 )
 
+_PARTS: Final = (exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfYear)
+_TIMES: Final = (exp.Hour, exp.Minute, exp.Second)
+# Functions that return a part of a time, with its name in EXTRACT.
+PARTS: Final[Mapping[type[exp.Expr], str]] = {
+    **{kind: kind.key.upper() for kind in (*_PARTS, *_TIMES)},
+    exp.DayOfWeekIso: "ISODOW",
+    exp.TimeToUnix: "EPOCH",
+}
+
 # Nodes of expressions over one row. Functions without a node class are in `functions.NAMED`.
 NODES: Final[_Nodes] = {
     **_nodes(exp.Column, args="table db catalog"),
@@ -41,28 +50,13 @@ NODES: Final[_Nodes] = {
     **_nodes(exp.Concat, args="expressions safe coalesce"),
     **_nodes(exp.Interval, exp.TimestampTrunc, args="unit"),
     **_nodes(exp.Bracket, args="expressions offset safe returns_list_for_maps"),
+    **_nodes(exp.Extract, *PARTS, exp.Date, exp.CurrentDate, exp.CurrentTimestamp),
     **_nodes(
-        exp.Extract, exp.Year, exp.Quarter, exp.Month, exp.Week, exp.Day, exp.DayOfWeek, exp.DayOfWeekIso
+        exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Trunc, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.IsNan
     ),
-    **_nodes(
-        exp.DayOfYear,
-        exp.Hour,
-        exp.Minute,
-        exp.Second,
-        exp.Date,
-        exp.CurrentDate,
-        exp.CurrentTimestamp,
-        exp.TimeToUnix,
-    ),
-    **_nodes(
-        exp.Abs, exp.Sign, exp.Floor, exp.Ceil, exp.Sqrt, exp.Exp, exp.Ln, exp.Log, exp.Nullif, exp.IsNan
-    ),
-    **_nodes(exp.Trunc),
     **_nodes(exp.Round, args="decimals"),
-    **_nodes(
-        exp.Lower, exp.Upper, exp.Length, exp.Left, exp.Right, exp.StartsWith, exp.EndsWith, exp.Contains
-    ),
-    **_nodes(exp.ArrayContains),
+    **_nodes(exp.Lower, exp.Upper, exp.Length, exp.Left, exp.Right, exp.StartsWith, exp.EndsWith),
+    **_nodes(exp.Contains, exp.ArrayContains, exp.Nullif),
     **_nodes(exp.Trim, args="position"),
     **_nodes(exp.Substring, args="start length"),
     **_nodes(exp.StrPosition, args="substr"),
@@ -73,27 +67,13 @@ NODES: Final[_Nodes] = {
 # Further nodes of aggregates.
 AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Count, args="big_int"),
-    **_nodes(
-        exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.PercentileCont, exp.PercentileDisc
-    ),
-    **_nodes(
-        exp.Stddev,
-        exp.StddevPop,
-        exp.StddevSamp,
-        exp.Variance,
-        exp.VariancePop,
-        exp.Quantile,
-        args="quantile",
-    ),
-    **_nodes(exp.First, exp.Last),
+    **_nodes(exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
+    **_nodes(exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop),
+    **_nodes(exp.PercentileCont, exp.PercentileDisc),
+    **_nodes(exp.Quantile, args="quantile"),
     **_nodes(exp.Distinct, args="expressions"),
     **_nodes(exp.Filter, exp.Where, exp.Star),
 }
 
 # Unsupported words and signs, with a replacement.
-CURES: Final = {
-    "XOR": "write (a) <> (b)",
-    "&": "write AND",
-    "|": "write OR",
-    "&&": "write AND",
-}
+CURES: Final = {"XOR": "write (a) <> (b)", "&": "write AND", "|": "write OR", "&&": "write AND"}

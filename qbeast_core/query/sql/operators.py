@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
+from decimal import localcontext
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias
 
@@ -24,7 +24,6 @@ from qbeast_core.query.sql.values import (
     as_type,
     boolean,
     common_type,
-    decimal,
     integer,
     largest,
     number,
@@ -45,14 +44,13 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_APPLY: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+_APPLY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
     "^": operator.pow,
 }
-_EXACT: Final = Context(prec=2 * MAX_DIGITS + 2)
 _ORDERED: Final = (pl.String, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Binary, pl.Time)
 
 
@@ -92,13 +90,11 @@ def is_in(value: Value, items: Sequence[Value]) -> Value:
     plain: list[object] = []
     others: list[pl.Expr] = []
     for item in (adapted(item, value.dtype) for item in items):
-        if isinstance(value.dtype, pl.String) and item.is_text_const:
+        is_plain = isinstance(value.dtype, pl.String) and item.is_text_const
+        if isinstance(value.dtype, INTEGERS) and isinstance(item.const, int) and not value.is_const:
+            is_plain = abs(item.const) <= largest(value.dtype)
+        if is_plain:
             plain.append(item.const)
-        elif isinstance(value.dtype, INTEGERS) and isinstance(item.const, int) and not value.is_const:
-            if abs(item.const) <= largest(value.dtype):
-                plain.append(item.const)
-            else:
-                others.append(compare("=", value, item).expr)
         else:
             others.append(compare("=", value, item).expr)
     if plain:
@@ -118,7 +114,7 @@ def balanced(parts: Sequence[pl.Expr], join: Callable[[pl.Expr, pl.Expr], pl.Exp
 def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
     """Compare an integer with a number exactly; round literals with a fraction to an equivalent integer."""
     if left.is_number_const and isinstance(right.dtype, INTEGERS):
-        return _against_integer(_MIRRORED[op], right, left)
+        return _against_integer(_MIRRORED.get(op, op), right, left)
     if not (isinstance(left.dtype, INTEGERS) and right.is_number_const):
         return None
     literal = right.const
@@ -133,49 +129,33 @@ def _against_integer(op: Comparison, left: Value, right: Value) -> Value | None:
     return boolean(_COMPARE[op](left.expr.cast(pl.Int128), pl.lit(wide, dtype=pl.Int128)))
 
 
-_MIRRORED: Final[dict[Comparison, Comparison]] = {
-    "=": "=",
-    "<>": "<>",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
+_MIRRORED: Final[dict[Comparison, Comparison]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def _aligned(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
     """Return both operands of a comparison in types that Polars compares by value."""
-    kinds = left.dtype, right.dtype
-    if all(kind.is_numeric() for kind in kinds):
-        return _aligned_numbers(left, right)
     dtype = common_type((left, right), "a comparison")
+    if dtype.is_float():
+        return _as_float(left, dtype), _as_float(right, dtype)
+    if dtype.is_numeric():
+        return left.expr, right.expr
     if not isinstance(dtype, _ORDERED):
         invalid_sql(f"values of type {shown(dtype)} cannot be compared")
     if isinstance(left.const, Interval) or isinstance(right.const, Interval):
         return _duration(left), _duration(right)
-    if isinstance(dtype, pl.Datetime) and pl.Date() in kinds:
-        # Polars casts a date to a time itself; an explicit cast would hide the column from the index.
-        return tuple(  # type: ignore[return-value] # two of them
-            operand.expr
-            if isinstance(operand.dtype, pl.Date) and dtype.time_zone is None
-            else as_datetime(operand, dtype)
-            for operand in (left, right)
-        )
-    return as_type(left, dtype), as_type(right, dtype)
-
-
-def _aligned_numbers(left: Value, right: Value) -> tuple[pl.Expr, pl.Expr]:
-    dtype = common_type((left, right), "a comparison")
-    if dtype.is_float():
-        return tuple(  # type: ignore[return-value] # two of them
-            pl.lit(float(operand.const)) if operand.is_number_const else _as_float(operand, dtype)
-            for operand in (left, right)
-        )
-    return left.expr, right.expr
+    return _as_ordered(left, dtype), _as_ordered(right, dtype)
 
 
 def _as_float(value: Value, dtype: pl.DataType) -> pl.Expr:
+    if value.is_number_const:
+        return pl.lit(float(value.const))
     return value.expr if value.dtype.is_float() else value.expr.cast(dtype)
+
+
+def _as_ordered(value: Value, dtype: pl.DataType) -> pl.Expr:
+    # Polars casts a date to a time itself; an explicit cast would hide the column from the index.
+    is_cast = isinstance(value.dtype, pl.Date) and isinstance(dtype, pl.Datetime) and dtype.time_zone is None
+    return value.expr if is_cast else as_type(value, dtype)
 
 
 def _duration(value: Value) -> pl.Expr:
@@ -213,10 +193,8 @@ def negated(value: Value) -> Value:
         return Value(value.expr, value.dtype, -value.const)
     if value.is_number_const or isinstance(value.const, float):
         return number(-value.const)
-    return arithmetic("-", integer(0), value) if isinstance(value.dtype, INTEGERS) else _negated(value)
-
-
-def _negated(value: Value) -> Value:
+    if isinstance(value.dtype, INTEGERS):
+        return arithmetic("-", integer(0), value)
     if not value.dtype.is_numeric() and not isinstance(value.dtype, pl.Duration):
         invalid_sql(f"'-' is not defined for {shown(value.dtype)}")
     return Value(-value.expr, value.dtype)
@@ -224,11 +202,8 @@ def _negated(value: Value) -> Value:
 
 def _folded(op: Arithmetic, left: Value, right: Value) -> Value:
     """Compute a constant exactly."""
-    if isinstance(left.const, int) and isinstance(right.const, int):
-        return integer({"+": operator.add, "-": operator.sub, "*": operator.mul}[op](left.const, right.const))
-    first, second = Decimal(left.const), Decimal(right.const)
-    compute = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}[op]
-    return decimal(compute(first, second))
+    with localcontext(prec=2 * MAX_DIGITS + 2):
+        return number(_APPLY[op](left.const, right.const))
 
 
 def _floating(op: Arithmetic, left: Value, right: Value) -> Value:
@@ -254,12 +229,7 @@ def _decimals(op: Arithmetic, left: Value, right: Value) -> Value:
 
 def _integers(op: Arithmetic, left: Value, right: Value) -> Value:
     """Compute in 64 bits, or in 128 if the result may need them, so results never overflow."""
-    bounds = {
-        "+": left.bound + right.bound,
-        "*": left.bound * right.bound,
-        "//": left.bound,
-        "%": right.bound,
-    }
+    bounds = {"*": left.bound * right.bound, "//": left.bound, "%": right.bound}
     bound = bounds.get(op, left.bound + right.bound)
     max_bound = max(left.bound, right.bound, bound)
     dtype = next((kind() for kind in (pl.Int64, pl.Int128) if max_bound <= largest(kind())), None)
@@ -293,7 +263,7 @@ def _temporal(op: Arithmetic, left: Value, right: Value) -> Value | None:
         return _shifted(left, right.const if op == "+" else -right.const)
     if isinstance(left.dtype, pl.Date) and isinstance(right.dtype, INTEGERS):
         days = pl.duration(days=as_type(right, pl.Int64()))
-        return Value(left.expr + days if op == "+" else left.expr - days, pl.Date())
+        return Value(_APPLY[op](left.expr, days), pl.Date())
     return _between_times(op, left, adapted(right, left.dtype))
 
 
@@ -304,7 +274,7 @@ def _between_times(op: Arithmetic, left: Value, right: Value) -> Value | None:
         (first, second), _, _ = unified((left, right), "a difference")
         return Value(first - second, pl.Duration("us"))
     if isinstance(right.dtype, pl.Duration):
-        return Value(left.expr + right.expr if op == "+" else left.expr - right.expr, left.dtype)
+        return Value(_APPLY[op](left.expr, right.expr), left.dtype)
     return None
 
 

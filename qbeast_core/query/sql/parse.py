@@ -15,12 +15,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
-from qbeast_core.query.sql.tokens import (
-    BEFORE_OPERANDS,
-    bounded,
-    invalid_sql,
-    with_columns_quoted,
-)
+from qbeast_core.query.sql.tokens import BEFORE_OPERANDS, bounded, invalid_sql, with_columns_quoted
 
 # Levels of a tree; a chain of AND or OR counts as one level.
 MAX_DEPTH: Final = 100
@@ -101,11 +96,8 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
     for name, value in tree.args.items():
         if value and name not in clauses:
             invalid_sql(
-                f"{_sql(value)!r} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
+                f"{sql_of(value)} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
             )
-    source = tree.args.get("from_")
-    if source is not None and not isinstance(source.this.this, exp.Identifier):
-        invalid_sql(f"{_sql(source)} is not supported; FROM takes one name, which is ignored")
     return tree
 
 
@@ -126,6 +118,15 @@ def operands(node: exp.Expr) -> list[exp.Expr]:
         else:
             parts.append(operand)
     return parts
+
+
+def case_parts(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Return the conditions of a CASE or IF, and its results; the last result is the default."""
+    branches = node.args.get("ifs") or [node]
+    operand = node.this if isinstance(node, exp.Case) else None
+    tests: list[exp.Expr] = [exp.EQ(this=operand, expression=b.this) if operand else b.this for b in branches]
+    default = node.args.get("default") or node.args.get("false") or exp.Null()
+    return tests, [*(branch.args["true"] for branch in branches), default]
 
 
 def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Expr:
@@ -202,7 +203,7 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
         invalid_sql(_unknown(node))
     for name, value in node.args.items():
         if value and name not in allowed:
-            invalid_sql(f"{_sql(node)} uses {name.strip('_').upper()}, which is not supported")
+            invalid_sql(f"{sql_of(node)} uses {name.strip('_').upper()}, which is not supported")
     if len(node.args.get("ifs") or ()) > MAX_BRANCHES:
         invalid_sql(f"a CASE has more than {MAX_BRANCHES} branches")
     if isinstance(node, PREDICATES):
@@ -213,8 +214,8 @@ def _check_node(node: exp.Expr, *, aggregates: bool) -> None:
             nested = isinstance(inner, (*PREDICATES, *_AND_OR, exp.Not))
             if nested and not (isinstance(node, exp.Escape) and isinstance(inner, (exp.Like, exp.ILike))):
                 invalid_sql(
-                    f"{_sql(inner)} is an operand of another comparison without parentheses; join comparisons by AND, "
-                    "or put parentheses around it"
+                    f"{sql_of(inner)} is an operand of another comparison without parentheses; join comparisons by "
+                    "AND, or put parentheses around it"
                 )
 
 
@@ -232,10 +233,11 @@ _REASONS: Final[Sequence[tuple[tuple[type[exp.Expr], ...], str]]] = (
 
 def _unknown(node: exp.Expr) -> str:
     name = node.sql_name().lower() if isinstance(node, exp.Func) else ""
-    return next(text for kinds, text in _REASONS if isinstance(node, kinds)).format(_sql(node), name)
+    return next(text for kinds, text in _REASONS if isinstance(node, kinds)).format(sql_of(node), name)
 
 
-def _sql(node: Any) -> str:
+def sql_of(node: Any) -> str:
+    """Return a node as quoted SQL of at most 60 characters, for messages."""
     try:
         text = node.sql("duckdb") if isinstance(node, exp.Expr) else str(node)
     except (RecursionError, ValueError):

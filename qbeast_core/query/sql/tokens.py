@@ -75,20 +75,11 @@ def with_columns_quoted(tokens: Sequence[Token], columns: frozenset[str]) -> lis
             invalid_sql(f"{token.text!r} is a value and a column; put the column's name into double quotes")
         expects_operand = index == 0 or tokens[index - 1].text.upper() in BEFORE_OPERANDS
         next_token = tokens[index + 1] if index + 1 < len(tokens) else None
-        literal = next_token is not None and next_token.token_type in (TokenType.STRING, TokenType.NUMBER)
-        if (
-            expects_operand
-            and word not in _NEVER_NAMES
-            and not literal
-            and (next_token is None or next_token.text != "(")
-        ):
-            quoted[index] = Token(
-                TokenType.IDENTIFIER,
-                token.text,
-                token.line,
-                token.col,
-                token.start,
-                token.end,
-                token.comments,
-            )
+        # A word before a parenthesis or a literal is a function or a type: ``date '2026-11-05'``.
+        starts_value = next_token is not None and (
+            next_token.text == "(" or next_token.token_type in (TokenType.STRING, TokenType.NUMBER)
+        )
+        if expects_operand and word not in _NEVER_NAMES and not starts_value:
+            place = token.line, token.col, token.start, token.end
+            quoted[index] = Token(TokenType.IDENTIFIER, token.text, *place, token.comments)
     return quoted

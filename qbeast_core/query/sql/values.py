@@ -18,12 +18,14 @@ INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 TIMESTAMP: Final = pl.Datetime("us")
 TIMESTAMPTZ: Final = pl.Datetime("us", "UTC")
-_BITS: Final[dict[type[pl.DataType], int]] = {
-    pl.Int8: 8,
-    pl.Int16: 16,
-    pl.Int32: 32,
-    pl.Int64: 64,
-    pl.Int128: 128,
+_BITS: Final[dict[type[pl.DataType], int]] = {kind: 8 << place for place, kind in enumerate(INTEGERS)}
+# Names of types in SQL, if they differ from those of Polars.
+_NAMES: Final[dict[type[pl.DataType], str]] = {
+    **dict(zip(INTEGERS, ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), strict=True)),
+    pl.String: "VARCHAR",
+    pl.Float64: "DOUBLE",
+    pl.Float32: "FLOAT",
+    pl.Duration: "INTERVAL",
 }
 _TIME: Final = re.compile(
     r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?"
@@ -33,12 +35,8 @@ _TIME: Final = re.compile(
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-class Missing:
-    """The type of `MISSING`."""
-
-
 # The constant of a value that depends on the row.
-MISSING: Final = Missing()
+MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +91,12 @@ def integer(number: int) -> Value:
     """Return an integer literal, of the smallest type of 32, 64 or 128 bits that holds it."""
     kind = next((kind for kind in (pl.Int32, pl.Int64, pl.Int128) if abs(number) <= largest(kind())), None)
     if kind is None:
-        return decimal(Decimal(number))
+        return _decimal(Decimal(number))
     expr = pl.lit(number) if abs(number) <= largest(pl.Int64()) else pl.lit(number, dtype=pl.Int128)
     return Value(expr, kind(), number, abs(number))
 
 
-def decimal(number: Decimal) -> Value:
+def _decimal(number: Decimal) -> Value:
     """Return a decimal literal."""
     scale = max(-int(number.as_tuple().exponent), 0)
     if scale > MAX_DIGITS or len(number.as_tuple().digits) > MAX_DIGITS or number.adjusted() >= MAX_DIGITS:
@@ -110,7 +108,7 @@ def decimal(number: Decimal) -> Value:
 def number(value: Decimal | float) -> Value:
     """Return a literal of a Python number."""
     if isinstance(value, Decimal):
-        return decimal(value)
+        return _decimal(value)
     return integer(value) if isinstance(value, int) else Value(pl.lit(value), pl.Float64(), value)
 
 
@@ -176,7 +174,7 @@ def _number_literal(string: str) -> Value | None:
         return None
     if not value.is_finite() or "e" in string.lower():
         return number(float(value))
-    return integer(int(value)) if value == value.to_integral_value() else decimal(value)
+    return integer(int(value)) if value == value.to_integral_value() else _decimal(value)
 
 
 def _moment(string: str) -> datetime | None:
@@ -210,8 +208,7 @@ def common_type(values: Sequence[Value], what: str) -> pl.DataType:
         return pl.String() if any(value.is_text_const for value in values) else pl.Null()
     kinds = [value.dtype for value in typed]
     if all(isinstance(kind, INTEGERS) for kind in kinds):
-        bits = max(_BITS[type(kind)] for kind in kinds)
-        return next(kind() for kind, width in _BITS.items() if width == bits)
+        return max(kinds, key=lambda kind: _BITS[type(kind)])
     if all(kind.is_numeric() for kind in kinds):
         return _common_number(typed)
     if all(isinstance(kind, (pl.Date, pl.Datetime)) for kind in kinds):
@@ -262,8 +259,13 @@ def as_datetime(value: Value, dtype: pl.Datetime) -> pl.Expr:
         return value.expr
     if source.time_zone is None:
         return value.expr.dt.replace_time_zone("UTC")
-    in_utc = value.expr if source.time_zone == "UTC" else value.expr.dt.convert_time_zone("UTC")
-    return in_utc if dtype.time_zone is not None else in_utc.dt.replace_time_zone(None)
+    return in_utc(value) if dtype.time_zone is not None else in_utc(value).dt.replace_time_zone(None)
+
+
+def in_utc(value: Value) -> pl.Expr:
+    """Return a date or time, with its zone changed to UTC."""
+    zone = value.dtype.time_zone if isinstance(value.dtype, pl.Datetime) else None
+    return value.expr if zone in (None, "UTC") else value.expr.dt.convert_time_zone("UTC")
 
 
 def unified(values: Sequence[Value], what: str) -> tuple[list[pl.Expr], pl.DataType, int]:
@@ -285,17 +287,9 @@ def inner_type(dtype: pl.List) -> pl.DataType:
 
 def shown(dtype: pl.DataType) -> str:
     """Return the name of a type as SQL writes it, for messages."""
-    names: dict[type[pl.DataType], str] = {
-        pl.String: "VARCHAR",
-        pl.Float64: "DOUBLE",
-        pl.Float32: "FLOAT",
-        pl.Int64: "BIGINT",
-        pl.Int32: "INTEGER",
-    }
-    names |= {pl.Int16: "SMALLINT", pl.Int8: "TINYINT", pl.Int128: "HUGEINT", pl.Duration: "INTERVAL"}
     if isinstance(dtype, pl.Datetime):
         return "TIMESTAMP" if dtype.time_zone is None else "TIMESTAMPTZ"
-    return names.get(type(dtype), str(dtype).upper())
+    return _NAMES.get(type(dtype), str(dtype).upper())
 
 
 def date_literal(value: date) -> Value:

@@ -213,7 +213,7 @@ def _pause(uri: str, version: int, attempt: int, jitter: float) -> float:
 
 
 def _report(uri: str, version: int, rebased: Rebased, intent: WriteIntent, attempts: int) -> None:
-    adds = sum(isinstance(action, AddFile) for action in rebased.actions)
+    adds = len(rebased.adds)
     removes = sum(isinstance(action, RemoveFile) for action in rebased.actions)
     name = intent.operation or intent.mode
     LOG.info("%s is version %d of %s: +%d -%d files, attempt %d", name, version, uri, adds, removes, attempts)
@@ -305,7 +305,7 @@ def _commit_info(
     intent: WriteIntent, rebased: Rebased, head: Snapshot | None, *, txn_id: str, now_ms: int
 ) -> CommitInfo:
     """Return the provenance of one attempt."""
-    adds = [action for action in rebased.actions if isinstance(action, AddFile)]
+    adds = rebased.adds
     removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
     info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
     info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
