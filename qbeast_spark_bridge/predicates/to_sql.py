@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.filters.atoms import mirror_op
+from qbeast_core.query.filters.atoms import MIRRORED
 from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
@@ -88,7 +88,7 @@ def _sql_of_binary(term: Term, children: list[Term]) -> str:
         _refuse(term.expr)
     sign = COMPARISONS[op]
     if left.is_constant:
-        left, right, sign = right, left, mirror_op(sign)
+        left, right, sign = right, left, MIRRORED[sign]
     return _sql_of_comparison(term, left, right, f"{{}} {sign} {{}}")
 
 

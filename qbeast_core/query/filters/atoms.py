@@ -17,28 +17,14 @@ from qbeast_core.query.filters.nodes import (
     any_of,
 )
 
-_NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
-_MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+# The comparison that is true where another is false; both are null on null.
+NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
+
+# The equivalent comparison with the sides swapped.
+MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
 _FLAT_ZONES = (None, "UTC")
-
-
-def negate_op(op: Op) -> Op:
-    """Return the comparison that is true where `op` is false; both are null on null.
-
-    >>> negate_op("<")
-    '>='
-    """
-    return _NEGATED[op]
-
-
-def mirror_op(op: Op) -> Op:
-    """Return the equivalent comparison with the sides swapped.
-
-    >>> mirror_op("<")
-    '>'
-    """
-    return _MIRRORED[op]
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
