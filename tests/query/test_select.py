@@ -194,5 +194,8 @@ def test_weight_bounds_are_exact() -> None:
 def test_page_bounds_ignore_low_bits() -> None:
     one = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
     assert select(one, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
-    assert select(one, Unknown(), WeightRange(50, 60)).pages(0).tolist() == [0, 1]  # page 0 may end, page 1 begin there
+    assert select(one, Unknown(), WeightRange(50, 60)).pages(0).tolist() == [
+        0,
+        1,
+    ]  # page 0 may end, page 1 begin there
     assert select(one, Unknown(), WeightRange(1 << 16, 1 << 17)).pages(0).tolist() == [1]

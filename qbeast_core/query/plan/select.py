@@ -83,7 +83,8 @@ class Selection:
     def pages(self, file: int) -> I64Array:
         """Return the pages to read of an opened file, ascending, numbered from 0."""
         begin, end = self.page_offsets[file : file + 2]
-        return self.page_numbers[begin:end] - self.table.pages.first_page[file]
+        pages: I64Array = self.page_numbers[begin:end] - self.table.pages.first_page[file]
+        return pages
 
     def frame(self) -> pl.DataFrame:
         """Return one row per file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""

@@ -27,15 +27,15 @@ def named_expressions(
     result: dict[str, pl.Expr] = {}
     for alias, item in _items(expressions, name):
         if not isinstance(alias, str | None) or not isinstance(item, str | pl.Expr):
-            _refuse(name, f"takes Polars expressions or SQL texts, by names, not {item!r}")
+            refuse(name, f"takes Polars expressions or SQL texts, by names, not {item!r}")
         parts = (
             parse(item) if isinstance(item, str) else {_name_of(item, name) if alias is None else alias: item}
         )
         if alias is not None and len(parts) != 1:
-            _refuse(name, f"takes one expression for the name {alias!r}, and {item!r} has several")
+            refuse(name, f"takes one expression for the name {alias!r}, and {item!r} has several")
         duplicates = [part for part in parts if part in result]
         if duplicates:
-            _refuse(name, f"has two expressions named {duplicates[0]!r}; use a mapping with different names")
+            refuse(name, f"has two expressions named {duplicates[0]!r}; use a mapping with different names")
         result |= parts if alias is None else dict.fromkeys([alias], *parts.values())
     return result
 
@@ -49,7 +49,7 @@ def _items(expressions: object, name: str) -> Iterator[tuple[object, object]]:
         for item in cast("Sequence[object]", expressions):
             yield None, item
     else:
-        _refuse(
+        refuse(
             name,
             f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}",
         )
@@ -58,10 +58,11 @@ def _items(expressions: object, name: str) -> Iterator[tuple[object, object]]:
 def _name_of(expr: pl.Expr, name: str) -> str:
     alias = None if expr.meta.has_multiple_outputs() else expr.meta.output_name(raise_if_undetermined=False)
     if alias is None:
-        _refuse(name, f"takes expressions of one column each, not {expr}; use a list")
+        refuse(name, f"takes expressions of one column each, not {expr}; use a list")
     return alias
 
 
-def _refuse(name: str, what: str) -> NoReturn:
-    msg = f"`{name}` {what}; nothing was read"
+def refuse(name: str, what: str, cure: str = "") -> NoReturn:
+    """Refuse an argument before anything is read."""
+    msg = f"`{name}` {what}; nothing was read{cure and '.'}{cure}"
     raise InvalidInputError(msg, argument=name)

@@ -89,13 +89,15 @@ class _State:
     def is_counted(self) -> bool:
         """Whether the number of rows is the answer."""
         question = self.question
-        return question.has_target and question.counts_rows and self.reading.counted is not None
+        return question.sample is None and question.counts_rows and self.reading.counted is not None
 
     def is_known(self) -> bool:
         """Return whether the log has the answer, which is the number of all rows."""
         question = self.question
         return (
-            question.counts_rows and not question.conditions and known_rows(self.reading.reader) is not None
+            question.counts_rows
+            and question.condition is None
+            and known_rows(self.reading.reader) is not None
         )
 
     def log_estimate(self) -> Estimate:
@@ -113,20 +115,20 @@ class _State:
 
     def first_end(self) -> float:
         """Read the files without index, and return the end of the first round."""
-        limits, reading = self.question.limits, self.reading
-        self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
-        if limits.sample is not None:
-            self.start, end = fractions_of(limits.sample)
+        question, reading = self.question, self.reading
+        self.whole += reading.read(reading.without_index(), max_bytes=question.memory_bytes)
+        if question.sample is not None:
+            self.start, end = fractions_of(question.sample)
             self.fraction = self.start
             reading.count(0)
             return end
         pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
-        end = min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
+        end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
         """Count the matching rows if that is not more expensive than a round; return whether that is the answer."""
-        max_bytes, window = self.question.limits.max_bytes, self.window(end)
+        max_bytes, window = self.question.max_bytes, self.window(end)
         remaining = math.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
         cost = 0 if window is None else window.plan.bytes_opened
         return self.reading.count(min(cost, remaining)) and self.question.counts_rows
@@ -166,11 +168,11 @@ class _State:
         window = self.window(end)
         if window is not None and window.plan.sample is None:
             self.sampled, self.apart = [], None  # all rows are read again
-        limits, is_all = self.question.limits, self.is_all(end)
+        question, is_all = self.question, self.is_all(end)
         if not is_all and self.apart is None:
-            self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
+            self.apart = self.reading.read_apart(max_bytes=question.memory_bytes)
         # For a target, `fits` estimates the memory of a round before the read.
-        max_bytes = limits.memory_bytes if is_all or limits.sample is not None else None
+        max_bytes = question.memory_bytes if is_all or question.sample is not None else None
         (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=max_bytes))
         self.fraction = end
 
@@ -190,11 +192,11 @@ class _State:
         if self.is_all(end) or not read:
             return True
         size_bytes = sum(sums.size_bytes for sums in self.sampled) * (end - self.start) / read
-        return _COPIES * size_bytes <= self.question.limits.memory_bytes
+        return _COPIES * size_bytes <= self.question.memory_bytes
 
     def within_bytes(self, end: float) -> float:
         """Return the end of a round that keeps `max_bytes`."""
-        max_bytes = self.question.limits.max_bytes
+        max_bytes = self.question.max_bytes
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
@@ -233,7 +235,7 @@ class _State:
             if question.simultaneous
             else 1,
         )
-        factor *= WIDENED if question.has_target else 1.0
+        factor *= WIDENED if question.sample is None else 1.0
         self.intervals = list(_intervals(sample, question, factor))
         rows = sample.totals[:, 0]
         self.sizes = rows >= question.min_group_rows
@@ -256,7 +258,7 @@ class _State:
             bytes_total=int(snapshot.files["size_bytes"].sum()),
             confidence=question.confidence,
             simultaneous=question.simultaneous,
-            met=self.is_met if question.has_target else None,
+            met=self.is_met if question.sample is None else None,
             complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers),
@@ -288,7 +290,7 @@ class _State:
             whole_sums,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
-            filtered=bool(question.conditions),
+            filtered=question.condition is not None,
             counted=reading.counted is not None,
             bounds=reading.bounds,
             squares=reading.squares,
@@ -298,9 +300,9 @@ class _State:
 
     def next_end(self) -> float | None:
         """Return the end of the next round; None if the answer is precise enough or a limit is reached."""
-        limits = self.question.limits
-        done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
-        if limits.sample is not None or done:
+        question = self.question
+        done = self.is_met or self.is_stopped or self.fraction >= min(question.max_fraction, 1.0)
+        if question.sample is not None or done:
             return None
         growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
@@ -313,7 +315,7 @@ class _State:
             following = 1.0
         elif not self.progressive:
             following = self.worth(min(following, 1.0))
-        end = min(following, limits.max_fraction)
+        end = min(following, question.max_fraction)
         if end <= self.fraction or not self.fits(end):
             return None
         return 1.0 if self.question.counts_rows and self.counts(end) else end
