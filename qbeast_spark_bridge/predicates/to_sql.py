@@ -42,10 +42,10 @@ def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
     try:
-        tree = orjson.loads(expr.meta.serialize(format="json"))
+        term = Term.of(expr, schema)
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):  # a Python function, or nested too deep
         _refuse(expr)
-    return _sql_of(Term(tree, expr, schema))
+    return _sql_of(term)
 
 
 def _refuse(expr: pl.Expr) -> NoReturn:

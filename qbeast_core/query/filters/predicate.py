@@ -57,13 +57,13 @@ def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
     False
     """
     try:
-        tree = orjson.loads(predicate.meta.serialize(format="json"))
+        term = Term.of(predicate, schema)
     except pl.exceptions.PolarsError:  # holds a Python function
         return _split(predicate, schema), False
     except orjson.JSONDecodeError:  # nested deeper than its limit
         return Unknown(), False
     try:
-        return _parse(Term(tree, predicate, schema), negated=False), _compares(tree)
+        return _parse(term, negated=False), _compares(term.tree)
     except RecursionError:
         return Unknown(), False
 

@@ -39,9 +39,7 @@ _FLAT_ZONES: Final = (None, "UTC")
 def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
     """Return the comparisons of a column that follow from a comparison of a function of the column.
 
-    >>> import orjson
-    >>> expr = pl.col("x") * 2.0
-    >>> term = Term(orjson.loads(expr.meta.serialize(format="json")), expr, pl.Schema({"x": pl.Float64}))
+    >>> term = Term.of(pl.col("x") * 2.0, pl.Schema({"x": pl.Float64}))
     >>> inner, alternatives = preimage(term, ">=", pl.Series([8.0]))
     >>> inner.kind, [(op, round(bound.item(), 9)) for op, bound in alternatives[0]]
     ('Column', [('>=', 4.0)])

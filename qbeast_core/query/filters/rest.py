@@ -28,8 +28,7 @@ def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
     IsNotNull(column='x')
     """
     try:
-        tree = orjson.loads(predicate.meta.serialize(format="json"))
-        return _rest(Term(tree, predicate, schema))
+        return _rest(Term.of(predicate, schema))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError, RecursionError):
         return Unknown()  # a Python function, or a very deep expression
 

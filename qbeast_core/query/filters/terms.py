@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import polars as pl
 
 from qbeast_core.query.filters.atoms import keeps_order
@@ -41,6 +42,15 @@ class Term:
     # The expression, for evaluation.
     expr: pl.Expr
     schema: pl.Schema
+
+    @staticmethod
+    def of(expr: pl.Expr, schema: pl.Schema) -> Term:
+        """Return an expression as a term.
+
+        Raises `polars.exceptions.PolarsError` if it holds a Python function, and `orjson.JSONDecodeError` if it is
+        nested deeper than the limit of orjson.
+        """
+        return Term(orjson.loads(expr.meta.serialize(format="json")), expr, schema)
 
     @property
     def kind(self) -> str:
