@@ -238,10 +238,10 @@ class _Recogniser:
 
     def total(self, expr: pl.Expr) -> _Formula:
         """Return the total of a value over rows; equal values share a total."""
-        numbers = [index for index, total in enumerate(self.totals) if total.meta.eq(expr)]
-        if not numbers:
+        numbers = (index for index, total in enumerate(self.totals) if total.meta.eq(expr))
+        number = next(numbers, len(self.totals))
+        if number == len(self.totals):
             self.totals.append(expr)
-        number = numbers[0] if numbers else len(self.totals) - 1
         self.used.append(number)
         return lambda totals: totals[number]
 
@@ -249,12 +249,11 @@ class _Recogniser:
         self._numeric(values, what, booleans=True)
         return _filtered(values)
 
-    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> pl.DataType:
+    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> None:
         dtype = self._by_row(values)
         if not (dtype.is_numeric() or (booleans and dtype == pl.Boolean()) or dtype == pl.Null()):
             msg = f"{what} needs numbers, and {values} is {dtype}; cast it to a number first"
             raise RefusedAggregate(msg)
-        return dtype
 
     def _by_row(self, values: pl.Expr) -> pl.DataType:
         """Check the aggregated value, and its inner filter if any."""

@@ -26,7 +26,7 @@ def cube(depth: int, x: int, s: int) -> str:
 
 
 def reasons(selection: Selection) -> list[str]:
-    return selection.frame().get_column("reason").to_list()
+    return selection.reasons.to_list()
 
 
 QUARTERS = [file(block(cube(2, place, 0))) for place in range(4)]

@@ -199,14 +199,8 @@ def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
 
 def _parse_cast(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
     """Parse a cast of a boolean to boolean, which SQL adds before a NOT."""
-    try:
-        types = (
-            pl.LazyFrame(schema=term.schema).select(term.expr, children[0].expr.alias("")).collect_schema()
-        )
-    except pl.exceptions.PolarsError:
-        return Unknown()
-    same = all(dtype == pl.Boolean for dtype in types.dtypes())
-    return _parse(children[0], negated=negated) if same else Unknown()
+    is_boolean = term.dtype == children[0].dtype == pl.Boolean()
+    return _parse(children[0], negated=negated) if is_boolean else Unknown()
 
 
 def _parse_horizontal(term: Term, children: Sequence[Term], *, negated: bool) -> Node:

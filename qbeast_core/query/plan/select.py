@@ -86,15 +86,10 @@ class Selection:
         pages: I64Array = self.page_numbers[begin:end] - self.table.pages.first_page[file]
         return pages
 
-    def frame(self) -> pl.DataFrame:
-        """Return one row per file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
-        return self.table.files.select("path").with_columns(
-            pl.Series("opened", self.opened),
-            pl.Series("rows_opened", self.rows_opened),
-            pl.Series("pages_opened", self.pages_opened),
-            pl.Series("pages_total", self.pages_total),
-            pl.Series("reason", _REASONS).gather(self.reason_codes).alias("reason"),
-        )
+    @property
+    def reasons(self) -> pl.Series:
+        """Why each file is opened or skipped, a `SkipReason`."""
+        return pl.Series("reason", _REASONS).gather(self.reason_codes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,8 +139,8 @@ def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
     ...     "max_weight": [None], "element_count": [None]})
-    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).frame().rows()
-    [('a', True, 3, 0, 0, 'matches')]
+    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
+    ['matches']
     """
     return match(table, node).within(weights)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 import polars as pl
@@ -40,19 +40,15 @@ def named_expressions(
     return result
 
 
-def _items(expressions: object, name: str) -> Iterator[tuple[object, object]]:
+def _items(expressions: object, name: str) -> Iterable[tuple[object, object]]:
     if isinstance(expressions, Mapping):
-        yield from cast("Mapping[object, object]", expressions).items()
-    elif isinstance(expressions, str | pl.Expr):
-        yield None, expressions
-    elif isinstance(expressions, Sequence):
-        for item in cast("Sequence[object]", expressions):
-            yield None, item
-    else:
-        refuse(
-            name,
-            f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}",
-        )
+        return cast("Mapping[object, object]", expressions).items()
+    if isinstance(expressions, str | pl.Expr):
+        return [(None, expressions)]
+    if isinstance(expressions, Sequence):
+        return [(None, item) for item in cast("Sequence[object]", expressions)]
+    what = f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}"
+    return refuse(name, what)
 
 
 def _name_of(expr: pl.Expr, name: str) -> str:

@@ -176,13 +176,6 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     return result
 
 
-def _names(argument_name: str, value: object) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        refuse(argument_name, f"takes a column name or a list of them, not {value!r}")
-    return list(names)
-
-
 def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     groups = {} if by is None else _expressions(by, "by", schema)
     for name, expr in groups.items():
@@ -253,7 +246,9 @@ def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
     if len(pair) != 2:
         refuse("join", "must be a pair of a frame and the common column(s)")
     frame, on = pair
-    frame, names = to_frame(frame), _names("join", on)
+    frame, names = to_frame(frame), [on] if isinstance(on, str) else on
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        refuse("join", f"takes a column name or a list of them, not {on!r}")
     missing = [name for name in names if name not in schema or name not in frame.columns]
     if missing or not names:
         refuse(

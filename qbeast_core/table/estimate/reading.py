@@ -107,12 +107,9 @@ class Reading:
     def farthest(self) -> dict[int, float]:
         """Largest magnitude of the column of each total, by number of the total, if the log has it."""
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
-        magnitudes: dict[int, float] = {}
-        for number, name in self.question.aggregates.plain.items():
-            bounds = [_farthest(files, bound, name) for bound in ("min", "max")]
-            if None not in bounds:
-                magnitudes[number] = max(bound_value for bound_value in bounds if bound_value is not None)
-        return magnitudes
+        plain = self.question.aggregates.plain.items()
+        magnitudes = {number: _farthest(files, name) for number, name in plain}
+        return {number: magnitude for number, magnitude in magnitudes.items() if magnitude is not None}
 
     @cached_property
     def design_effect(self) -> float:
@@ -287,8 +284,9 @@ class Reading:
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
+    @cached_property
     def nothing(self) -> Sums:
-        """Return the sums of no rows."""
+        """The sums of no rows."""
         schema = self.reader.snapshot.schema
         types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
@@ -364,15 +362,16 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting)
 
 
-def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
-    """Return the largest magnitude of a bound of a column over all files; None if a file lacks it."""
-    stored = files.schema.get(bound)
-    if not isinstance(stored, pl.Struct) or column not in {
-        struct_field.name for struct_field in stored.fields
-    }:
+def _farthest(files: pl.DataFrame, column: str) -> float | None:
+    """Return the largest magnitude of the bounds of a column over all files; None if a file lacks them."""
+    try:
+        bounds = files.select(pl.col(bound).struct.field(column).alias(bound) for bound in ("min", "max"))
+    except pl.exceptions.PolarsError:  # the log has no bounds of this column
         return None
-    values = files.select(pl.col(bound).struct.field(column)).to_series()
-    if not values.dtype.is_numeric() or values.null_count():
+    if not all(dtype.is_numeric() for dtype in bounds.dtypes):
         return None
-    magnitude = values.cast(pl.Float64).abs().max()
-    return float(magnitude) if isinstance(magnitude, float) and math.isfinite(magnitude) else None
+    values = pl.concat([series.cast(pl.Float64) for series in bounds])
+    magnitude = values.abs().max()
+    if values.null_count() or not isinstance(magnitude, float) or not math.isfinite(magnitude):
+        return None
+    return magnitude

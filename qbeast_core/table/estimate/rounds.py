@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
-from qbeast_core.sampling.aggregates import TOTAL, Smooth
-from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.intervals import Interval, factor_of, interval_of
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import Sums
@@ -47,19 +47,19 @@ def rounds(
 ) -> Iterator[Estimate]:
     """Yield better estimates until one is precise enough or a limit is reached."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
-    if state.is_known():
-        yield state.log_estimate()
+    rows = known_rows(reader) if question.counts_rows and question.condition is None else None
+    if rows is not None:  # the log has the answer
+        state.take_count(rows)
+        state.look(probability=1.0)
+        yield state.estimate()
         return
-    end = state.first_end()
-    while True:
+    end: float | None = state.first_end()
+    while end is not None:
         state.read_to(end)
         state.look()
         if progressive:
             yield state.estimate()
-        following = state.next_end()
-        if following is None:
-            break
-        end = following
+        end = state.next_end()
     if not progressive:
         yield state.estimate()
 
@@ -91,24 +91,9 @@ class _State:
         question = self.question
         return question.sample is None and question.counts_rows and self.reading.counted is not None
 
-    def is_known(self) -> bool:
-        """Return whether the log has the answer, which is the number of all rows."""
-        question = self.question
-        return (
-            question.counts_rows
-            and question.condition is None
-            and known_rows(self.reading.reader) is not None
-        )
-
-    def log_estimate(self) -> Estimate:
-        """Return the answer from the log."""
-        self.take_count(known_rows(self.reading.reader) or 0)
-        self.look(probability=1.0)
-        return self.estimate()
-
     def take_count(self, rows: int) -> None:
         """Add a known number of rows; no rows remain to sample."""
-        nothing, name = self.reading.nothing(), f"{TOTAL}0"
+        nothing, name = self.reading.nothing, f"{TOTAL}0"
         count = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(count)))
         self.sampled, self.apart = [nothing], None
@@ -236,7 +221,7 @@ class _State:
             else 1,
         )
         factor *= WIDENED if question.sample is None else 1.0
-        self.intervals = list(_intervals(sample, question, factor))
+        self.intervals = [interval_of(sample, answer, factor) for answer in question.aggregates.answers]
         rows = sample.totals[:, 0]
         self.sizes = rows >= question.min_group_rows
         met = [is_met(interval, target) for interval, target in self.answers()]
@@ -275,19 +260,16 @@ class _State:
     def sample(self, probability: float) -> KeySample:
         """Return all rows read so far as one sample."""
         question, reading = self.question, self.reading
-        whole = [*self.whole, *(self.apart or ())]
-        if not whole and not self.sampled:
-            whole = [reading.nothing()]
-        whole_sums, sampled = (
-            Sums.concat(parts or [others[0].without_rows(question.by)], question.by)
-            for parts, others in ((whole, self.sampled), (self.sampled, whole))
+        whole, sampled = (
+            Sums.concat(parts or [reading.nothing], question.by)
+            for parts in ([*self.whole, *(self.apart or ())], self.sampled)
         )
         self.sampled = [sampled]
         return KeySample.of(
             question.aggregates,
             question.by,
             sampled,
-            whole_sums,
+            whole,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
             filtered=question.condition is not None,
@@ -319,13 +301,3 @@ class _State:
         if end <= self.fraction or not self.fits(end):
             return None
         return 1.0 if self.question.counts_rows and self.counts(end) else end
-
-
-def _intervals(sample: KeySample, question: Question, factor: float) -> Iterator[Interval]:
-    number = 0
-    for answer in question.aggregates.answers:
-        if isinstance(answer, Smooth):
-            yield smooth_interval(sample, answer, factor)
-        else:
-            yield quantile_interval(sample, number, answer, factor)
-            number += 1
