@@ -74,7 +74,7 @@ def interval_of(sample: KeySample, answer: Smooth | Quantile, factor: float) -> 
     """Return an answer with its interval."""
     if isinstance(answer, Smooth):
         return smooth_interval(sample, answer, factor)
-    return quantile_interval(sample, answer, factor)
+    return _quantile_interval(sample, answer, factor)
 
 
 def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interval:
@@ -276,7 +276,7 @@ class _Residuals:
         return farthest
 
 
-def quantile_interval(sample: KeySample, answer: Quantile, factor: float) -> Interval:
+def _quantile_interval(sample: KeySample, answer: Quantile, factor: float) -> Interval:
     """Return a quantile with its interval.
 
     The fraction of rows below the estimate is a smooth answer with a standard error; the quantiles at both ends of its

@@ -24,7 +24,7 @@ NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<"
 MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
 
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
-_FLAT_ZONES = (None, "UTC")
+FLAT_ZONES = (None, "UTC")
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
@@ -36,7 +36,7 @@ def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
     if isinstance(source, _INTEGERS):
         return _integer_keeps_order(source, target)
     if isinstance(source, pl.Datetime):
-        to_date = isinstance(target, pl.Date) and source.time_zone in _FLAT_ZONES
+        to_date = isinstance(target, pl.Date) and source.time_zone in FLAT_ZONES
         return to_date or isinstance(target, pl.Datetime)
     if isinstance(source, pl.Decimal) and isinstance(target, pl.Decimal):
         return target.scale >= source.scale

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeGuard
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.atoms import MIRRORED
+from qbeast_core.query.filters.atoms import FLAT_ZONES, MIRRORED
 from qbeast_core.query.filters.nodes import Op
 from qbeast_core.query.filters.terms import Term
 
@@ -32,8 +32,6 @@ _SINGLE, _DOUBLE = (Fraction(10) ** 15, 21, 140), (Fraction(10) ** 150, 50, 1060
 
 # Dates reach at least this many years before and after year 0.
 _YEARS: Final = 200_000
-
-_FLAT_ZONES: Final = (None, "UTC")
 
 
 def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
@@ -63,7 +61,7 @@ def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
 
 def _is_flat(dtype: pl.DataType | None) -> TypeGuard[pl.Date | pl.Datetime]:
     """Return whether a type holds dates, or times in UTC or without a time zone."""
-    return isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_zone in _FLAT_ZONES)
+    return isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_zone in FLAT_ZONES)
 
 
 def _of_year(op: Op, value: pl.Series) -> _Comparisons | None:

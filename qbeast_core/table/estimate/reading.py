@@ -342,7 +342,7 @@ class Reading:
         if self._centres or not question.aggregates.centres:
             return
         for frame in frames:
-            kept = self._row_sums(question).kept(frame)
+            kept = self._row_sums(question).kept(frame.lazy()).collect()
             if kept.height:
                 centres = kept.select(**question.aggregates.centres)
                 self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
