@@ -135,6 +135,11 @@ def _parse(term: Term, *, negated: bool) -> Node:
     return parser(term, children, negated=negated) if parser is not None and children else Unknown()
 
 
+def _parse_inner(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    """Parse an alias or a NOT."""
+    return _parse(children[0], negated=negated if term.kind == "Alias" else not negated)
+
+
 def _parse_ternary(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
     truthy, falsy, condition = children
     when = _parse(condition, negated=False)
@@ -296,7 +301,7 @@ class _Parser(Protocol):
 
 # By kind, or by group and name of a function. `polars.sql_expr` uses the group "Sql" for fractions and IN.
 _PARSERS: dict[str | tuple[str, str], _Parser] = {
-    "Alias": lambda _, children, *, negated: _parse(children[0], negated=negated),
+    "Alias": _parse_inner,
     "BinaryExpr": _parse_binary,
     "Cast": _parse_cast,
     "Ternary": _parse_ternary,
@@ -310,7 +315,7 @@ _PARSERS: dict[str | tuple[str, str], _Parser] = {
     ("Boolean", "IsNotNan"): _parse_float_test,
     ("Boolean", "IsNotNull"): _parse_is_null,
     ("Boolean", "IsNull"): _parse_is_null,
-    ("Boolean", "Not"): lambda _, children, *, negated: _parse(children[0], negated=not negated),
+    ("Boolean", "Not"): _parse_inner,
     ("Sql", "Binary"): _parse_sql_binary,
     ("Sql", "IsIn"): _parse_is_in,
     ("StringExpr", "StartsWith"): _parse_starts_with,
