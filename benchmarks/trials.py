@@ -11,7 +11,7 @@ import polars as pl
 from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.sampling.aggregates import TOTAL, Smooth, recognise
 from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.intervals import Interval, factor_of, interval_of, smooth_interval
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sample import Calibration, Keys, KeySample
 from qbeast_core.sampling.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
@@ -80,7 +80,7 @@ def sample_of(sums: np.ndarray, rows: np.ndarray, fraction: float, known: float 
             np.zeros(len(rows), np.int64), values, rows if known else np.zeros(len(rows)), 1
         ),
         calibration=None if known is None else _calibration(rows, known),
-        values=(),
+        values={},
     )
 
 
@@ -173,14 +173,7 @@ class Population:
 
     def intervals(self, sample: KeySample, factor: float) -> list[Interval]:
         """Return the interval of each answer."""
-        number, intervals = 0, list[Interval]()
-        for answer in self.aggregates.answers:
-            if isinstance(answer, Smooth):
-                intervals.append(smooth_interval(sample, answer, factor))
-            else:
-                intervals.append(quantile_interval(sample, number, answer, factor))
-                number += 1
-        return intervals
+        return [interval_of(sample, answer, factor) for answer in self.aggregates.answers]
 
     def promised(
         self, error: float, confidence: float, *, pilot: int = 4_000, count: int = 1_000

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import orjson
 import polars as pl
 
+from qbeast_core.query.filters.terms import Term
 from qbeast_core.sampling.dual import Dual
 from qbeast_core.spec.own_column import own_column
 
@@ -26,6 +27,8 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Dual, Dual], Dual]]] = {
     "Multiply": Dual.__mul__,
     "TrueDivide": Dual.__truediv__,
 }
+_FLOATS: Final = ({"Literal": "Float64"}, {"Literal": "Float32"})
+_NO_SCHEMA: Final = pl.Schema()
 _ONE: Final = pl.lit(1, pl.Int32)
 _REASONS: Final = (
     (
@@ -102,8 +105,8 @@ class Aggregates:
     @property
     def plain(self) -> dict[int, str]:
         """Names of columns by the numbers of the totals that are plain sums of columns."""
-        trees = {number: _tree(answer) for number, answer in enumerate(self.totals)}
-        return {number: str(_body(tree)) for number, tree in trees.items() if _kind(tree) == "Column"}
+        columns = [(number, total) for number, total in enumerate(self.totals) if total.meta.is_column()]
+        return {number: total.meta.output_name() for number, total in columns}
 
     @property
     def columns(self) -> list[str]:
@@ -142,61 +145,63 @@ class _Recogniser:
 
     def answer(self, name: str, expr: pl.Expr) -> Smooth | Quantile:
         """Return one aggregate."""
-        tree = _tree(expr)
-        while _kind(tree) == "Alias":
-            expr = expr.meta.pop()[0]
-            tree = _tree(expr)
-        level = _quantile_of(tree)
+        term = _term(expr)
+        while term.kind == "Alias":
+            term = _term(term.expr.meta.pop()[0])
+        level = _quantile_of(term)
         if level is not None:
-            values = expr.meta.pop()[-1]
+            values = term.expr.meta.pop()[-1]
             self._numeric(values, "a quantile", booleans=False)
             return Quantile(name, _filtered(values).cast(pl.Float64), *level)
         self.used = []
-        formula = self.formula(expr, tree)
+        formula = self.formula(term)
         return Smooth(name, tuple(dict.fromkeys(self.used)), formula)
 
-    def formula(self, expr: pl.Expr, tree: Any) -> _Formula:
+    def formula(self, term: Term) -> _Formula:
         """Return an aggregate, or arithmetic on aggregates, as a function of totals."""
-        kind, body, inputs = _kind(tree), _body(tree), expr.meta.pop()[::-1]
-        match kind:
+        inputs = term.expr.meta.pop()[::-1]
+        match term.kind:
             case "Len":
                 formula = self.total(_ONE)
             case "Literal":
-                formula = _constant(_number(expr))
+                formula = _constant(_number(term.expr))
             case "Agg":
-                formula = self.aggregate(_kind(body), _body(body), inputs[0])
+                formula = self.aggregate(term, inputs[0])
             case "BinaryExpr":
-                formula = self.arithmetic(str(body["op"]), inputs, tree)
+                formula = self.arithmetic(term, inputs)
             case "Function" if inputs:
-                formula = self.function(body["function"], inputs[0], tree)
-            case "Alias" | "Cast" if kind == "Alias" or _is_float(body):
-                formula = self.formula(inputs[0], _tree(inputs[0]))
+                formula = self.function(term, inputs[0])
+            case "Alias" | "Cast" if term.kind == "Alias" or term.body["dtype"] in _FLOATS:
+                formula = self.formula(_term(inputs[0]))
             case _:
-                _refuse(tree)
+                _refuse(_name(term))
         return formula
 
-    def arithmetic(self, sign: str, operands: Sequence[pl.Expr], tree: Any) -> _Formula:
+    def arithmetic(self, term: Term, operands: Sequence[pl.Expr]) -> _Formula:
         """Return a sum, difference, product or ratio of aggregates."""
+        sign = str(term.body["op"])
         combine = _ARITHMETIC.get(sign)
         if combine is None:
-            _refuse(tree, f"the operator {sign} is not smooth: only +, -, * and / of aggregates have a bound")
-        left, right = (self.formula(operand, _tree(operand)) for operand in operands)
+            _refuse(f"the operator {sign}", "is not smooth: only +, -, * and / of aggregates have a bound")
+        left, right = (self.formula(_term(operand)) for operand in operands)
         return lambda totals: combine(left(totals), right(totals))
 
-    def function(self, function: Any, inner: pl.Expr, tree: Any) -> _Formula:
+    def function(self, term: Term, inner: pl.Expr) -> _Formula:
         """Return a function of an aggregate, or an aggregate that Polars calls a function."""
+        function = term.body["function"]
         if function == "NullCount":
             self._by_row(inner)
             return self.total(_filtered(inner, rows=pl.Expr.is_null))
         if function not in ("Negate", {"Pow": "Sqrt"}):
-            return _refuse(tree)
-        operand = self.formula(inner, _tree(inner))
+            return _refuse(_name(term))
+        operand = self.formula(_term(inner))
         if function == "Negate":
             return lambda totals: -operand(totals)
         return lambda totals: operand(totals).sqrt()
 
-    def aggregate(self, name: str, body: Any, values: pl.Expr) -> _Formula:
+    def aggregate(self, term: Term, values: pl.Expr) -> _Formula:
         """Return an aggregate of rows."""
+        name, body = next(iter(term.body.items()))
         match name:
             case "Count":
                 self._by_row(values)
@@ -211,7 +216,7 @@ class _Recogniser:
             case "Var" | "Std":
                 return self.variance(values, float(body[1]), root=name == "Std")
             case _:
-                return _refuse({"Agg": {name: body}})
+                return _refuse(_name(term))
 
     def variance(self, values: pl.Expr, ddof: float, *, root: bool) -> _Formula:
         """Return a variance, or its root, from sums of distances to a number near the mean."""
@@ -233,10 +238,10 @@ class _Recogniser:
 
     def total(self, expr: pl.Expr) -> _Formula:
         """Return the total of a value over rows; equal values share a total."""
-        numbers = [index for index, total in enumerate(self.totals) if total.meta.eq(expr)]
-        if not numbers:
+        numbers = (index for index, total in enumerate(self.totals) if total.meta.eq(expr))
+        number = next(numbers, len(self.totals))
+        if number == len(self.totals):
             self.totals.append(expr)
-        number = numbers[0] if numbers else len(self.totals) - 1
         self.used.append(number)
         return lambda totals: totals[number]
 
@@ -244,16 +249,15 @@ class _Recogniser:
         self._numeric(values, what, booleans=True)
         return _filtered(values)
 
-    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> pl.DataType:
+    def _numeric(self, values: pl.Expr, what: str, *, booleans: bool) -> None:
         dtype = self._by_row(values)
         if not (dtype.is_numeric() or (booleans and dtype == pl.Boolean()) or dtype == pl.Null()):
             msg = f"{what} needs numbers, and {values} is {dtype}; cast it to a number first"
             raise RefusedAggregate(msg)
-        return dtype
 
     def _by_row(self, values: pl.Expr) -> pl.DataType:
         """Check the aggregated value, and its inner filter if any."""
-        parts = values.meta.pop()[::-1] if _kind(_tree(values)) == "Filter" else [values]
+        parts = values.meta.pop()[::-1] if _term(values).kind == "Filter" else [values]
         types = [self.check(part) for part in parts]
         if types[-1] != pl.Boolean() and len(parts) > 1:
             msg = f"a filter needs a condition, and {parts[-1]} is {types[-1]}; compare it with a value"
@@ -263,7 +267,7 @@ class _Recogniser:
 
 def _filtered(values: pl.Expr, rows: Callable[[pl.Expr], pl.Expr] | None = None) -> pl.Expr:
     """Return values, null for rows that an inner filter drops; with a test, whether rows pass both."""
-    if _kind(_tree(values)) != "Filter":
+    if _term(values).kind != "Filter":
         return values if rows is None else rows(values)
     kept, condition = values.meta.pop()[::-1]
     if rows is not None:
@@ -280,15 +284,15 @@ def _always(values: pl.Expr) -> pl.Expr:
     return values.is_null() | values.is_not_null()
 
 
-def _quantile_of(tree: Any) -> tuple[float, Any] | None:
+def _quantile_of(term: Term) -> tuple[float, Any] | None:
     """Return level and interpolation of a quantile; None for other aggregates."""
-    if _kind(tree) == "Agg" and _kind(tree["Agg"]) == "Median":
+    name = _name(term)
+    if name == "Median":
         return 0.5, "linear"
-    function = tree["Function"]["function"] if _kind(tree) == "Function" else None
-    if not isinstance(function, dict) or "Quantile" not in function:
+    if term.kind != "Function" or name != "Quantile":
         return None
     try:
-        number = tree["Function"]["input"][1]["Literal"]["Dyn"]
+        number = term.body["input"][1]["Literal"]["Dyn"]
         level = float(number["Float"] if "Float" in number else number["Int"])
     except (KeyError, TypeError):
         msg = "a quantile needs one level, a plain number between 0 and 1"
@@ -297,48 +301,31 @@ def _quantile_of(tree: Any) -> tuple[float, Any] | None:
         percent = f"; for {level:g} % write {level / 100:g}" if 1 < level < 100 else ""
         msg = f"a quantile's level lies between 0 and 1, and {level} does not{percent}"
         raise RefusedAggregate(msg)
-    return level, str(function["Quantile"]["method"]).lower()
+    return level, str(term.body["function"]["Quantile"]["method"]).lower()
 
 
-def _refuse(tree: Any, why: str | None = None) -> NoReturn:
+def _refuse(name: str, why: str | None = None) -> NoReturn:
     """Raise `RefusedAggregate` with the reason."""
-    name = _name(tree)
     reason = why or next(
         (text for names, text in _REASONS if name in names), "cannot be bounded from a sample"
     )
-    msg = f"{'' if why else name + ' '}{reason}. Supported are: {_KINDS}"
+    msg = f"{name} {reason}. Supported are: {_KINDS}"
     raise RefusedAggregate(msg)
 
 
-def _name(tree: Any) -> str:
+def _name(term: Term) -> str:
     """Return the name of an expression's kind in Polars."""
-    kind, body = _kind(tree), _body(tree)
-    if kind == "Agg":
-        return _kind(body)
-    if kind == "Function":
-        function = body["function"]
-        return function if isinstance(function, str) else next(iter(function))
-    return kind
+    if term.kind == "Agg":
+        return str(next(iter(term.body)))
+    return term.function[0] if term.kind == "Function" else term.kind
 
 
-def _tree(expr: pl.Expr) -> Any:
-    """Return the decoded serialisation of an expression by Polars."""
+def _term(expr: pl.Expr) -> Term:
+    """Return an expression with its structure; the schema does not matter."""
     try:
-        return orjson.loads(expr.meta.serialize(format="json"))
+        return Term.of(expr, _NO_SCHEMA)
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):
-        return "a Python function, or a very deep expression,"
-
-
-def _kind(tree: Any) -> str:
-    return str(next(iter(tree))) if isinstance(tree, dict) else str(tree)
-
-
-def _body(tree: Any) -> Any:
-    return tree[_kind(tree)] if isinstance(tree, dict) else None
-
-
-def _is_float(cast: Any) -> bool:
-    return cast["dtype"] in ({"Literal": "Float64"}, {"Literal": "Float32"})
+        return Term("a Python function, or a very deep expression,", expr, _NO_SCHEMA)
 
 
 def _number(expr: pl.Expr) -> float:

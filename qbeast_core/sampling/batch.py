@@ -44,11 +44,8 @@ class RowSums:
         """Columns of groups."""
         return tuple(self.groups)
 
-    def kept(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def kept(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows that meet the condition, with the joined columns."""
-        return self._kept(frame.lazy()).collect()
-
-    def _kept(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         if self.lookup is not None:
             rows = rows.join(self.lookup.frame.lazy(), on=list(self.lookup.on), how="left")
         return rows if self.condition is None else rows.filter(self.condition)
@@ -62,7 +59,7 @@ class RowSums:
         has_weights = WEIGHT in frame.columns
         key = [] if has_weights else [pl.lit(0, pl.Int32).alias(WEIGHT)]
         groups_of = [expr.alias(name) for name, expr in self.groups.items()]
-        summed = self._kept(frame.lazy()).with_columns(*centres, *key)
+        summed = self.kept(frame.lazy()).with_columns(*centres, *key)
         summed = summed.with_columns(*totals, *values, *groups_of)
         types = summed.select(names).collect_schema()
         # A query instead of rows: only some keys need them, and new memory costs more than computing them again.

@@ -71,6 +71,13 @@ def factor_of(confidence: float, *, answers: int = 1) -> float:
     return NormalDist().inv_cdf(1 - (1 - confidence) / (2 * answers))
 
 
+def interval_of(sample: KeySample, answer: Smooth | Quantile, factor: float) -> Interval:
+    """Return an answer with its interval."""
+    if isinstance(answer, Smooth):
+        return smooth_interval(sample, answer, factor)
+    return _quantile_interval(sample, answer, factor)
+
+
 def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interval:
     """Return a function of totals with its interval.
 
@@ -82,7 +89,7 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
     >>> from qbeast_core.sampling.sample import Keys
     >>> aggregates = recognise({"n": pl.len()}, lambda expr: pl.Int64())
     >>> keys = KeySample(probability=0.1, groups=pl.DataFrame({"g": [0]}), whole=np.zeros((1, 1)),
-    ...     sampled=np.array([[900.0]]), calibration=None, values=(),
+    ...     sampled=np.array([[900.0]]), calibration=None, values={},
     ...     all_keys=lambda: Keys(np.zeros(900, np.int64), np.ones((900, 1)), np.zeros(900), 1))
     >>> interval = smooth_interval(keys, aggregates.answers[0], 2.0)
     >>> interval.value, interval.half_width.round(), interval.keys
@@ -270,13 +277,13 @@ class _Residuals:
         return farthest
 
 
-def quantile_interval(sample: KeySample, number: int, answer: Quantile, factor: float) -> Interval:
+def _quantile_interval(sample: KeySample, answer: Quantile, factor: float) -> Interval:
     """Return a quantile with its interval.
 
     The fraction of rows below the estimate is a smooth answer with a standard error; the quantiles at both ends of its
     interval bound the quantile (Woodruff). This does not need the density at the quantile.
     """
-    groups, rows = len(sample.whole), sample.values[number]
+    groups, rows = len(sample.whole), sample.values[answer.name]
     if sample.probability == 1.0:
         return _exact_quantile(rows, answer, groups)
     ordered = rows.sort(GROUP, "value")

@@ -106,8 +106,8 @@ class KeySample:
     all_keys: Callable[[], Keys]
     # None if the number of rows is unknown or not used.
     calibration: Calibration | None
-    # Rows for each quantile: `GROUP`, `WEIGHT` (null: not sampled), `value`.
-    values: tuple[pl.DataFrame, ...]
+    # Rows for each quantile, by name: `GROUP`, `WEIGHT` (null: not sampled), `value`.
+    values: Mapping[str, pl.DataFrame]
     # None to use all keys.
     part: Part | None = None
     # Whether the only group has all rows of `calibration`.
@@ -288,15 +288,15 @@ def _unseen(seen: F64Array, farthest: Mapping[int, float]) -> F64Array:
 
 def _values(
     quantiles: Sequence[Quantile], by: Sequence[str], groups: pl.DataFrame, *parts: pl.DataFrame
-) -> tuple[pl.DataFrame, ...]:
+) -> dict[str, pl.DataFrame]:
     """Return the matching rows for each quantile, sampled or not."""
     if not quantiles:
-        return ()
+        return {}
     sampled, whole = (
         rows.with_columns(pl.Series(GROUP, numbers_of(rows, groups, by), pl.Int64)) for rows in parts
     )
     rows = pl.concat([sampled, whole.with_columns(pl.lit(None, pl.Int32).alias(WEIGHT))])
-    return tuple(
-        rows.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{number}")).drop_nulls("value")
-        for number in range(len(quantiles))
-    )
+    return {
+        quantile.name: rows.select(GROUP, WEIGHT, value=pl.col(f"{VALUE}{number}")).drop_nulls("value")
+        for number, quantile in enumerate(quantiles)
+    }

@@ -200,17 +200,6 @@ class Sums:
             rows=pl.concat([part.rows for part in parts]),
         )
 
-    def without_rows(self, by: Sequence[str]) -> Sums:
-        """Return the sums of no rows, with the same columns."""
-        return Sums(
-            groups=self.groups.clear(0 if by else 1),  # without group columns there is always one group
-            scales=self.scales,
-            entries=pl.LazyFrame(schema=self.entries.collect_schema()),
-            entries_bytes=0,
-            sizes=KeySizes(np.zeros(0, np.int32)),
-            rows=self.rows.clear(),
-        )
-
     def by_key(self, by: Sequence[str]) -> Sums:
         """Return sums with one entry per key and group, which is smaller if keys have many rows."""
         names = self.entries.collect_schema().names()

@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.filters.atoms import mirror_op
+from qbeast_core.query.filters.atoms import MIRRORED
 from qbeast_core.query.filters.terms import BOUNDS, COMPARISONS, Term
 from qbeast_spark_bridge.predicates.literals import spark_literal
 from qbeast_spark_bridge.schema import quoted
@@ -42,10 +42,10 @@ def to_sql(expr: pl.Expr, schema: pl.Schema) -> str:
     "((`x` > CAST('5' AS BIGINT)) AND (NOT (`s` IS NULL)))"
     """
     try:
-        tree = orjson.loads(expr.meta.serialize(format="json"))
+        term = Term.of(expr, schema)
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError):  # a Python function, or nested too deep
         _refuse(expr)
-    return _sql_of(Term(tree, expr, schema))
+    return _sql_of(term)
 
 
 def _refuse(expr: pl.Expr) -> NoReturn:
@@ -88,7 +88,7 @@ def _sql_of_binary(term: Term, left: Term, right: Term) -> str:
         _refuse(term.expr)
     sign = COMPARISONS[op]
     if left.is_constant:
-        left, right, sign = right, left, mirror_op(sign)
+        left, right, sign = right, left, MIRRORED[sign]
     return _sql_of_comparison(term, left, right, f"{{}} {sign} {{}}")
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.plan.fractions import sample_to_weights
-from qbeast_core.sampling.aggregates import Aggregates, Smooth, recognise
+from qbeast_core.sampling.aggregates import Aggregates, recognise
 from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.intervals import Interval, quantile_interval, smooth_interval
+from qbeast_core.sampling.intervals import Interval, interval_of
 from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import WEIGHT
 
@@ -80,12 +80,4 @@ def intervals(
     drawn = sample_of(
         exprs, rows, weights, fraction, by=by, where=where, known=known, part=part, summed=summed
     )
-    found: dict[str, Interval] = {}
-    for one in recognised(exprs, rows).answers:
-        if isinstance(one, Smooth):
-            found[one.name] = smooth_interval(drawn, one, factor)
-        else:
-            found[one.name] = quantile_interval(
-                drawn, len([q for q in found if q.startswith("q")]), one, factor
-            )
-    return found
+    return {one.name: interval_of(drawn, one, factor) for one in recognised(exprs, rows).answers}

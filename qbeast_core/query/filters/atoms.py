@@ -17,28 +17,14 @@ from qbeast_core.query.filters.nodes import (
     any_of,
 )
 
-_NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
-_MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+# The comparison that is true where another is false; both are null on null.
+NEGATED: dict[Op, Op] = {"<": ">=", "<=": ">", "==": "!=", "!=": "==", ">=": "<", ">": "<="}
+
+# The equivalent comparison with the sides swapped.
+MIRRORED: dict[Op, Op] = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">=": "<=", ">": "<"}
+
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
-_FLAT_ZONES = (None, "UTC")
-
-
-def negate_op(op: Op) -> Op:
-    """Return the comparison that is true where `op` is false; both are null on null.
-
-    >>> negate_op("<")
-    '>='
-    """
-    return _NEGATED[op]
-
-
-def mirror_op(op: Op) -> Op:
-    """Return the equivalent comparison with the sides swapped.
-
-    >>> mirror_op("<")
-    '>'
-    """
-    return _MIRRORED[op]
+FLAT_ZONES = (None, "UTC")
 
 
 def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
@@ -50,7 +36,7 @@ def keeps_order(source: pl.DataType, target: pl.DataType) -> bool:
     if isinstance(source, _INTEGERS):
         return _integer_keeps_order(source, target)
     if isinstance(source, pl.Datetime):
-        to_date = isinstance(target, pl.Date) and source.time_zone in _FLAT_ZONES
+        to_date = isinstance(target, pl.Date) and source.time_zone in FLAT_ZONES
         return to_date or isinstance(target, pl.Datetime)
     if isinstance(source, pl.Decimal) and isinstance(target, pl.Decimal):
         return target.scale >= source.scale

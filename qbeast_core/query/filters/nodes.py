@@ -110,12 +110,7 @@ def all_of(nodes: Sequence[Node]) -> Node:
     >>> all_of([Nothing(), IsNull("x")])
     Nothing()
     """
-    if any(isinstance(node, Nothing) for node in nodes):
-        return Nothing()
-    kept = tuple(node for node in nodes if not isinstance(node, Unknown))
-    if not kept:
-        return Unknown()
-    return kept[0] if len(kept) == 1 else And(kept)
+    return _joined(nodes, And, neutral=Unknown(), absorbing=Nothing())
 
 
 def any_of(nodes: Sequence[Node]) -> Node:
@@ -126,12 +121,18 @@ def any_of(nodes: Sequence[Node]) -> Node:
     >>> any_of([Unknown(), IsNull("x")])
     Unknown()
     """
-    if any(isinstance(node, Unknown) for node in nodes):
-        return Unknown()
-    kept = tuple(node for node in nodes if not isinstance(node, Nothing))
+    return _joined(nodes, Or, neutral=Nothing(), absorbing=Unknown())
+
+
+def _joined(
+    nodes: Sequence[Node], join: type[And | Or], *, neutral: Unknown | Nothing, absorbing: Unknown | Nothing
+) -> Node:
+    if absorbing in nodes:
+        return absorbing
+    kept = tuple(node for node in nodes if node != neutral)
     if not kept:
-        return Nothing()
-    return kept[0] if len(kept) == 1 else Or(kept)
+        return neutral
+    return kept[0] if len(kept) == 1 else join(kept)
 
 
 def column_of(atom: Atom) -> str:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import orjson
 import polars as pl
 
-from qbeast_core.query.filters.atoms import compare, is_in, mirror_op, negate_op
+from qbeast_core.query.filters.atoms import MIRRORED, NEGATED, compare, is_in
 from qbeast_core.query.filters.nodes import (
     IsNotNull,
     IsNull,
@@ -57,13 +57,13 @@ def understand(predicate: pl.Expr, schema: pl.Schema) -> tuple[Node, bool]:
     False
     """
     try:
-        tree = orjson.loads(predicate.meta.serialize(format="json"))
+        term = Term.of(predicate, schema)
     except pl.exceptions.PolarsError:  # holds a Python function
         return _split(predicate, schema), False
     except orjson.JSONDecodeError:  # nested deeper than its limit
         return Unknown(), False
     try:
-        return _parse(Term(tree, predicate, schema), negated=False), _compares(tree)
+        return _parse(term, negated=False), _compares(term.tree)
     except RecursionError:
         return Unknown(), False
 
@@ -115,15 +115,10 @@ def _parts(predicate: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> l
 
 
 def _split(predicate: pl.Expr, schema: pl.Schema) -> Node:
-    """Parse the halves of an AND or OR that cannot be serialised as a whole."""
-    parts = predicate.meta.pop()[::-1]
-    if len(parts) != 2:
-        return Unknown()
-    left, right = parts
-    if (left & right).meta.eq(predicate):
-        return all_of([parse_predicate(left, schema), parse_predicate(right, schema)])
-    if (left | right).meta.eq(predicate):
-        return any_of([parse_predicate(left, schema), parse_predicate(right, schema)])
+    """Parse the parts of an AND or OR that cannot be serialised as a whole."""
+    for parts, join in ((conjuncts(predicate), all_of), (disjuncts(predicate), any_of)):
+        if len(parts) > 1:
+            return join([parse_predicate(part, schema) for part in parts])
     return Unknown()
 
 
@@ -136,12 +131,13 @@ def _parse(term: Term, *, negated: bool) -> Node:
     if term.kind == "Column":
         return _compare(term, "==", pl.Series([not negated]))
     children = term.children
-    parser = _KINDS.get(term.kind)
+    parser = _PARSERS.get(term.function[:2] if term.kind == "Function" else term.kind)
     return parser(term, children, negated=negated) if parser is not None and children else Unknown()
 
 
-def _parse_alias(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    return _parse(children[0], negated=negated)
+def _parse_inner(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    """Parse an alias or a NOT."""
+    return _parse(children[0], negated=negated if term.kind == "Alias" else not negated)
 
 
 def _parse_ternary(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
@@ -159,11 +155,16 @@ def _parse_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Nod
         return _parse_missing(children, equal=(op == "EqValidity") is not negated)
     if op not in COMPARISONS:
         return Unknown()
+    return _compare(*_sides(children, op, negated=negated))
+
+
+def _sides(children: Sequence[Term], name: str, *, negated: bool) -> tuple[Term, Op, pl.Series | None]:
+    """Return a comparison with its constant, if any, on the right."""
     left, right = children
-    symbol = COMPARISONS[op]
+    op = COMPARISONS[name]
     if left.is_constant:
-        left, right, symbol = right, left, mirror_op(symbol)
-    return _compare(left, negate_op(symbol) if negated else symbol, right.evaluate_one())
+        left, right, op = right, left, MIRRORED[op]
+    return left, NEGATED[op] if negated else op, right.evaluate_one()
 
 
 def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
@@ -184,29 +185,12 @@ def _parse_missing(children: Sequence[Term], *, equal: bool) -> Node:
     return any_of([compare(operand, "!=", value), IsNull(operand.column)])
 
 
-def _parse_function(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    group, name, _ = term.function
-    if group == "Boolean" and name in _BOOLEANS:
-        return _BOOLEANS[name](term, children, negated=negated)
-    if group == "StringExpr" and name == "StartsWith" and not negated:
-        return _parse_starts_with(children)
-    if group == "Sql":  # `polars.sql_expr` uses this group for fractions and IN
-        return _parse_sql(term, children, negated=negated)
-    return Unknown()
-
-
-def _parse_sql(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    _, name, options = term.function
-    if name == "IsIn":
-        return _parse_is_in(term, children, negated=negated)
-    if name != "Binary" or options not in COMPARISONS:
+def _parse_sql_binary(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
+    name = term.function[2]
+    if name not in COMPARISONS:
         return Unknown()
-    left, right = children
-    op = COMPARISONS[options]
-    if left.is_constant:
-        left, right, op = right, left, mirror_op(op)
-    op = negate_op(op) if negated else op
-    operand, value = left.operand(), right.evaluate_one()
+    left, op, value = _sides(children, name, negated=negated)
+    operand = left.operand()
     if operand is None or value is None:
         return _compare(left, op, value)
     return compare(operand, op, _as_float(operand, value))
@@ -220,18 +204,8 @@ def _as_float(operand: Operand, values: pl.Series) -> pl.Series:
 
 def _parse_cast(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
     """Parse a cast of a boolean to boolean, which SQL adds before a NOT."""
-    try:
-        types = (
-            pl.LazyFrame(schema=term.schema).select(term.expr, children[0].expr.alias("")).collect_schema()
-        )
-    except pl.exceptions.PolarsError:
-        return Unknown()
-    same = all(dtype == pl.Boolean for dtype in types.dtypes())
-    return _parse(children[0], negated=negated) if same else Unknown()
-
-
-def _parse_not(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
-    return _parse(children[0], negated=not negated)
+    is_boolean = term.dtype == children[0].dtype == pl.Boolean()
+    return _parse(children[0], negated=negated) if is_boolean else Unknown()
 
 
 def _parse_horizontal(term: Term, children: Sequence[Term], *, negated: bool) -> Node:
@@ -252,7 +226,7 @@ def _parse_between(term: Term, children: Sequence[Term], *, negated: bool) -> No
     if bounds is None:
         return Unknown()
     sides = [
-        _compare(children[0], negate_op(op) if negated else op, limit.evaluate_one())
+        _compare(children[0], NEGATED[op] if negated else op, limit.evaluate_one())
         for op, limit in zip(bounds, children[1:], strict=True)
     ]
     return any_of(sides) if negated else all_of(sides)
@@ -293,9 +267,9 @@ def _parse_float_test(term: Term, children: Sequence[Term], *, negated: bool) ->
     return all_of([compare(operand, ">", _INFINITIES[:1]), compare(operand, "<", _INFINITIES[1:])])
 
 
-def _parse_starts_with(children: Sequence[Term]) -> Node:
+def _parse_starts_with(_: Term, children: Sequence[Term], *, negated: bool) -> Node:
     operand, value = children[0].operand(), children[1].evaluate_one()
-    if operand is None or value is None or not isinstance(operand.result, pl.String):
+    if negated or operand is None or value is None or not isinstance(operand.result, pl.String):
         return Unknown()
     if value.null_count():
         return Nothing()
@@ -325,23 +299,24 @@ class _Parser(Protocol):
     def __call__(self, term: Term, children: Sequence[Term], /, *, negated: bool) -> Node: ...
 
 
-_KINDS: dict[str, _Parser] = {
-    "Alias": _parse_alias,
+# By kind, or by group and name of a function. `polars.sql_expr` uses the group "Sql" for fractions and IN.
+_PARSERS: dict[str | tuple[str, str], _Parser] = {
+    "Alias": _parse_inner,
     "BinaryExpr": _parse_binary,
     "Cast": _parse_cast,
-    "Function": _parse_function,
     "Ternary": _parse_ternary,
-}
-_BOOLEANS: dict[str, _Parser] = {
-    "AllHorizontal": _parse_horizontal,
-    "AnyHorizontal": _parse_horizontal,
-    "IsBetween": _parse_between,
-    "IsFinite": _parse_float_test,
-    "IsIn": _parse_is_in,
-    "IsInfinite": _parse_float_test,
-    "IsNan": _parse_float_test,
-    "IsNotNan": _parse_float_test,
-    "IsNotNull": _parse_is_null,
-    "IsNull": _parse_is_null,
-    "Not": _parse_not,
+    ("Boolean", "AllHorizontal"): _parse_horizontal,
+    ("Boolean", "AnyHorizontal"): _parse_horizontal,
+    ("Boolean", "IsBetween"): _parse_between,
+    ("Boolean", "IsFinite"): _parse_float_test,
+    ("Boolean", "IsIn"): _parse_is_in,
+    ("Boolean", "IsInfinite"): _parse_float_test,
+    ("Boolean", "IsNan"): _parse_float_test,
+    ("Boolean", "IsNotNan"): _parse_float_test,
+    ("Boolean", "IsNotNull"): _parse_is_null,
+    ("Boolean", "IsNull"): _parse_is_null,
+    ("Boolean", "Not"): _parse_inner,
+    ("Sql", "Binary"): _parse_sql_binary,
+    ("Sql", "IsIn"): _parse_is_in,
+    ("StringExpr", "StartsWith"): _parse_starts_with,
 }

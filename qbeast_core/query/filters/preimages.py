@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, TypeGuard
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.filters.atoms import mirror_op
+from qbeast_core.query.filters.atoms import FLAT_ZONES, MIRRORED
 from qbeast_core.query.filters.nodes import Op
 from qbeast_core.query.filters.terms import Term
 
@@ -33,15 +33,11 @@ _SINGLE, _DOUBLE = (Fraction(10) ** 15, 21, 140), (Fraction(10) ** 150, 50, 1060
 # Dates reach at least this many years before and after year 0.
 _YEARS: Final = 200_000
 
-_FLAT_ZONES: Final = (None, "UTC")
-
 
 def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
     """Return the comparisons of a column that follow from a comparison of a function of the column.
 
-    >>> import orjson
-    >>> expr = pl.col("x") * 2.0
-    >>> term = Term(orjson.loads(expr.meta.serialize(format="json")), expr, pl.Schema({"x": pl.Float64}))
+    >>> term = Term.of(pl.col("x") * 2.0, pl.Schema({"x": pl.Float64}))
     >>> inner, alternatives = preimage(term, ">=", pl.Series([8.0]))
     >>> inner.kind, [(op, round(bound.item(), 9)) for op, bound in alternatives[0]]
     ('Column', [('>=', 4.0)])
@@ -65,7 +61,7 @@ def preimage(term: Term, op: Op, value: pl.Series) -> Preimage | None:
 
 def _is_flat(dtype: pl.DataType | None) -> TypeGuard[pl.Date | pl.Datetime]:
     """Return whether a type holds dates, or times in UTC or without a time zone."""
-    return isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_zone in _FLAT_ZONES)
+    return isinstance(dtype, pl.Date) or (isinstance(dtype, pl.Datetime) and dtype.time_zone in FLAT_ZONES)
 
 
 def _of_year(op: Op, value: pl.Series) -> _Comparisons | None:
@@ -73,12 +69,8 @@ def _of_year(op: Op, value: pl.Series) -> _Comparisons | None:
     if year is None or abs(year) > _YEARS:
         return None
     first, last = math.ceil(year), math.floor(year)  # years that equal the value: none if first > last
-    comparisons: _Comparisons = []
-    if op in ("==", ">=", ">"):
-        comparisons.append((">=", _new_year(last + 1 if op == ">" else first)))
-    if op in ("==", "<=", "<"):
-        comparisons.append(("<", _new_year(first if op == "<" else last + 1)))
-    return comparisons
+    start, end = last + 1 if op == ">" else first, first if op == "<" else last + 1
+    return _between(op, _new_year(start), _new_year(end), below="<")
 
 
 def _new_year(year: int) -> pl.Series:
@@ -92,18 +84,13 @@ def _of_truncated(dtype: pl.DataType, unit_term: Term, op: Op, value: pl.Series)
     unit = unit_term.evaluate_one()
     if unit is None or unit.null_count() or not _is_flat(value.dtype):
         return None
-    comparisons: _Comparisons = []
-    if op in ("==", ">=", ">"):
-        comparisons.append((">=", value))
-    if op in ("==", "<=", "<"):
-        try:
-            # One more step: a date drops hours, and a bound in microseconds drops nanoseconds.
-            end = value.cast(pl.Datetime("us")).dt.offset_by(unit.item())
-            end = end.dt.offset_by("1d" if isinstance(dtype, pl.Date) else "1us")
-        except pl.exceptions.PolarsError:
-            return None
-        comparisons.append(("<", end))
-    return comparisons
+    try:
+        # One more step: a date drops hours, and a bound in microseconds drops nanoseconds.
+        end = value.cast(pl.Datetime("us")).dt.offset_by(unit.item())
+        end = end.dt.offset_by("1d" if isinstance(dtype, pl.Date) else "1us")
+    except pl.exceptions.PolarsError:
+        return None
+    return _between(op, value, end, below="<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +147,7 @@ def _of_floats(line: _Line, result: pl.DataType, op: Op, target: Fraction) -> li
     slack = _rounding(result, line, target)
     if slack is None:
         return None
-    turned = mirror_op(op) if line.slope < 0 else op
+    turned = MIRRORED[op] if line.slope < 0 else op
     low, high = float(line.solve(target) - slack), float(line.solve(target) + slack)
     ends = pl.Series([math.nextafter(low, -math.inf)]), pl.Series([math.nextafter(high, math.inf)])
     alternatives = [_between(turned, *ends)]
@@ -174,7 +161,7 @@ def _of_integers(
     line: _Line, result: pl.DataType, op: Op, target: Fraction, slack: Fraction
 ) -> list[_Comparisons]:
     source = line.inner.dtype
-    turned = mirror_op(op) if line.slope < 0 else op
+    turned = MIRRORED[op] if line.slope < 0 else op
     low, high = line.solve(target) - slack, line.solve(target) + slack
     ends = _integer(math.ceil(low), source), _integer(math.floor(high), source)
     return [_between(turned, *ends), *_wrapped(result, line)]
@@ -203,13 +190,13 @@ def _wrapped(result: pl.DataType, line: _Line) -> list[_Comparisons]:
     return alternatives
 
 
-def _between(op: Op, low: pl.Series, high: pl.Series) -> _Comparisons:
+def _between(op: Op, low: pl.Series, high: pl.Series, *, below: Op = "<=") -> _Comparisons:
     """Compare with the ends of an interval that encloses the value."""
     comparisons: _Comparisons = []
     if op in ("==", ">=", ">"):
         comparisons.append((">=", low))
     if op in ("==", "<=", "<"):
-        comparisons.append(("<=", high))
+        comparisons.append((below, high))
     return comparisons
 
 

@@ -14,10 +14,12 @@ from qbeast_core.query.filters.terms import COMPARISONS, Term
 _AND, _OR = ("And", "LogicalAnd"), ("Or", "LogicalOr")
 _NEVER_NULL = ("IsNull", "IsNotNull")
 _NULL_WITH_ALL = {
-    "Boolean": ("AllHorizontal", "AnyHorizontal", "IsBetween", "Not"),
+    "Boolean": (
+        *("AllHorizontal", "AnyHorizontal", "IsBetween", "Not"),
+        *("IsFinite", "IsInfinite", "IsNan", "IsNotNan"),
+    ),
     "TemporalExpr": ("Date", "Truncate", "Year"),
 }
-_NULL_WITH_FIRST = ("IsFinite", "IsInfinite", "IsNan", "IsNotNan")
 _ARITHMETIC = ("Plus", "Minus", "Multiply", "TrueDivide")
 
 
@@ -28,8 +30,7 @@ def parse_rest(predicate: pl.Expr, schema: pl.Schema) -> Node:
     IsNotNull(column='x')
     """
     try:
-        tree = orjson.loads(predicate.meta.serialize(format="json"))
-        return _rest(Term(tree, predicate, schema))
+        return _rest(Term.of(predicate, schema))
     except (pl.exceptions.PolarsError, orjson.JSONDecodeError, RecursionError):
         return Unknown()  # a Python function, or a very deep expression
 
@@ -79,9 +80,7 @@ def _nulls_of_function(term: Term, children: Sequence[Term]) -> Node:
     if name == "IsIn" and group in ("Boolean", "Sql"):
         values = children[1].evaluate_list()
         return _nulls(children[0]) if values is not None and not values.null_count() else Unknown()
-    if group == "Boolean" and name in _NEVER_NULL:
-        return Nothing()
-    return _nulls(children[0]) if group == "Boolean" and name in _NULL_WITH_FIRST else Unknown()
+    return Nothing() if group == "Boolean" and name in _NEVER_NULL else Unknown()
 
 
 def _keeps_values(source: pl.DataType | None, target: pl.DataType | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import polars as pl
 
 from qbeast_core.query.filters.atoms import keeps_order
@@ -22,7 +23,14 @@ BOUNDS: dict[str, tuple[Op, Op]] = {
 }
 
 _PURE_FUNCTIONS = ("TemporalExpr", "StringExpr", "Negate", "Abs")
-_TIME_CASTS = ("Date", "CastTimeUnit", "ConvertTimeZone")
+_TIME_CASTS = {("TemporalExpr", name) for name in ("Date", "CastTimeUnit", "ConvertTimeZone")}
+# Places of the parts of a construct.
+_PARTS: dict[str, tuple[Any, ...]] = {
+    "Alias": (0,),
+    "BinaryExpr": ("left", "right"),
+    "Cast": ("expr",),
+    "Ternary": ("truthy", "falsy", "predicate"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,15 @@ class Term:
     # The expression, for evaluation.
     expr: pl.Expr
     schema: pl.Schema
+
+    @staticmethod
+    def of(expr: pl.Expr, schema: pl.Schema) -> Term:
+        """Return an expression as a term.
+
+        Raises `polars.exceptions.PolarsError` if it holds a Python function, and `orjson.JSONDecodeError` if it is
+        nested deeper than the limit of orjson.
+        """
+        return Term(orjson.loads(expr.meta.serialize(format="json")), expr, schema)
 
     @property
     def kind(self) -> str:
@@ -116,32 +133,16 @@ class Term:
         inner = children[0].operand() if len(children) == 1 else None
         if inner is None or self.kind == "Alias":
             return inner
-        if self.kind != "Cast" and not self._is_time_cast():
+        if self.kind != "Cast" and not (self.kind == "Function" and self.function[:2] in _TIME_CASTS):
             return None
         dtype = self.dtype
         if dtype is None or not keeps_order(inner.result, dtype):
             return None
         return Operand(inner.column, inner.dtype, (*inner.casts, dtype))
 
-    def _is_time_cast(self) -> bool:
-        if self.kind != "Function":
-            return False
-        group, name, _ = self.function
-        return group == "TemporalExpr" and name in _TIME_CASTS
-
 
 def _child_trees(kind: str, body: Any) -> list[Any]:
-    if kind == "BinaryExpr":
-        return [body["left"], body["right"]]
-    if kind == "Function":
-        return list(body["input"])
-    if kind == "Alias":
-        return [body[0]]
-    if kind == "Cast":
-        return [body["expr"]]
-    if kind == "Ternary":
-        return [body["truthy"], body["falsy"], body["predicate"]]
-    return []
+    return list(body["input"]) if kind == "Function" else [body[part] for part in _PARTS.get(kind, ())]
 
 
 def _is_constant(tree: Any) -> bool:

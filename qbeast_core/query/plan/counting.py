@@ -70,9 +70,7 @@ def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) 
     pages = table.pages
     has_pages = np.diff(pages.first_page) > 0
     plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
-    read = np.zeros(len(pages.rows), np.bool_)
-    read[np.repeat(pages.first_page[:-1], selection.pages_opened) + selection.page_numbers] = True
-    stretch = np.flatnonzero(inside[pages.stretch_block] & ~read[pages.stretch_page])
+    stretch = np.flatnonzero(inside[pages.stretch_block] & ~selection.page_mask[pages.stretch_page])
     block, page = pages.stretch_block[stretch], pages.stretch_page[stretch]
     file = table.file[block]
     start = (page - pages.first_page[file]) * pages.page_rows[file]

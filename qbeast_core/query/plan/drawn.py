@@ -19,7 +19,6 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
 from qbeast_core.space.weights import MIN_WEIGHT
 
 if TYPE_CHECKING:  # Spark workers import this module without the modules that choose files
-    from qbeast_core.query.index.pages import PageTable
     from qbeast_core.query.plan.select import Selection
 
 _WEIGHTS: Final = 1 << 32
@@ -89,7 +88,7 @@ def draw(
 ) -> Selection:
     """Choose what to read for a sample in which each row of some keys is drawn separately."""
     table = by_key.table.pages
-    chosen, possible = _mask(by_key, table), _mask(matching, table)
+    chosen = by_key.page_mask
     pages = np.zeros_like(chosen)
     for file, file_draw in files.items():
         begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
@@ -100,7 +99,7 @@ def draw(
             chosen[begin + -(-stretch.first // page_rows) : full] = False  # pages without other keys
         for stretch in file_draw.one_by_one:
             pages[_pages(begin, page_rows, *stretch.within(weights))] = True
-    return _reading(by_key, chosen | (pages & possible), files)
+    return _reading(by_key, chosen | (pages & matching.page_mask), files)
 
 
 def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
@@ -116,7 +115,7 @@ def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
         for file, file_draw in files.items()
         if file_draw.apart
     }
-    selection = _reading(matching, pages & _mask(matching, table), only)
+    selection = _reading(matching, pages & matching.page_mask, only)
     return replace(selection, opened=selection.opened & (selection.pages_opened > 0))
 
 
@@ -127,22 +126,5 @@ def _pages(begin: int, page_rows: int, first: int, last: int) -> slice:
 
 def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDraw]) -> Selection:
     """Return a selection with other pages."""
-    table = selection.table.pages
-    numbers = np.flatnonzero(pages)
-    offsets = np.searchsorted(numbers, table.first_page).astype(np.int64)
-    per_file = np.diff(offsets)
-    has_pages = np.diff(table.first_page) > 0
-    return replace(
-        selection,
-        opened=np.where(has_pages, per_file > 0, selection.opened),
-        page_numbers=numbers - np.repeat(table.first_page[:-1], per_file),
-        page_offsets=offsets,
-        drawn=files,
-    )
-
-
-def _mask(selection: Selection, table: PageTable) -> BoolArray:
-    """Return for each page of all files whether it is chosen."""
-    chosen = np.zeros(len(table.rows), np.bool_)
-    chosen[np.repeat(table.first_page[:-1], selection.pages_opened) + selection.page_numbers] = True
-    return chosen
+    chosen = replace(selection, page_numbers=np.flatnonzero(pages), drawn=files)
+    return replace(chosen, opened=np.where(chosen.pages_total > 0, chosen.pages_opened > 0, chosen.opened))

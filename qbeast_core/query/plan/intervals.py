@@ -24,7 +24,7 @@ from qbeast_core.query.filters.nodes import (
 )
 from qbeast_core.query.plan.units import clock_slack, number_bounds
 from qbeast_core.space.arrays import BoolArray, F64Array
-from qbeast_core.space.columns import IndexColumn, NumberColumn, StringColumn
+from qbeast_core.space.columns import NumberColumn, StringColumn
 from qbeast_core.space.coordinates import (
     coordinates_of_numbers,
     null_coordinate,
@@ -120,10 +120,8 @@ def reach(node: Node, column: str, transformation: Transformation) -> tuple[floa
             return max(low for low, _ in ends), min(high for _, high in ends)
         case Or():
             ends = [reach(child, column, transformation) for child in node.children]
-            ranges = [(low, high) for low, high in ends if low <= high]
-            return min((low for low, _ in ranges), default=1.0), max(
-                (high for _, high in ranges), default=0.0
-            )
+            ranges = [(low, high) for low, high in ends if low <= high] or [(1.0, 0.0)]
+            return min(low for low, _ in ranges), max(high for _, high in ranges)
         case _:
             intervals = (
                 coordinate_intervals(node, transformation, foreign=False)
@@ -145,9 +143,28 @@ def point_bounds(
     >>> [bound.tolist() for bound in point_bounds(linear, pl.Series("x", [4, None]), foreign=True)]
     [[0.5, 0.25], [0.5, 0.25]]
     """
-    column = to_index_column(values)
-    if foreign and (bounds := _foreign_bounds(transformation, values, column)) is not None:
-        return bounds
+    column, anywhere = to_index_column(values), (np.zeros(len(values)), np.ones(len(values)))
+    match transformation:
+        case _ if not foreign:
+            pass
+        case HashTransformation() if values.dtype.is_float():  # -0.0, and the digits of older Java
+            return anywhere
+        case IdentityTransformation():  # other writers place NaN anywhere
+            return anywhere[0], to_coordinates(transformation, column)
+        case LinearTransformation() | CDFNumericQuantilesTransformation() if isinstance(column, NumberColumn):
+            numbers = number_values(column)
+            lower, upper = _enclose(transformation, *clock_slack(numbers, numbers, values.dtype))
+            if column.nulls is not None:
+                lower[column.nulls] = upper[column.nulls] = null_coordinate(transformation)
+            return lower, upper
+        case _ if isinstance(transformation, TextTransformation) and isinstance(column, StringColumn):
+            if _sorts_differently(transformation):
+                return anywhere
+            lower, upper = string_quantile_bounds(transformation, column)
+            odd = values.str.contains(_BEYOND_UTF16).fill_null(value=False).to_numpy()
+            return np.where(odd, 0.0, lower), np.where(odd, 1.0, upper)
+        case _:
+            pass
     exact = to_coordinates(transformation, column)
     return exact, exact
 
@@ -256,29 +273,3 @@ def _reach(op: Op, lower: F64Array, upper: F64Array) -> Intervals:
         lower = np.zeros_like(upper)
     # The slack for old calendars ends abruptly, so bounds may decrease.
     return Intervals(np.minimum.accumulate(lower[::-1])[::-1], np.maximum.accumulate(upper))
-
-
-def _foreign_bounds(
-    transformation: Transformation, values: pl.Series, column: IndexColumn
-) -> tuple[F64Array, F64Array] | None:
-    """Enclose the coordinates of rows from another writer; None if it places rows as we do."""
-    anywhere = np.zeros(len(values)), np.ones(len(values))
-    match transformation:
-        case HashTransformation() if values.dtype.is_float():  # -0.0, and the digits of older Java
-            return anywhere
-        case IdentityTransformation():  # other writers place NaN anywhere
-            return anywhere[0], to_coordinates(transformation, column)
-        case LinearTransformation() | CDFNumericQuantilesTransformation() if isinstance(column, NumberColumn):
-            numbers = number_values(column)
-            lower, upper = _enclose(transformation, *clock_slack(numbers, numbers, values.dtype))
-            if column.nulls is not None:
-                lower[column.nulls] = upper[column.nulls] = null_coordinate(transformation)
-            return lower, upper
-        case _ if isinstance(transformation, TextTransformation) and isinstance(column, StringColumn):
-            if _sorts_differently(transformation):
-                return anywhere
-            lower, upper = string_quantile_bounds(transformation, column)
-            odd = values.str.contains(_BEYOND_UTF16).fill_null(value=False).to_numpy()
-            return np.where(odd, 0.0, lower), np.where(odd, 1.0, upper)
-        case _:
-            return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -40,15 +40,24 @@ class Selection:
     # Opened files that also hold copies, which must not be returned, shape (files,): read them as a whole and
     # drop the rows of replicated blocks (located by `IndexTable.first_row`, in our files only).
     mixed: BoolArray
-    # Chosen pages of all opened files that can be read by pages, in the order of files, each numbered from 0
-    # in its file.
+    # Chosen pages of all opened files that can be read by pages, ascending, as positions in `table.pages`.
     page_numbers: I64Array
-    # Where in `page_numbers` each file begins, and the end, shape (files + 1,).
-    page_offsets: I64Array
     # Why each file is opened or skipped, as an index of the values of `SkipReason`, shape (files,).
     reason_codes: I64Array
     # Rows that are not drawn by their keys, by number of the file, see `qbeast_core.query.plan.drawn`.
     drawn: Mapping[int, FileDraw] = field(default_factory=dict[int, "FileDraw"])
+
+    @cached_property
+    def page_offsets(self) -> I64Array:
+        """Where in `page_numbers` each file begins, and the end, shape (files + 1,)."""
+        return np.searchsorted(self.page_numbers, self.table.pages.first_page).astype(np.int64)
+
+    @property
+    def page_mask(self) -> BoolArray:
+        """Mask of the chosen pages of all files, shape (pages,)."""
+        mask = np.zeros(len(self.table.pages.rows), np.bool_)
+        mask[self.page_numbers] = True
+        return mask
 
     @cached_property
     def pages_opened(self) -> I64Array:
@@ -63,29 +72,24 @@ class Selection:
     @cached_property
     def rows_opened(self) -> I64Array:
         """Number of rows in the pages to read of each file, shape (files,); 0 if unknown."""
-        table, pages = self.table, self.table.pages
+        table = self.table
         counted = pl.Series(np.bincount(table.file, table.rows, table.files.height).astype(np.int64))
         whole = table.files["num_records"].cast(pl.Int64).fill_null(counted).to_numpy()
-        first = np.repeat(pages.first_page[:-1], self.pages_opened)
-        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(pages.rows[first + self.page_numbers])])
+        page_rows = table.pages.rows[self.page_numbers]
+        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(page_rows)])
         chosen = np.diff(running[self.page_offsets])
         return np.where(self.opened, np.where(self.pages_total > 0, chosen, whole), 0)
 
-    def pages(self, file: int) -> I64Array | None:
-        """Return the pages to read of an opened file, ascending; None for the whole file."""
-        if self.pages_opened[file] == self.pages_total[file]:  # all pages, or no layout
-            return None
-        return self.page_numbers[self.page_offsets[file] : self.page_offsets[file + 1]]
+    def pages(self, file: int) -> I64Array:
+        """Return the pages to read of an opened file, ascending, numbered from 0."""
+        begin, end = self.page_offsets[file : file + 2]
+        pages: I64Array = self.page_numbers[begin:end] - self.table.pages.first_page[file]
+        return pages
 
-    def frame(self) -> pl.DataFrame:
-        """Return one row per file: `path`, `opened`, `rows_opened`, `pages_opened`, `pages_total`, `reason`."""
-        return self.table.files.select("path").with_columns(
-            pl.Series("opened", self.opened),
-            pl.Series("rows_opened", self.rows_opened),
-            pl.Series("pages_opened", self.pages_opened),
-            pl.Series("pages_total", self.pages_total),
-            pl.Series("reason", _REASONS).gather(self.reason_codes).alias("reason"),
-        )
+    @property
+    def reasons(self) -> pl.Series:
+        """Why each file is opened or skipped, a `SkipReason`."""
+        return pl.Series("reason", _REASONS).gather(self.reason_codes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +104,31 @@ class MatchingBlocks:
 
     def within(self, weights: WeightRange) -> Selection:
         """Choose what to read for a sample."""
-        return _chosen(self, weights)
+        table = self.table
+        in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
+        if weights.is_empty:
+            in_range[:] = False
+        blocks = in_range & self.blocks
+        pages = table.pages.select(blocks, weights)
+        per_file = np.diff(np.searchsorted(pages, table.pages.first_page))
+        by_block = table.any_in_file(blocks)
+        opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
+        masks = [  # in the order of `SkipReason`
+            opened,
+            ~table.any_in_file(~table.replicated),
+            ~table.any_in_file(in_range),
+            ~self.files,
+            ~by_block,
+        ]
+        return Selection(
+            table=table,
+            opened=opened,
+            blocks=blocks,
+            mixed=opened & table.any_in_file(table.replicated),
+            page_numbers=pages,
+            # A block may match while none of its pages does: pages have tighter weight bounds.
+            reason_codes=np.select(masks, list(range(len(masks))), default=_REASONS.index("weights")),
+        )
 
 
 def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) -> Selection:
@@ -111,24 +139,17 @@ def select(table: IndexTable, node: Node, weights: WeightRange = ALL_WEIGHTS) ->
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [None], "rules": [None],
     ...     "blocks": [None], "layout": [None], "state": [None], "cube": [None], "min_weight": [None],
     ...     "max_weight": [None], "element_count": [None]})
-    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).frame().rows()
-    [('a', True, 3, 0, 0, 'matches')]
+    >>> select(build_index_table(files, {}, pl.Schema()), Unknown()).reasons.to_list()
+    ['matches']
     """
     return match(table, node).within(weights)
 
 
 def match(table: IndexTable, node: Node) -> MatchingBlocks:
     """Return what may match a filter, for any sample: callers that read several samples share the result."""
-    by_file: dict[Atom, BoolArray] = {}
-    return MatchingBlocks(
-        table=table,
-        files=evaluate(node, table.files.height, lambda atom: _of_files(table, atom, by_file)),
-        blocks=evaluate(
-            node,
-            len(table),
-            lambda atom: _of_files(table, atom, by_file)[table.file] & _of_boxes(table, atom),
-        ),
-    )
+    by_file = cache(table.statistics.may_match)
+    blocks = evaluate(node, len(table), lambda atom: by_file(atom)[table.file] & _of_boxes(table, atom))
+    return MatchingBlocks(table, evaluate(node, table.files.height, by_file), blocks)
 
 
 def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
@@ -144,43 +165,6 @@ def files_that_may_match(files: pl.DataFrame, node: Node) -> BoolArray:
     foreign = files.get_column("rules").cast(pl.String).ne_missing("1")
     statistics = Statistics(files, foreign, trusted_counts(files), doubtful)
     return evaluate(node, files.height, statistics.may_match)
-
-
-def _chosen(matches: MatchingBlocks, weights: WeightRange) -> Selection:
-    table, statistics = matches.table, matches.files
-    in_range = ~table.replicated & (table.max_weight >= weights.from_) & (table.min_weight < weights.to)
-    if weights.is_empty:
-        in_range[:] = False
-    blocks = in_range & matches.blocks
-    pages = table.pages.select(blocks, weights)
-    page_offsets = np.searchsorted(pages, table.pages.first_page).astype(np.int64)
-    per_file = np.diff(page_offsets)
-    by_block = table.any_in_file(blocks)
-    opened = by_block & ((per_file > 0) | (np.diff(table.pages.first_page) == 0))
-    closed: list[tuple[SkipReason, BoolArray]] = [
-        ("matches", opened),
-        ("replicated copies", ~table.any_in_file(~table.replicated)),
-        ("weights", ~table.any_in_file(in_range)),
-        ("statistics", ~statistics),
-        ("cubes", ~by_block),
-    ]
-    codes = [_REASONS.index(reason) for reason, _ in closed]
-    return Selection(
-        table=table,
-        opened=opened,
-        blocks=blocks,
-        mixed=opened & table.any_in_file(table.replicated),
-        page_numbers=pages - np.repeat(table.pages.first_page[:-1], per_file),
-        page_offsets=page_offsets,
-        # A block may match while none of its pages does: pages have tighter weight bounds.
-        reason_codes=np.select([mask for _, mask in closed], codes, default=_REASONS.index("weights")),
-    )
-
-
-def _of_files(table: IndexTable, atom: Atom, cache: dict[Atom, BoolArray]) -> BoolArray:
-    if atom not in cache:
-        cache[atom] = table.statistics.may_match(atom)
-    return cache[atom]
 
 
 def _of_boxes(table: IndexTable, atom: Atom) -> BoolArray:

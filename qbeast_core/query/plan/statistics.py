@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.filters.nodes import Atom, Compare, IsIn, IsNotNull, IsNull, Operand, StartsWith
+from qbeast_core.query.plan.units import UNITS_PER_MS
 from qbeast_core.space.arrays import BoolArray, I64Array
 
 # Writers that convert decimals to float64 may lose digits beyond this number.
@@ -25,7 +26,6 @@ _CALENDAR_DAYS: Final = 14
 # 1900-01-01 in days since 1970.
 _CALENDARS_AGREE: Final = -25_567
 
-_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _ABOVE_CUT_TEXT = "\U0010ffff" * 8
 _MISREAD = "[\U000f0000-\U000fffff]"
 _low, _high, _foreign = pl.col("low"), pl.col("high"), pl.col("foreign")
@@ -132,7 +132,7 @@ def calendar_slack(
     dtype: pl.DataType, low: pl.Expr, high: pl.Expr, *, foreign: pl.Expr
 ) -> tuple[pl.Expr, pl.Expr]:
     """Widen bounds of old dates and times: a writer may use different calendars in the log and in the file."""
-    unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * _PER_MS[getattr(dtype, "time_unit", "us")]
+    unit = 1 if isinstance(dtype, pl.Date) else _DAY_MS * UNITS_PER_MS[getattr(dtype, "time_unit", "us")]
     slack, since = _CALENDAR_DAYS * unit, _CALENDARS_AGREE * unit
     first, last = (bound.to_physical().cast(pl.Int64) for bound in (low, high))
     is_old = foreign & (first < since) & (first > slack - 2**63)
@@ -154,7 +154,7 @@ def _corrected(dtype: pl.DataType, low: pl.Expr, high: pl.Expr) -> tuple[pl.Expr
     if isinstance(dtype, (pl.Date, pl.Datetime)):
         low, high = calendar_slack(dtype, low, high, foreign=_foreign)
     if isinstance(dtype, pl.Datetime):  # truncated to milliseconds
-        step = _PER_MS[dtype.time_unit]
+        step = UNITS_PER_MS[dtype.time_unit]
         physical = high.to_physical()
         return low, pl.when(physical < 2**63 - 1 - step).then(physical + step).cast(dtype)
     if isinstance(dtype, pl.String):

@@ -8,7 +8,7 @@ import polars as pl
 from qbeast_core.space.arrays import F64Array
 
 _MS_PER_DAY = 86_400_000.0
-_UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 # Relative; some hundred times the error of a conversion from decimal to float64.
 _DECIMAL_SLACK = 1e-12
 
@@ -43,7 +43,7 @@ def _instants(values: pl.Series, column: pl.DataType) -> tuple[F64Array, F64Arra
     dtype = values.dtype
     physical = values.to_physical()
     if isinstance(dtype, pl.Datetime):
-        floored = (physical // _UNITS_PER_MS[dtype.time_unit]).cast(pl.Float64).to_numpy()
+        floored = (physical // UNITS_PER_MS[dtype.time_unit]).cast(pl.Float64).to_numpy()
         return floored, floored
     midnights = physical.cast(pl.Float64).to_numpy() * _MS_PER_DAY
     # All timestamps of a day, cast to a date, equal the date.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 import polars as pl
@@ -27,41 +27,38 @@ def named_expressions(
     result: dict[str, pl.Expr] = {}
     for alias, item in _items(expressions, name):
         if not isinstance(alias, str | None) or not isinstance(item, str | pl.Expr):
-            _refuse(name, f"takes Polars expressions or SQL texts, by names, not {item!r}")
+            refuse(name, f"takes Polars expressions or SQL texts, by names, not {item!r}")
         parts = (
             parse(item) if isinstance(item, str) else {_name_of(item, name) if alias is None else alias: item}
         )
         if alias is not None and len(parts) != 1:
-            _refuse(name, f"takes one expression for the name {alias!r}, and {item!r} has several")
+            refuse(name, f"takes one expression for the name {alias!r}, and {item!r} has several")
         duplicates = [part for part in parts if part in result]
         if duplicates:
-            _refuse(name, f"has two expressions named {duplicates[0]!r}; use a mapping with different names")
+            refuse(name, f"has two expressions named {duplicates[0]!r}; use a mapping with different names")
         result |= parts if alias is None else dict.fromkeys([alias], *parts.values())
     return result
 
 
-def _items(expressions: object, name: str) -> Iterator[tuple[object, object]]:
+def _items(expressions: object, name: str) -> Iterable[tuple[object, object]]:
     if isinstance(expressions, Mapping):
-        yield from cast("Mapping[object, object]", expressions).items()
-    elif isinstance(expressions, str | pl.Expr):
-        yield None, expressions
-    elif isinstance(expressions, Sequence):
-        for item in cast("Sequence[object]", expressions):
-            yield None, item
-    else:
-        _refuse(
-            name,
-            f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}",
-        )
+        return cast("Mapping[object, object]", expressions).items()
+    if isinstance(expressions, str | pl.Expr):
+        return [(None, expressions)]
+    if isinstance(expressions, Sequence):
+        return [(None, item) for item in cast("Sequence[object]", expressions)]
+    what = f"takes Polars expressions or SQL texts: one, a list, or a mapping of names, not {expressions!r}"
+    return refuse(name, what)
 
 
 def _name_of(expr: pl.Expr, name: str) -> str:
     alias = None if expr.meta.has_multiple_outputs() else expr.meta.output_name(raise_if_undetermined=False)
     if alias is None:
-        _refuse(name, f"takes expressions of one column each, not {expr}; use a list")
+        refuse(name, f"takes expressions of one column each, not {expr}; use a list")
     return alias
 
 
-def _refuse(name: str, what: str) -> NoReturn:
-    msg = f"`{name}` {what}; nothing was read"
+def refuse(name: str, what: str, cure: str = "") -> NoReturn:
+    """Refuse an argument before anything is read."""
+    msg = f"`{name}` {what}; nothing was read{cure and '.'}{cure}"
     raise InvalidInputError(msg, argument=name)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from qbeast_core.table.inspect.plot_figure import new_axes
-from qbeast_core.table.inspect.plot_tree import FAINT, INK, OPENED, quiet, title
+from qbeast_core.table.inspect.plot_tree import FAINT, LEGEND, OPENED, quiet, title
 
 
 def draw_estimate(
@@ -25,7 +25,6 @@ def draw_estimate(
     labels = answered.select(
         pl.concat_str(pl.col(by).cast(pl.String).fill_null("null"), separator=", ") if by else pl.lit(name)
     )
-    places = list(range(answered.height))
     for reliable, colour, label in ((True, OPENED, "reliable"), (False, FAINT, "not reliable")):
         rows = [index for index, value in enumerate(answered["reliable"]) if value is reliable]
         part = answered[rows]
@@ -38,12 +37,11 @@ def draw_estimate(
             axes.errorbar(
                 part[name].to_numpy(), rows, xerr=bars, fmt="o", ms=4, capsize=2, color=colour, label=label
             )
-    axes.set_yticks(places, labels.to_series().head(len(places)).to_list())
+    axes.set_yticks(range(answered.height), labels.to_series().head(answered.height).to_list())
     axes.set_xlabel(name)
-    axes.xaxis.label.set_color(INK)
     quiet(axes)
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     if not answered["reliable"].all():
-        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+        axes.legend(**LEGEND)
     title(axes, fill(caption, 72))
     return cast("Figure", axes.figure)

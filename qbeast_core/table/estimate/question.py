@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import compress
 from numbers import Real
-from operator import and_
-from typing import Any, Final, NoReturn, cast
+from operator import and_, not_
+from typing import Any, Final, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, unknown_columns
+from qbeast_core.errors import unknown_columns
+from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
@@ -23,7 +25,7 @@ from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import budget_of
-from qbeast_core.table.estimate.named import Expressions, named_expressions
+from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
 
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
@@ -49,17 +51,6 @@ class EstimateRequest:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a read."""
-
-    sample: Sample | None
-    max_fraction: float
-    max_bytes: int | None
-    # Memory for the sums of sampled keys.
-    memory_bytes: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """A validated request."""
@@ -67,8 +58,9 @@ class Question:
     aggregates: Aggregates
     # Group expressions by column name.
     groups: Mapping[str, pl.Expr]
-    # Only rows that match all conditions count.
-    conditions: tuple[pl.Expr, ...]
+    # Only rows that match both conditions count: `pushed` uses only columns of the table, `late` also joined ones.
+    pushed: pl.Expr | None
+    late: pl.Expr | None
     lookup: Lookup | None
     targets: dict[str, Target]
     confidence: float
@@ -76,7 +68,12 @@ class Question:
     simultaneous: bool
     # Groups with fewer estimated rows do not cause further rounds.
     min_group_rows: int
-    limits: Limits
+    # None: rounds continue until answers are precise enough.
+    sample: Sample | None
+    max_fraction: float
+    max_bytes: int | None
+    # Memory for the sums of sampled keys.
+    memory_bytes: int
     # Columns of the table to read.
     columns: tuple[str, ...]
 
@@ -84,11 +81,6 @@ class Question:
     def by(self) -> tuple[str, ...]:
         """Columns of groups."""
         return tuple(self.groups)
-
-    @property
-    def has_target(self) -> bool:
-        """Whether rounds continue until answers are precise enough."""
-        return self.limits.sample is None
 
     @property
     def counts_rows(self) -> bool:
@@ -101,47 +93,43 @@ class Question:
     @property
     def condition(self) -> pl.Expr | None:
         """All conditions joined by AND; None without conditions."""
-        return pl.all_horizontal(self.conditions) if self.conditions else None
+        return _all((self.pushed, self.late))
 
-    def pushed(self, schema: pl.Schema) -> pl.Expr | None:
-        """Return the conditions on columns of the table only, joined by AND."""
-        conditions = [
-            condition for condition in self.conditions if set(condition.meta.root_names()) <= set(schema)
-        ]
-        return reduce(and_, conditions) if conditions else None
-
-    def left(self, schema: pl.Schema) -> Question:
-        """Return the question for rows that already match `pushed`, with the columns it still needs."""
-        conditions = tuple(
-            condition for condition in self.conditions if not set(condition.meta.root_names()) <= set(schema)
-        )
-        names = _columns(self.aggregates, self.groups, conditions, self.lookup)
-        columns = tuple(name for name in names if name in schema)
-        return replace(self, conditions=conditions, columns=columns or self.columns[:1])
+    @property
+    def left(self) -> Question:
+        """The question for rows that already match `pushed`, with the columns it still needs."""
+        names = _columns(self.aggregates, self.groups, self.late, self.lookup)
+        columns = tuple(name for name in self.columns if name in names)
+        return replace(self, pushed=None, columns=columns or self.columns[:1])
 
 
 def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
     """Validate a request."""
     lookup = _lookup(request.join, schema)
-    joined = _joined(schema, lookup)
+    joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
     request = _of_query(request, joined)
     groups = _groups(request.by, joined)
     expressions = _expressions(request.aggregates, "aggregates", joined)
     if not expressions:
-        _refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
+        refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(expressions, joined, groups)
-    conditions = _conditions(request.where, joined, frozenset(schema))
-    columns = [name for name in _columns(aggregates, groups, conditions, lookup) if name in schema]
+    pushed, late = _conditions(request.where, joined, frozenset(schema))
+    names = _columns(aggregates, groups, _all((pushed, late)), lookup)
+    columns = [name for name in names if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
-        conditions=conditions,
+        pushed=pushed,
+        late=late,
         lookup=lookup,
         targets=_targets(request, list(expressions)),
         confidence=share_of(request.confidence, "confidence", one=False),
         simultaneous=request.simultaneous,
         min_group_rows=_count(request.min_group_rows, "min_group_rows", min_value=0),
-        limits=_limits(request),
+        sample=request.sample,
+        max_fraction=share_of(request.max_fraction, "max_fraction"),
+        max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
+        memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
     )
 
@@ -149,31 +137,33 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
 def _columns(
     aggregates: Aggregates,
     groups: Mapping[str, pl.Expr],
-    conditions: Sequence[pl.Expr],
+    condition: pl.Expr | None,
     lookup: Lookup | None,
 ) -> list[str]:
     """Return the distinct columns to read."""
     names = [*aggregates.columns, *(lookup.on if lookup else ())]
-    names += [name for expr in (*groups.values(), *conditions) for name in expr.meta.root_names()]
+    exprs = [*groups.values()] if condition is None else [*groups.values(), condition]
+    names += [name for expr in exprs for name in expr.meta.root_names()]
     return list(dict.fromkeys(names))
 
 
-def _refuse(name: str, what: str, cure: str = "") -> NoReturn:
-    msg = f"`{name}` {what}; {_NOTHING}{cure and '.'}{cure}"
-    raise InvalidInputError(msg, argument=name)
+def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
+    """Join conditions by AND; None without conditions."""
+    present = [condition for condition in conditions if condition is not None]
+    return reduce(and_, present) if present else None
 
 
 def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
     reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
-            _refuse(
+            refuse(
                 "aggregates", f"cannot name an answer {name!r}: the result has another column of this name"
             )
     try:
         return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
     except RefusedAggregate as refused:
-        _refuse("aggregates", f"contains {refused}")
+        refuse("aggregates", f"contains {refused}")
 
 
 def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -186,22 +176,15 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     return result
 
 
-def _names(argument_name: str, value: object) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        _refuse(argument_name, f"takes a column name or a list of them, not {value!r}")
-    return list(names)
-
-
 def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
     groups = {} if by is None else _expressions(by, "by", schema)
     for name, expr in groups.items():
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
-            _refuse("by", f"cannot group by {name!r}, which is {dtype}")
+            refuse("by", f"cannot group by {name!r}, which is {dtype}")
         if name in _RESERVED:
             cure = " Use a mapping to rename it."
-            _refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
+            refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
     return groups
 
 
@@ -211,7 +194,7 @@ def _of_query(request: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
     if not isinstance(text, str) or not _QUERY.match(text):
         return request
     if request.by is not None or request.where is not None:
-        _refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
+        refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
@@ -237,27 +220,23 @@ def _reading(text: str, argument_name: str, schema: pl.Schema) -> Generator[None
     try:
         yield
     except InvalidSqlError as error:
-        _refuse(argument_name, f"contains {text!r}, which cannot be read as SQL: {error}")
+        refuse(argument_name, f"contains {text!r}, which cannot be read as SQL: {error}")
     except UnknownColumnError as error:
         unknown_columns(argument_name, [error.name], schema, _NOTHING)
 
 
 def _conditions(
     predicate: Predicate | None, schema: pl.Schema, table_columns: frozenset[str]
-) -> tuple[pl.Expr, ...]:
-    """Split a condition at AND, until each part uses only columns of the table or cannot be split."""
+) -> tuple[pl.Expr | None, pl.Expr | None]:
+    """Split a condition at AND into the parts that use only columns of the table, and the others."""
     if predicate is None:
-        return ()
-    parts: list[pl.Expr] = []
-    waiting = [condition_of(predicate, schema, argument="where", outcome=_NOTHING).expr]
-    while waiting:
-        expr = waiting.pop()
-        halves = [] if table_columns.issuperset(expr.meta.root_names()) else expr.meta.pop()
-        if len(halves) == 2 and (halves[1] & halves[0]).meta.eq(expr):
-            waiting += halves
-        else:
-            parts.append(expr)
-    return tuple(parts)
+        return None, None
+    condition = condition_of(predicate, schema, outcome=_NOTHING).expr
+    if table_columns.issuperset(condition.meta.root_names()):
+        return condition, None
+    parts = conjuncts(condition)
+    is_pushed = [table_columns.issuperset(part.meta.root_names()) for part in parts]
+    return _all(compress(parts, is_pushed)), _all(compress(parts, map(not_, is_pushed)))
 
 
 def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
@@ -265,46 +244,46 @@ def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
         return None
     pair: tuple[Any, ...] = tuple(join) if isinstance(join, tuple) else ()
     if len(pair) != 2:
-        _refuse("join", "must be a pair of a frame and the common column(s)")
+        refuse("join", "must be a pair of a frame and the common column(s)")
     frame, on = pair
-    frame, names = to_frame(frame), _names("join", on)
+    frame, names = to_frame(frame), [on] if isinstance(on, str) else on
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        refuse("join", f"takes a column name or a list of them, not {on!r}")
     missing = [name for name in names if name not in schema or name not in frame.columns]
     if missing or not names:
-        _refuse(
+        refuse(
             "join",
             f"needs columns of both the table and the frame; these are missing in one of them: {missing}",
         )
     mismatched = [name for name in names if frame.schema[name] != schema[name]]
     if mismatched:
-        _refuse(
+        refuse(
             "join", f"compares {mismatched}, which have other types in the frame than in the table: cast them"
         )
     duplicates = [name for name in frame.columns if name in schema and name not in names]
     if duplicates:
-        _refuse("join", f"has columns that the table also has: {duplicates}; rename or drop them")
+        refuse("join", f"has columns that the table also has: {duplicates}; rename or drop them")
     if frame.select(names).is_duplicated().any():
-        _refuse("join", f"is many to one: a value of {names} may occur once in the frame; make it unique")
+        refuse("join", f"is many to one: a value of {names} may occur once in the frame; make it unique")
     return Lookup(frame, tuple(names))
-
-
-def _joined(schema: pl.Schema, lookup: Lookup | None) -> pl.Schema:
-    return schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
 
 
 def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
     mapping = cast("object", request.absolute)  # callers without a type checker pass anything
     if mapping is not None and not isinstance(mapping, Mapping):
-        _refuse("absolute", "must be a mapping from answer names to errors in their units")
+        refuse("absolute", "must be a mapping from answer names to errors in their units")
     absolute = dict(request.absolute or {})
     unknown = [name for name in absolute if name not in names]
     if unknown:
-        _refuse("absolute", f"has unknown answer(s): {unknown}; the answers are {[*names]}")
+        refuse("absolute", f"has unknown answer(s): {unknown}; the answers are {[*names]}")
     if request.sample is not None:
         if request.error is not None or absolute:
-            _refuse("sample", "cannot be combined with `error` or `absolute`: use one of them")
+            refuse("sample", "cannot be combined with `error` or `absolute`: use one of them")
+        if sample_to_weights(request.sample).is_empty:
+            refuse("sample", f"must not be empty, and {request.sample!r} is")
         return {name: Target() for name in names}
     if request.error is None and set(absolute) != set(names):
-        _refuse(
+        refuse(
             "error",
             "must be given: the maximum error as a fraction of an answer (0.02), or `absolute` for each answer; or "
             "sample=0.01 for intervals from a fixed sample",
@@ -319,27 +298,13 @@ def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target
     }
 
 
-def _limits(request: EstimateRequest) -> Limits:
-    if request.sample is not None:
-        weights = sample_to_weights(request.sample)
-        if weights.is_empty:
-            _refuse("sample", f"must not be empty, and {request.sample!r} is")
-    max_bytes = request.max_bytes
-    return Limits(
-        request.sample,
-        share_of(request.max_fraction, "max_fraction"),
-        None if max_bytes is None else _count(max_bytes, "max_bytes", min_value=1),
-        budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
-    )
-
-
 def _positive(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        _refuse(name, f"must be a number above 0, not {value!r}")
+        refuse(name, f"must be a number above 0, not {value!r}")
     return float(value)
 
 
 def _count(value: object, name: str, *, min_value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < min_value:
-        _refuse(name, f"must be a whole number of at least {min_value}, not {value!r}")
+        refuse(name, f"must be a whole number of at least {min_value}, not {value!r}")
     return value

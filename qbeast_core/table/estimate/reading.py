@@ -18,6 +18,7 @@ from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
@@ -30,7 +31,7 @@ from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan_task import ScanTask, read_parts
+from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
@@ -39,6 +40,8 @@ _MIN_OPENED = 0.5
 
 # Maximum fraction of the opened rows that are read to count matches.
 _MAX_COUNTED = 0.5
+
+_COUNT = Aggregates((), (pl.lit(1, pl.Int32),), {})
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
@@ -72,7 +75,8 @@ class Reading:
     # Number of matching rows of files with an index, if counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
-    _centres: dict[str, float] | None = field(default=None, init=False)
+    # Empty until they are known; until then, batches must be summed in order.
+    _centres: dict[str, float] = field(default_factory=dict[str, float], init=False)
     # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
     _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
         default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
@@ -104,12 +108,9 @@ class Reading:
     def farthest(self) -> dict[int, float]:
         """Largest magnitude of the column of each total, by number of the total, if the log has it."""
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
-        magnitudes: dict[int, float] = {}
-        for number, name in self.question.aggregates.plain.items():
-            bounds = [_farthest(files, bound, name) for bound in ("min", "max")]
-            if None not in bounds:
-                magnitudes[number] = max(bound_value for bound_value in bounds if bound_value is not None)
-        return magnitudes
+        plain = self.question.aggregates.plain.items()
+        magnitudes = {number: _farthest(files, name) for number, name in plain}
+        return {number: magnitude for number, magnitude in magnitudes.items() if magnitude is not None}
 
     @cached_property
     def design_effect(self) -> float:
@@ -141,8 +142,7 @@ class Reading:
         """Whether totals are calibrated to the number of all rows, so samples also read rows that a filter drops."""
         if self.rows_indexed is None:
             return False
-        opened = self.rows_opened if self.question.pushed(self.reader.snapshot.schema) is not None else None
-        return opened is None or opened >= _MIN_OPENED * self.rows_indexed
+        return self.question.pushed is None or self.rows_opened >= _MIN_OPENED * self.rows_indexed
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -179,26 +179,23 @@ class Reading:
     @cached_property
     def row_count(self) -> tuple[RowCount, Window | None] | None:
         """The count of matching rows from the log, and the read that counts the rest; None if that costs too much."""
-        count, question = self._kept_rows, self.question
-        condition = question.pushed(self.reader.snapshot.schema)
+        count, condition = self._kept_rows, self.question.pushed
         if count is None or condition is None or count.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
-        plan = ScanPlan(count.undecided, ALL_WEIGHTS, None)
+        if not count.undecided.opened.any():
+            return count, None
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
-        read = Plan(self.reader, plan, None, columns)
-        remaining = replace(question, columns=columns)
-        return count, Window(read, by_key=False, left=remaining) if count.undecided.opened.any() else None
+        read = Plan(self.reader, ScanPlan(count.undecided, ALL_WEIGHTS, None), None, columns)
+        left = replace(self.question, aggregates=_COUNT, groups={}, lookup=None, columns=columns)
+        return count, Window(read, by_key=False, left=left)
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
         """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
-        schema, question = self.reader.snapshot.schema, self.question
-        condition = question.pushed(schema)
-        if condition is None or any(
-            set(part.meta.root_names()) - set(schema) for part in question.conditions
-        ):
+        condition = self.question.pushed
+        if condition is None or self.question.late is not None:
             return None
-        rest = parse_rest(condition, schema)
+        rest = parse_rest(condition, self.reader.snapshot.schema)
         if isinstance(rest, Unknown):
             return None
         selection = self._kept.selection
@@ -213,21 +210,14 @@ class Reading:
     def _counted_rows(self, count: RowCount, window: Window) -> int | None:
         """Count the undecided rows; None if the read returns another number of rows than planned."""
         rows_before = self.rows_read
-        row_sums = RowSums((pl.lit(1, pl.Int32),), (), {}, self.question.condition, None, {})
-        kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window, row_sums))
+        kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window))
         self.bytes_opened += window.plan.bytes_opened
         return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
     def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
         """Planners of reads without and with the conditions."""
-        pushed = self.question.pushed(self.reader.snapshot.schema)
-        return self.reader.planner(None), self.reader.planner(pushed)
-
-    @cached_property
-    def _left(self) -> Question:
-        """The question for rows that match the conditions on columns of the table."""
-        return self.question.left(self.reader.snapshot.schema)
+        return self.reader.planner(None), self.reader.planner(self.question.pushed)
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples skip, once; see `HeavyRows`."""
@@ -242,7 +232,7 @@ class Reading:
             return None
         selection = apart(self._kept.selection, self.heavy.files)
         plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
-        return Window(plan, by_key=False, left=self._left) if selection.opened.any() else None
+        return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
@@ -265,7 +255,7 @@ class Reading:
             opened = plan.selection.opened & (self.unplaced != indexed)
             opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, opened_plan, sample, self.question.columns)
-            remaining = self._left if pushed else self.question
+            remaining = self.question.left if pushed else self.question
             self._windows[kind] = Window(read, by_key, remaining) if opened.any() else None
         return self._windows[kind]
 
@@ -295,55 +285,48 @@ class Reading:
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
+    @cached_property
     def nothing(self) -> Sums:
-        """Return the sums of no rows."""
+        """The sums of no rows."""
         schema = self.reader.snapshot.schema
         types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
-    def _batches(self, window: Window, row_sums: RowSums | None = None) -> Iterator[Sums]:
-        batches = (
-            self._here(window, row_sums)
-            if self.engine is None
-            else self._by_tasks(window, self.engine, row_sums)
-        )
+    def _batches(self, window: Window) -> Iterator[Sums]:
+        batches = self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
         for rows, sums in batches:
             self.rows_read += rows
             if rows:
                 yield sums
 
-    def _by_tasks(
-        self, window: Window, engine: Engine, row_sums: RowSums | None
-    ) -> Sequence[tuple[int, Sums]]:
+    def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
         name = WEIGHT if window.by_key else None
         tasks = [
             replace(task, keep=replace(task.keep, weight_column=name))
             for task in scan_tasks(self.reader, window.plan.scan_plan, window.left.columns)
         ]
-        if tasks and not self._has_centres(row_sums):
-            self._find_centres_of(tasks, window.left)
-        call = TaskSums(row_sums or self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
+        if tasks:
+            # For all tasks from the first few, because sums with different centres cannot be added.
+            self._find_centres(
+                (frame for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), window.left
+            )
+            self._centres = self._centres or dict.fromkeys(window.left.aggregates.centres, 0.0)
+        call = TaskSums(self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
-    def _here(self, window: Window, row_sums: RowSums | None) -> Iterator[tuple[int, Sums]]:
+    def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, window.left.columns)
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
-        condition = self.question.condition
-        text = None if condition is None else str(condition)
-        by_key = row_sums is None and window.by_key and self.design_effect >= _MIN_EFFECT
-        with evaluating(text, "where", "no answer was computed"):
+        by_key = window.by_key and self.design_effect >= _MIN_EFFECT
+        sizes = window.by_key and self.is_calibrated
+        with evaluating(self.question.condition, "where", "no answer was computed"):
             # One batch at a time: Polars runs each on all of its threads.
             for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
-                sums = self._summed(frame, window, row_sums)
+                self._find_centres([frame], window.left)
+                sums = sums_of(self._row_sums(window.left), frame, sizes=sizes)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
-
-    def _summed(self, frame: pl.DataFrame, window: Window, row_sums: RowSums | None) -> Sums:
-        if row_sums is not None:
-            return row_sums.of(frame, sizes=False)
-        self._find_centres(frame, window.left)
-        return sums_of(self._row_sums(window.left), frame, sizes=window.by_key and self.is_calibrated)
 
     def _row_sums(self, question: Question) -> RowSums:
         return RowSums(
@@ -352,30 +335,19 @@ class Reading:
             groups=question.groups,
             condition=question.condition,
             lookup=question.lookup,
-            centres=self._centres or dict.fromkeys(question.aggregates.centres, 0.0),
+            centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
         )
 
-    def _has_centres(self, row_sums: RowSums | None) -> bool:
-        """Return whether the centres are known; until then, batches must be summed in order."""
-        return row_sums is not None or self._centres is not None or not self.question.aggregates.centres
-
-    def _find_centres(self, frame: pl.DataFrame, question: Question) -> None:
-        """Compute the centres once, from the first matching rows."""
-        if self._has_centres(None):
+    def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:
+        """Compute the centres once, from the first frame with matching rows."""
+        if self._centres or not question.aggregates.centres:
             return
-        kept = self._row_sums(question).kept(frame)
-        if kept.height:
-            centres = kept.select(**self.question.aggregates.centres)
-            self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
-
-    def _find_centres_of(self, tasks: Sequence[ScanTask], question: Question) -> None:
-        """Compute the centres for all tasks from the first few, because sums with different centres cannot be added."""
-        for task in tasks[:_MAX_CENTRE_TASKS]:
-            for frame in task.read():
-                self._find_centres(frame, question)
-                if self._centres is not None:
-                    return
-        self._centres = dict.fromkeys(self.question.aggregates.centres, 0.0)
+        for frame in frames:
+            kept = self._row_sums(question).kept(frame.lazy()).collect()
+            if kept.height:
+                centres = kept.select(**question.aggregates.centres)
+                self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
+                return
 
 
 def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -391,15 +363,16 @@ def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting)
 
 
-def _farthest(files: pl.DataFrame, bound: str, column: str) -> float | None:
-    """Return the largest magnitude of a bound of a column over all files; None if a file lacks it."""
-    stored = files.schema.get(bound)
-    if not isinstance(stored, pl.Struct) or column not in {
-        struct_field.name for struct_field in stored.fields
-    }:
+def _farthest(files: pl.DataFrame, column: str) -> float | None:
+    """Return the largest magnitude of the bounds of a column over all files; None if a file lacks them."""
+    try:
+        bounds = files.select(pl.col(bound).struct.field(column).alias(bound) for bound in ("min", "max"))
+    except pl.exceptions.PolarsError:  # the log has no bounds of this column
         return None
-    values = files.select(pl.col(bound).struct.field(column)).to_series()
-    if not values.dtype.is_numeric() or values.null_count():
+    if not all(dtype.is_numeric() for dtype in bounds.dtypes):
         return None
-    magnitude = values.cast(pl.Float64).abs().max()
-    return float(magnitude) if isinstance(magnitude, float) and math.isfinite(magnitude) else None
+    values = pl.concat([series.cast(pl.Float64) for series in bounds])
+    magnitude = values.abs().max()
+    if values.null_count() or not isinstance(magnitude, float) or not math.isfinite(magnitude):
+        return None
+    return magnitude

@@ -12,8 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
-from qbeast_core.sampling.aggregates import TOTAL, Smooth
-from qbeast_core.sampling.intervals import Interval, factor_of, quantile_interval, smooth_interval
+from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.intervals import Interval, factor_of, interval_of
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, next_fraction
 from qbeast_core.sampling.sample import KeySample
 from qbeast_core.sampling.sums import Sums
@@ -47,19 +47,19 @@ def rounds(
 ) -> Iterator[Estimate]:
     """Yield better estimates until one is precise enough or a limit is reached."""
     state = _State(Reading(reader, question, engine=engine), progressive=progressive)
-    if state.is_known():
-        yield state.log_estimate()
+    rows = known_rows(reader) if question.counts_rows and question.condition is None else None
+    if rows is not None:  # the log has the answer
+        state.take_count(rows)
+        state.look(probability=1.0)
+        yield state.estimate()
         return
-    end = state.first_end()
-    while True:
+    end: float | None = state.first_end()
+    while end is not None:
         state.read_to(end)
         state.look()
         if progressive:
             yield state.estimate()
-        following = state.next_end()
-        if following is None:
-            break
-        end = following
+        end = state.next_end()
     if not progressive:
         yield state.estimate()
 
@@ -89,44 +89,31 @@ class _State:
     def is_counted(self) -> bool:
         """Whether the number of rows is the answer."""
         question = self.question
-        return question.has_target and question.counts_rows and self.reading.counted is not None
-
-    def is_known(self) -> bool:
-        """Return whether the log has the answer, which is the number of all rows."""
-        question = self.question
-        return (
-            question.counts_rows and not question.conditions and known_rows(self.reading.reader) is not None
-        )
-
-    def log_estimate(self) -> Estimate:
-        """Return the answer from the log."""
-        self.take_count(known_rows(self.reading.reader) or 0)
-        self.look(probability=1.0)
-        return self.estimate()
+        return question.sample is None and question.counts_rows and self.reading.counted is not None
 
     def take_count(self, rows: int) -> None:
         """Add a known number of rows; no rows remain to sample."""
-        nothing, name = self.reading.nothing(), f"{TOTAL}0"
+        nothing, name = self.reading.nothing, f"{TOTAL}0"
         count = pl.lit(rows, nothing.groups.schema[name]).alias(name)
         self.whole.append(replace(nothing, groups=nothing.groups.with_columns(count)))
         self.sampled, self.apart = [nothing], None
 
     def first_end(self) -> float:
         """Read the files without index, and return the end of the first round."""
-        limits, reading = self.question.limits, self.reading
-        self.whole += reading.read(reading.without_index(), max_bytes=limits.memory_bytes)
-        if limits.sample is not None:
-            self.start, end = fractions_of(limits.sample)
+        question, reading = self.question, self.reading
+        self.whole += reading.read(reading.without_index(), max_bytes=question.memory_bytes)
+        if question.sample is not None:
+            self.start, end = fractions_of(question.sample)
             self.fraction = self.start
             reading.count(0)
             return end
         pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
-        end = min(self.worth(pilot if pilot < 0.5 else 1.0), limits.max_fraction)
+        end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
         return 1.0 if self.counts(end) else end
 
     def counts(self, end: float) -> bool:
         """Count the matching rows if that is not more expensive than a round; return whether that is the answer."""
-        max_bytes, window = self.question.limits.max_bytes, self.window(end)
+        max_bytes, window = self.question.max_bytes, self.window(end)
         remaining = math.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
         cost = 0 if window is None else window.plan.bytes_opened
         return self.reading.count(min(cost, remaining)) and self.question.counts_rows
@@ -166,11 +153,11 @@ class _State:
         window = self.window(end)
         if window is not None and window.plan.sample is None:
             self.sampled, self.apart = [], None  # all rows are read again
-        limits, is_all = self.question.limits, self.is_all(end)
+        question, is_all = self.question, self.is_all(end)
         if not is_all and self.apart is None:
-            self.apart = self.reading.read_apart(max_bytes=limits.memory_bytes)
+            self.apart = self.reading.read_apart(max_bytes=question.memory_bytes)
         # For a target, `fits` estimates the memory of a round before the read.
-        max_bytes = limits.memory_bytes if is_all or limits.sample is not None else None
+        max_bytes = question.memory_bytes if is_all or question.sample is not None else None
         (self.whole if is_all else self.sampled).extend(self.reading.read(window, max_bytes=max_bytes))
         self.fraction = end
 
@@ -190,11 +177,11 @@ class _State:
         if self.is_all(end) or not read:
             return True
         size_bytes = sum(sums.size_bytes for sums in self.sampled) * (end - self.start) / read
-        return _COPIES * size_bytes <= self.question.limits.memory_bytes
+        return _COPIES * size_bytes <= self.question.memory_bytes
 
     def within_bytes(self, end: float) -> float:
         """Return the end of a round that keeps `max_bytes`."""
-        max_bytes = self.question.limits.max_bytes
+        max_bytes = self.question.max_bytes
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
@@ -233,8 +220,8 @@ class _State:
             if question.simultaneous
             else 1,
         )
-        factor *= WIDENED if question.has_target else 1.0
-        self.intervals = list(_intervals(sample, question, factor))
+        factor *= WIDENED if question.sample is None else 1.0
+        self.intervals = [interval_of(sample, answer, factor) for answer in question.aggregates.answers]
         rows = sample.totals[:, 0]
         self.sizes = rows >= question.min_group_rows
         met = [is_met(interval, target) for interval, target in self.answers()]
@@ -256,7 +243,7 @@ class _State:
             bytes_total=int(snapshot.files["size_bytes"].sum()),
             confidence=question.confidence,
             simultaneous=question.simultaneous,
-            met=self.is_met if question.has_target else None,
+            met=self.is_met if question.sample is None else None,
             complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers),
@@ -273,22 +260,19 @@ class _State:
     def sample(self, probability: float) -> KeySample:
         """Return all rows read so far as one sample."""
         question, reading = self.question, self.reading
-        whole = [*self.whole, *(self.apart or ())]
-        if not whole and not self.sampled:
-            whole = [reading.nothing()]
-        whole_sums, sampled = (
-            Sums.concat(parts or [others[0].without_rows(question.by)], question.by)
-            for parts, others in ((whole, self.sampled), (self.sampled, whole))
+        whole, sampled = (
+            Sums.concat(parts or [reading.nothing], question.by)
+            for parts in ([*self.whole, *(self.apart or ())], self.sampled)
         )
         self.sampled = [sampled]
         return KeySample.of(
             question.aggregates,
             question.by,
             sampled,
-            whole_sums,
+            whole,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
-            filtered=bool(question.conditions),
+            filtered=question.condition is not None,
             counted=reading.counted is not None,
             bounds=reading.bounds,
             squares=reading.squares,
@@ -298,9 +282,9 @@ class _State:
 
     def next_end(self) -> float | None:
         """Return the end of the next round; None if the answer is precise enough or a limit is reached."""
-        limits = self.question.limits
-        done = self.is_met or self.is_stopped or self.fraction >= min(limits.max_fraction, 1.0)
-        if limits.sample is not None or done:
+        question = self.question
+        done = self.is_met or self.is_stopped or self.fraction >= min(question.max_fraction, 1.0)
+        if question.sample is not None or done:
             return None
         growth = {"max_growth": _STEP} if self.progressive else {}
         following = max(
@@ -313,17 +297,7 @@ class _State:
             following = 1.0
         elif not self.progressive:
             following = self.worth(min(following, 1.0))
-        end = min(following, limits.max_fraction)
+        end = min(following, question.max_fraction)
         if end <= self.fraction or not self.fits(end):
             return None
         return 1.0 if self.question.counts_rows and self.counts(end) else end
-
-
-def _intervals(sample: KeySample, question: Question, factor: float) -> Iterator[Interval]:
-    number = 0
-    for answer in question.aggregates.answers:
-        if isinstance(answer, Smooth):
-            yield smooth_interval(sample, answer, factor)
-        else:
-            yield quantile_interval(sample, number, answer, factor)
-            number += 1

@@ -38,7 +38,7 @@ def sums_of(row_sums: RowSums, frame: pl.DataFrame, *, sizes: bool) -> Sums:
         return row_sums.of(frame, sizes=sizes)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         with evaluating(row_sums.condition, "where", _UNANSWERED):
-            kept = row_sums.kept(frame)
+            kept = row_sums.kept(frame.lazy()).collect()
         for argument, expressions in (
             ("by", row_sums.groups.values()),
             ("aggregates", (*row_sums.totals, *row_sums.quantiles)),

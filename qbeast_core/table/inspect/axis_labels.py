@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import numpy as np
 
 from qbeast_core.spec.transformation import Transformation
 
@@ -31,7 +32,8 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
         last = len(knots) - 1
         indexes = sorted({round(place * last) for place in places})
         return [(index / last, _short(str(knots[index]))) for index in indexes]
-    numbers = [_between([float(knot) for knot in knots], place) for place in places]
+    ends = np.linspace(0, 1, len(knots))
+    numbers = np.interp(places, ends, [float(knot) for knot in knots]).tolist()
     if data_type in {"DateDataType", "TimestampDataType"}:
         dated = data_type == "DateDataType" or abs(numbers[-1] - numbers[0]) > count * _MS_PER_DAY
         labels = [_moment(number, dated=dated) for number in numbers]
@@ -40,13 +42,6 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
             _number(number, whole=data_type in {"IntegerDataType", "LongDataType"}) for number in numbers
         ]
     return list(zip(places, labels, strict=True))
-
-
-def _between(quantiles: Sequence[float], place: float) -> float:
-    position = place * (len(quantiles) - 1)
-    left = min(int(position), len(quantiles) - 2)
-    share = position - left
-    return quantiles[left] * (1 - share) + quantiles[left + 1] * share
 
 
 def _short(text: str) -> str:

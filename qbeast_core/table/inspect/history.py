@@ -50,7 +50,7 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     times = [next((commit[key] for key in _TIMES if key in commit), None) for commit in commits]
     others = [{key: value for key, value in commit.items() if key not in _IN_COLUMNS} for commit in commits]
     numbers = [_counts_of(commit) for commit in commits]
-    flags = [_flag(commit.get("isBlindAppend")) for commit in commits]
+    flags = [flag if isinstance(flag := commit.get("isBlindAppend"), bool) else None for commit in commits]
     columns = [
         _whole("version", [commit["version"] for commit in commits]),
         _times(times),
@@ -108,10 +108,6 @@ def _times(values: Sequence[object]) -> pl.Series:
     stamps = _whole("timestamp", values)
     valid = stamps.set(~stamps.is_between(0, _LAST_MS), None)
     return valid.cast(pl.Datetime("ms", "UTC")).dt.cast_time_unit("us")
-
-
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
 
 
 def _texts(name: str, commits: Sequence[Mapping[str, Any]], key: str) -> pl.Series:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
@@ -246,11 +245,11 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in [head, *rows] if i < len(row)) for i in range(len(head))]
     lines = [""]
     for row in [head, *rows]:
-        first, *rest = [
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append("  " + "  ".join([first, *rest]).rstrip())
+        cells = zip(row, widths, strict=False)
+        line = "  ".join(
+            cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(cells)
+        )
+        lines.append(f"  {line.rstrip()}")
     return lines
 
 
@@ -276,7 +275,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
-            _revision(number, revisions.get(number, snapshot.config.latest), counts)
+            _revision(number, revisions.get(number, snapshot.config.latest), counts.get(number, {}))
             for number in numbers
             if revision in {None, number}
         ),
@@ -307,16 +306,8 @@ def min_levels(rows: int, cube_size: int, dimensions: int) -> int:
     return levels
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Counts:
-    """Counts by revision id. A revision without files has no entry."""
-
-    revisions: dict[int, dict[str, Any]]
-    levels: dict[int, list[dict[str, Any]]]
-
-
-def _revision(number: int, revision: Revision | None, counts: _Counts) -> RevisionMetrics:
-    values = counts.revisions.get(number, {})
+def _revision(number: int, revision: Revision | None, values: Mapping[str, Any]) -> RevisionMetrics:
+    """Return the metrics of a revision from its counts."""
     staging = number == STAGING_REVISION_ID
     rows = values.get("staged_rows" if staging else "rows") or 0
     columns = () if revision is None else revision.columns
@@ -336,14 +327,19 @@ def _revision(number: int, revision: Revision | None, counts: _Counts) -> Revisi
         # All nodes but the root are children.
         fan_out=(values["nodes"] - 1) / inner if inner else None,
         max_fan_out=1 << len(columns),
-        levels=tuple(LevelMetrics.model_validate(level) for level in counts.levels.get(number, ())),
+        levels=tuple(LevelMetrics.model_validate(level) for level in values.get("levels", ())),
         **{name: int(values.get(name) or 0) for name in sums},
         **spreads,
     )
 
 
-def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]) -> _Counts:
-    """Count the blocks of live files. `files` has the size and the revision (0: staging) of each file."""
+def _count_blocks(
+    blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[int, Revision]
+) -> dict[int, dict[str, Any]]:
+    """Count the blocks of live files by revision; a revision without files has no entry.
+
+    `files` has the size and the revision (0: staging) of each file.
+    """
     originals = blocks.filter(~pl.col("replicated"))
     cubes = originals.select("revision", "cube", "depth").unique()
     inner = _inner_nodes(cubes, revisions)
@@ -364,24 +360,22 @@ def _count_blocks(blocks: pl.DataFrame, files: pl.DataFrame, revisions: Mapping[
         .agg(pl.len().alias("replicated_blocks"), pl.col("rows").sum().alias("replicated_rows")),
         _trees(cubes, inner),
     )
-    levels: dict[int, list[dict[str, Any]]] = {}
+    counts: dict[int, dict[str, Any]] = {
+        row["revision"]: {**row, "levels": []} for row in by_revision.iter_rows(named=True)
+    }
     by_level = _counted(originals, files, _LEVEL).sort(_LEVEL, descending=[False, False, True])
     for row in by_level.iter_rows(named=True):
         row["kind"] = "inner" if row.pop("inner") else "leaf"
-        levels.setdefault(row.pop("revision"), []).append(row)
-    return _Counts({row["revision"]: row for row in by_revision.iter_rows(named=True)}, levels)
+        counts[row.pop("revision")]["levels"].append(row)
+    return counts
 
 
 def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.DataFrame:
     """Return all distinct proper ancestors of the cubes, with or without blocks."""
-    parts = [cubes.select("revision", "cube").clear()]
-    for number in cubes["revision"].unique():
-        tree, width = cubes.filter(pl.col("revision") == number), characters_per_level(revisions[number])
-        deepest = tree["depth"].max()
-        for level in range(deepest if isinstance(deepest, int) else 0):
-            below = tree.filter(pl.col("depth") > level)
-            parts.append(below.select("revision", pl.col("cube").str.head(level * width)).unique())
-    return pl.concat(parts)
+    widths = {number: characters_per_level(revisions[number]) for number in cubes["revision"].unique()}
+    width = pl.col("revision").replace_strict(widths, default=None, return_dtype=pl.Int64)
+    levels = cubes.with_columns(level=pl.int_ranges("depth")).explode("level", empty_as_null=False)
+    return levels.select("revision", pl.col("cube").str.head(pl.col("level") * width)).unique()
 
 
 def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 PlotKind: TypeAlias = Literal["tree", "space", "fraction"]
 
 _FRACTIONS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-_SIZES: Final[dict[PlotKind, tuple[float, float]]] = {
-    "tree": (9.0, 4.8),
-    "space": (7.0, 6.2),
-    "fraction": (6.4, 4.8),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +45,16 @@ def plot_table(reader: Reader, kind: PlotKind, options: PlotOptions) -> Figure:
         problem = f"must be one of {', '.join(kinds)}"
         invalid_argument("kind", problem, "nothing was drawn", value=kind, known=kinds)
     require("matplotlib", "drawing")
-    axes = options.axes if options.axes is not None else _new_axes(kind)
-    match kind:
-        case "tree":
-            _tree(reader, axes, options)
-        case "space":
-            _space(reader, axes, options)
-        case "fraction":
-            _fraction(reader, axes, options)
+    from qbeast_core.table.inspect.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
+
+    draw, size = _KINDS[kind]
+    axes = options.axes if options.axes is not None else new_axes(size)
+    draw(reader, axes, options)
     figure = axes.get_figure(root=True)
     if figure is None:
         msg = "these axes do not belong to a figure; nothing was drawn"
         raise InvalidInputError(msg, argument="axes")
     return figure
-
-
-def _new_axes(kind: PlotKind) -> Axes:
-    from qbeast_core.table.inspect.plot_figure import new_axes  # noqa: PLC0415 - loads matplotlib
-
-    return new_axes(_SIZES[kind])
 
 
 def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
@@ -79,7 +65,8 @@ def _tree(reader: Reader, axes: Axes, options: PlotOptions) -> None:
 
 
 def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
-    from qbeast_core.table.inspect.plot_space import Query, draw_space  # noqa: PLC0415 - loads matplotlib
+    from qbeast_core.table.inspect.plot_space import draw_space  # noqa: PLC0415 - loads matplotlib
+    from qbeast_core.table.inspect.plot_tree import title  # noqa: PLC0415 - loads matplotlib
 
     revision = _revision(reader, options.revision)
     columns = _two_columns(revision, options.columns)
@@ -88,7 +75,8 @@ def _space(reader: Reader, axes: Axes, options: PlotOptions) -> None:
     box = _box(reader, options.predicate, revision, columns)
     # Plan again: the first plan of a reader may not have decoded the cubes of skipped files.
     all_blocks = reader.plan(plan.scan_plan.predicate, options.sample)
-    draw_space(axes, Query(all_blocks.selection, box, caption), revision, columns)
+    draw_space(axes, all_blocks.selection, box, revision, columns)
+    title(axes, caption)
 
 
 def _box(
@@ -157,3 +145,10 @@ def _query_text(plan: Plan) -> str:
 def _shown(predicate: pl.Expr) -> str:
     text = str(predicate)
     return text if len(text) <= 70 else f"{text[:69]}…"
+
+
+_KINDS: Final[dict[PlotKind, tuple[Callable[[Reader, Axes, PlotOptions], None], tuple[float, float]]]] = {
+    "tree": (_tree, (9.0, 4.8)),
+    "space": (_space, (7.0, 6.2)),
+    "fraction": (_fraction, (6.4, 4.8)),
+}

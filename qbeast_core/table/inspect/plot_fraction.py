@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from qbeast_core.table.inspect.plot_tree import ACCENT, INK, OPENED, draw_text, quiet, title
+from qbeast_core.table.inspect.plot_tree import ACCENT, INK, LEGEND, OPENED, draw_text, quiet, title
 
 
 def draw_fraction(
@@ -25,9 +25,8 @@ def draw_fraction(
     axes.set(xscale="log", yscale="log", xlabel="sample, % of the rows", ylabel="opened, % of the bytes")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
-        axis.label.set_color(INK)
     axes.set_xlim(percent[0] * 0.8, percent[-1] * 1.2)
     quiet(axes)
     axes.grid(visible=True, which="major", color="#dddddd", lw=0.6)
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
+    axes.legend(**LEGEND, loc="lower right")
     title(axes, caption)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,84 +11,66 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from qbeast_core.query.plan.select import Selection
-from qbeast_core.space.arrays import BoolArray, F64Array
+from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation
 from qbeast_core.table.inspect.axis_labels import axis_ticks
-from qbeast_core.table.inspect.plot_tree import ACCENT, FAINT, INK, MAP, OPENED, draw_text, quiet, title
+from qbeast_core.table.inspect.plot_tree import (
+    ACCENT,
+    FAINT,
+    LEGEND,
+    MAP,
+    OPENED,
+    colour_bar,
+    corners,
+    draw_text,
+    quiet,
+)
 
 # Number of cells along each axis. A smaller box covers a whole cell.
 _CELLS: Final = 128
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Query:
-    """A planned query to draw."""
+def draw_space(
+    axes: Axes,
+    selection: Selection,
+    box: tuple[float, float, float, float] | None,
+    revision: Revision,
+    columns: tuple[str, str],
+) -> None:
+    """Draw the space of a revision along two of its columns. Cubes behind each other are added up.
 
-    selection: Selection
-    # Box of possible matches: from and to along the first column, then along the second. None: anywhere.
-    box: tuple[float, float, float, float] | None
-    # Text and cost of the query.
-    caption: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Boxes:
-    """Cubes along two dimensions, with their number of rows and of rows in opened blocks."""
-
-    ends: F64Array
-    rows: F64Array
-    opened: F64Array
-
-    def take(self, chosen: BoolArray) -> F64Array:
-        """Return the corners of some boxes."""
-        left, bottom, right, top = self.ends[chosen].T
-        across, up = (
-            np.stack([left, right, right, left], axis=1),
-            np.stack([bottom, bottom, top, top], axis=1),
-        )
-        return np.stack([across, up], axis=2)
-
-
-def draw_space(axes: Axes, query: Query, revision: Revision, columns: tuple[str, str]) -> None:
-    """Draw the space of a revision along two of its columns. Cubes behind each other are added up."""
+    `box` is the box of possible matches: from and to along the first column, then along the second. None: anywhere.
+    """
     first, second = (revision.columns.index(name) for name in columns)
-    boxes = _boxes(query.selection, revision, first, second)
-    if not len(boxes.rows):
+    ends, rows, rows_opened = _boxes(selection, revision, first, second)
+    if not len(rows):
         draw_text(axes, f"revision {revision.revision_id} has no blocks")
         return
-    _shade(axes, boxes)
-    opened = boxes.opened > 0
-    width = 0.8 if len(boxes.rows) < 1000 else 0.3
+    _shade(axes, ends, rows, rows_opened)
+    opened = rows_opened > 0
+    width = 0.8 if len(rows) < 1000 else 0.3
     for chosen, colour in ((~opened, FAINT), (opened, OPENED)):
-        lines = PolyCollection(
-            list(boxes.take(chosen)), facecolors="none", edgecolors=colour, linewidths=width
-        )
-        axes.add_collection(lines)
+        boxes = corners(*ends[chosen].T)
+        axes.add_collection(PolyCollection(boxes, facecolors="none", edgecolors=colour, linewidths=width))
     handles = [
         Line2D([], [], color=OPENED, label=f"opened: {int(opened.sum()):,} cube(s)"),
         Line2D([], [], color=FAINT, label=f"closed: {int((~opened).sum()):,} cube(s)"),
     ]
-    if query.box is not None:
-        left, right, bottom, top = query.box
-        box = Rectangle((left, bottom), right - left, top - bottom, fill=False, linewidth=1.6, zorder=5)
-        box.set(edgecolor=ACCENT, linestyle="--")
-        axes.add_patch(box)
+    if box is not None:
+        left, right, bottom, top = box
+        frame = Rectangle((left, bottom), right - left, top - bottom, fill=False, linewidth=1.6, zorder=5)
+        frame.set(edgecolor=ACCENT, linestyle="--")
+        axes.add_patch(frame)
         handles.append(Line2D([], [], color=ACCENT, ls="--", label="where matches can lie"))
-    axes.legend(
-        handles=handles,
-        fontsize=8,
-        labelcolor=INK,
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.1),
-        ncols=3,
-    )
+    axes.legend(**LEGEND, handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
     _label(axes, revision, columns, (first, second))
-    title(axes, query.caption)
 
 
-def _boxes(selection: Selection, revision: Revision, first: int, second: int) -> _Boxes:
+def _boxes(
+    selection: Selection, revision: Revision, first: int, second: int
+) -> tuple[F64Array, F64Array, F64Array]:
+    """Return the ends of cubes along two dimensions, and their number of rows and of rows in opened blocks."""
     table, d = selection.table, len(revision.columns)
     parts: list[F64Array] = [np.zeros((0, 2 * d + 2))]
     for space in table.spaces:
@@ -102,24 +83,17 @@ def _boxes(selection: Selection, revision: Revision, first: int, second: int) ->
     cubes, index = np.unique(blocks[:, : 2 * d], axis=0, return_inverse=True)
     sums = np.zeros((len(cubes), 2))
     np.add.at(sums, index.reshape(-1), blocks[:, 2 * d :])
-    return _Boxes(cubes[:, [first, second, d + first, d + second]], sums[:, 0], sums[:, 1])
+    return cubes[:, [first, second, d + first, d + second]], sums[:, 0], sums[:, 1]
 
 
-def _shade(axes: Axes, boxes: _Boxes) -> None:
+def _shade(axes: Axes, ends: F64Array, rows: F64Array, opened: F64Array) -> None:
     """Colour each place by the share of its rows in opened blocks."""
-    rows, opened = _density(boxes.ends, boxes.rows), _density(boxes.ends, boxes.opened)
-    share = np.divide(100 * opened, rows, out=np.zeros_like(rows), where=rows > 1e-9)
+    density = _density(ends, rows)
+    share = np.divide(100 * _density(ends, opened), density, out=np.zeros_like(density), where=density > 1e-9)
     picture = axes.imshow(
         share.T, extent=(0, 1, 0, 1), origin="lower", aspect="auto", cmap=MAP, vmin=0, vmax=115, zorder=0
     )
-    figure = axes.get_figure(root=True)
-    if figure is None:
-        return
-    bar = figure.colorbar(picture, ax=axes, fraction=0.04, pad=0.02, boundaries=np.linspace(0, 100, 65))
-    bar.set_ticks([0, 25, 50, 75, 100])
-    bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
-    bar.outline.set_visible(False)
-    bar.set_label("rows in opened blocks, % of those that lie here", fontsize=8, color=INK)
+    colour_bar(axes, picture, "rows in opened blocks, % of those that lie here", [0, 25, 50, 75, 100])
 
 
 def _density(ends: F64Array, rows: F64Array) -> F64Array:
@@ -143,5 +117,4 @@ def _label(axes: Axes, revision: Revision, columns: tuple[str, str], dimensions:
         kind = str(getattr(revision.column_transformers[dimension], "data_type", ""))
         ticks = axis_ticks(revision.transformations[dimension], kind)
         axis.set_ticks([place for place, _ in ticks], [text for _, text in ticks])
-        axis.label.set_color(INK)
     quiet(axes)

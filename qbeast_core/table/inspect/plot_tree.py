@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 
 from qbeast_core.space.arrays import F64Array
@@ -27,6 +29,9 @@ ACCENT: Final = "#e07a3f"
 
 FAINT: Final = "#c9ced3"
 
+# Options of a legend.
+LEGEND: Final[dict[str, Any]] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
+
 # Colour map from few rows to many.
 MAP: Final = "GnBu"
 
@@ -39,23 +44,18 @@ def draw_tree(axes: Axes, blocks: pl.DataFrame, revision: Revision) -> None:
     cubes = blocks.group_by("cube", "depth").agg(pl.col("rows").sum()).sort("depth", "cube")
     start, width = _places(decode_cubes(cubes["cube"].to_list(), dimensions=len(revision.columns)))
     depth = cubes["depth"].to_numpy().astype(np.float64)
-    corners = np.stack(
-        [
-            np.stack([start, start + width, start + width, start], axis=1),
-            np.stack([depth, depth, depth + _HEIGHT, depth + _HEIGHT], axis=1),
-        ],
-        axis=2,
-    )
     edges = "white" if cubes.height <= _EDGES else "none"
-    boxes = PolyCollection(list(corners), cmap=MAP, edgecolors=edges, linewidths=0.4)
-    boxes.set_array(cubes["rows"].to_numpy())
-    boxes.set_clim(-0.25 * float(cubes["rows"].to_numpy().max()), None)  # avoid white boxes
+    rows = cubes["rows"].to_numpy()
+    sides = corners(start, depth, start + width, depth + _HEIGHT)
+    boxes = PolyCollection(sides, cmap=MAP, edgecolors=edges, linewidths=0.4)
+    boxes.set_array(rows)
+    boxes.set_clim(-0.25 * float(rows.max()), None)  # avoid white boxes
     axes.add_collection(boxes)
     deepest = int(depth.max())
     axes.set(xlim=(0, 1), ylim=(deepest + 1, 0), xticks=[], yticks=np.arange(deepest + 1) + 0.47)
     axes.set_yticklabels(_labels(cubes, deepest), fontsize=8, color=INK)
     quiet(axes)
-    _scale(axes, boxes, int(cubes["rows"].to_numpy().max()))
+    colour_bar(axes, boxes, "rows per cube", [0, rows.max() / 2, rows.max()])
     title(
         axes,
         f"The tree of revision {revision.revision_id}: lower weights above, cubes over their parts of space",
@@ -83,15 +83,23 @@ def _labels(cubes: pl.DataFrame, deepest: int) -> list[str]:
     return texts
 
 
-def _scale(axes: Axes, boxes: PolyCollection, max_rows: int) -> None:
+def corners(left: F64Array, bottom: F64Array, right: F64Array, top: F64Array) -> list[F64Array]:
+    """Return the corners of boxes, each of shape (4, 2)."""
+    across, up = np.stack([left, right, right, left], axis=1), np.stack([bottom, bottom, top, top], axis=1)
+    return list(np.stack([across, up], axis=2))
+
+
+def colour_bar(axes: Axes, picture: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
+    """Draw a bar of the colours from 0 to the last tick."""
     figure = axes.get_figure(root=True)
     if figure is None:
         return
-    bar = figure.colorbar(boxes, ax=axes, fraction=0.03, pad=0.02, boundaries=np.linspace(0, max_rows, 65))
-    bar.set_ticks([0, max_rows / 2, max_rows], labels=["0", f"{max_rows / 2:,.0f}", f"{max_rows:,}"])
+    boundaries = np.linspace(0, ticks[-1], 65)
+    bar = figure.colorbar(picture, ax=axes, fraction=0.04, pad=0.02, boundaries=boundaries)
+    bar.set_ticks(ticks, labels=[f"{tick:,.0f}" for tick in ticks])
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=INK)
     bar.outline.set_visible(False)
-    bar.set_label("rows per cube", fontsize=8, color=INK)
+    bar.set_label(label, fontsize=8, color=INK)
 
 
 def title(axes: Axes, text: str) -> None:
@@ -100,8 +108,10 @@ def title(axes: Axes, text: str) -> None:
 
 
 def quiet(axes: Axes) -> None:
-    """Remove the frame and tick marks."""
+    """Remove the frame and tick marks, and colour the labels."""
     axes.tick_params(which="both", length=0, labelsize=8, labelcolor=INK)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_color(INK)
     for side in axes.spines.values():
         side.set_visible(False)
 

@@ -80,7 +80,7 @@ class Plan:
                 "bytes_opened": pl.Series(
                     [self._bytes_of(number, r) for number, r in enumerate(ranges)], dtype=pl.Int64
                 ),
-                "reason": chosen.frame()["reason"],
+                "reason": chosen.reasons,
             }
         )
 

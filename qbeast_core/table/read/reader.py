@@ -218,13 +218,11 @@ class Reader:
         Files of other writers, files that need all pages, and files with hidden rows are read as a whole. Drawn rows
         are always read by page, because pages give the row indexes.
         """
-        if number in selection.drawn:
-            begin, end = selection.page_offsets[number : number + 2]
-            return self._pages_of(selection, number, selection.page_numbers[begin:end])
-        pages = selection.pages(number)
-        if pages is None or selection.mixed[number] or number in self.deleted_rows:
+        is_whole = selection.pages_opened[number] == selection.pages_total[number]  # also without a layout
+        is_whole |= selection.mixed[number] or number in self.deleted_rows
+        if is_whole and number not in selection.drawn:
             return None
-        return self._pages_of(selection, number, pages)
+        return self._pages_of(selection, number, selection.pages(number))
 
     def all_pages(self, selection: Selection, number: int) -> PageRequest | None:
         """Return all pages of a file. None: its pages are not known."""
