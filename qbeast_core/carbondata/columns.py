@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -102,37 +102,28 @@ class Column:
 
 def column_tree(flat: Sequence[ColumnSchema]) -> tuple[Column, ...]:
     """Return the top-level columns of a flat list, in its order."""
-    before = list(accumulate((own.is_dimension for own in flat), initial=0))
-    nodes = [
-        Column(own, at, before[at] if own.is_dimension else -1, (), own.name) for at, own in enumerate(flat)
-    ]
-    columns: list[Column] = []
-    at = 0
-    while at < len(nodes):
-        column, at = _with_children(nodes, at, depth=0)
-        columns.append(column)
-    return tuple(columns)
+    before = accumulate((own.is_dimension for own in flat), initial=0)
+    nodes = (
+        Column(own, number, dimension if own.is_dimension else -1, (), own.name)
+        for number, (own, dimension) in enumerate(zip(flat, before, strict=False))
+    )
+    return tuple(_with_children(column, nodes) for column in nodes)
 
 
-def _with_children(nodes: Sequence[Column], at: int, *, depth: int) -> tuple[Column, int]:
-    """Return the column at a position with all that is nested in it, and the position behind it."""
-    if at >= len(nodes):
-        damaged("the schema ends before the last child of a column")
-    column = nodes[at]
-    own, at = column.schema, at + 1
-    if not column.is_nested:
-        _check(own, [])
-        return column, at
-    if depth > _MAX_DEPTH:
+def _with_children(column: Column, nodes: Iterator[Column], depth: int = 0) -> Column:
+    """Return a column with all that is nested in it, which is taken from the columns behind it."""
+    own = column.schema
+    if column.is_nested and depth > _MAX_DEPTH:
         damaged(f"column {own.name!r} is nested deeper than {_MAX_DEPTH}")
-    children: list[Column] = []
-    for _ in range(own.num_child):
-        child, at = _with_children(nodes, at, depth=depth + 1)
-        children.append(child)
+    count = own.num_child if column.is_nested else 0
+    children = [_with_children(child, nodes, depth + 1) for child in islice(nodes, count)]
+    if len(children) < count:
+        damaged("the schema ends before the last child of a column")
     _check(own, children)
-    names = _field_names(own, children) if column.kind == DataType.STRUCT else [""] * len(children)
-    named = [replace(child, field_name=name) for child, name in zip(children, names, strict=True)]
-    return replace(column, children=tuple(named)), at
+    if column.kind == DataType.STRUCT:
+        names = _field_names(own, children)
+        children = [replace(child, field_name=name) for child, name in zip(children, names, strict=True)]
+    return replace(column, children=tuple(children))
 
 
 def _check(own: ColumnSchema, children: Sequence[Column]) -> None:

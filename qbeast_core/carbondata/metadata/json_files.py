@@ -21,6 +21,7 @@ DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
 _MAX_BYTES: Final = 1 << 28
 _T = TypeVar("_T")
 _Stamp = Annotated[str, Field(pattern=r"^[0-9]{0,18}$")]
+_Row = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Model(BaseModel):
@@ -122,7 +123,7 @@ class DeletedRows(_Model):
 
     blocklet: int = Field(alias="id", ge=0)
     page: int = Field(alias="pageId", ge=0)
-    rows: tuple[int, ...] = Field(alias="deletedRows")
+    rows: tuple[_Row, ...] = Field(alias="deletedRows")
 
 
 class DeleteDelta(_Model):
@@ -137,30 +138,6 @@ class DeleteDelta(_Model):
     def pages(self) -> tuple[DeletedRows, ...]:
         """The pages of either form."""
         return (*self.listed, *self.mapped.values())
-
-
-_LOADS: Final = TypeAdapter(tuple[Load, ...])
-_UPDATES: Final = TypeAdapter(tuple[UpdatedBlock, ...])
-
-
-def read_table_status(data: bytes) -> tuple[Load, ...]:
-    """Read ``tablestatus``."""
-    return _read(_LOADS.validate_json, data or b"[]")
-
-
-def read_update_status(data: bytes) -> tuple[UpdatedBlock, ...]:
-    """Read ``tableupdatestatus-...``."""
-    return _read(_UPDATES.validate_json, data or b"[]")
-
-
-def read_segment_file(data: bytes) -> SegmentFile:
-    """Read a ``.segment`` file."""
-    return _read(SegmentFile.model_validate_json, data)
-
-
-def read_delete_delta(data: bytes) -> DeleteDelta:
-    """Read a ``.deletedelta``."""
-    return _read(DeleteDelta.model_validate_json, data)
 
 
 def _time_ms(text: str) -> int | None:
@@ -182,14 +159,25 @@ def _time_ms(text: str) -> int | None:
     return None
 
 
-def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
-    if len(data) > _MAX_BYTES:
-        damaged(f"it has {len(data)} bytes; the maximum is {_MAX_BYTES}")
-    try:
-        return read(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        damaged(f"{where}: {first['msg']}" if where else first["msg"])
-    except RecursionError:
-        damaged("it is nested too deeply")
+def _reader(kind: TypeAdapter[_T]) -> Callable[[bytes], _T]:
+    """Return a function that reads a file; an empty file is an empty list."""
+
+    def read(data: bytes) -> _T:
+        if len(data) > _MAX_BYTES:
+            damaged(f"it has {len(data)} bytes; the maximum is {_MAX_BYTES}")
+        try:
+            return kind.validate_json(data or b"[]")
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            damaged(f"{where}: {first['msg']}" if where else first["msg"])
+        except RecursionError:
+            damaged("it is nested too deeply")
+
+    return read
+
+
+read_table_status: Final = _reader(TypeAdapter(tuple[Load, ...]))
+read_update_status: Final = _reader(TypeAdapter(tuple[UpdatedBlock, ...]))
+read_segment_file: Final = _reader(TypeAdapter(SegmentFile))
+read_delete_delta: Final = _reader(TypeAdapter(DeleteDelta))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from qbeast_core.carbondata.metadata.json_files import Load, read_table_status
@@ -21,22 +22,16 @@ def load_table_status(store: Store, schema: TableSchema | None) -> tuple[Load, .
     version = "" if schema is None else schema.properties.get("latestversion", "")
     path = f"{_STATUS}_{version}" if version else _STATUS
     try:
-        return _read(store, path, _ATTEMPTS)
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(DamagedFileError):  # perhaps it is being written
+                return read_file(store, path, read_table_status)
+        return read_file(store, path, read_table_status)
     except FileNotFoundError as error:
         if version:
             raise _lost(store, path) from error
     if schema is not None:
         _refuse_lost(store, store.list(""))
     return None
-
-
-def _read(store: Store, path: str, attempts: int) -> tuple[Load, ...]:
-    try:
-        return read_file(store, path, read_table_status)
-    except DamagedFileError:  # perhaps it is being written
-        if attempts == 1:
-            raise
-    return _read(store, path, attempts - 1)
 
 
 def _refuse_lost(store: Store, paths: Sequence[str]) -> None:

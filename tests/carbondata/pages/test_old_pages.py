@@ -18,7 +18,7 @@ from qbeast_core.carbondata.pages.chains import chain
 from qbeast_core.carbondata.pages.codecs import decompress_start
 from qbeast_core.carbondata.pages.old.java_meta import read_java_meta
 from qbeast_core.carbondata.pages.old.members import read_dictionary
-from qbeast_core.carbondata.pages.old.row_format import decode_rows, row_fields
+from qbeast_core.carbondata.pages.old.row_format import decode_rows
 from qbeast_core.carbondata.pages.page import decode_page
 from qbeast_core.carbondata.pages.row_order import row_ids, run_lengths
 from qbeast_core.carbondata.pages.texts import texts
@@ -181,18 +181,12 @@ def test_rows_of_a_stream_round_trip(rows: list[tuple[Any, ...]]) -> None:
     whole = [tuple(_utc(value) for value in row) for row in rows]
     data = b"".join(old.row([_field(number, value) for number, value in enumerate(row)]) for row in whole)
     dictionaries = FixedDictionaries()
-    found = decode_rows(
-        np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered, dictionaries
-    )
+    found = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered, dictionaries)
     assert [tuple(row) for row in zip(*(array.to_pylist() for array in found), strict=True)] == whole
-    (one,) = decode_rows(
-        np.frombuffer(data, np.uint8), len(rows), row_fields(numbered), numbered[7:8], dictionaries
-    )
+    (one,) = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered[7:8], dictionaries)
     assert one.equals(found[7])
     with pytest.raises(Damaged):
-        decode_rows(
-            np.frombuffer(data, np.uint8), len(rows) + 1, row_fields(numbered), numbered, dictionaries
-        )
+        decode_rows(np.frombuffer(data, np.uint8), len(rows) + 1, numbered, numbered, dictionaries)
 
 
 def _numbered(number: int) -> Any:
