@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
-from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, open_carbondata
 from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.task import carbon_tasks
@@ -82,7 +82,8 @@ def read_carbondata(
     >>> rows.columns, rows.count()
     (['id', 'name'], 10)
     """
-    options = OpenOptions(
+    table = open_carbondata(
+        path,
         segments=segments,
         on_unreadable=on_unreadable,
         storage_options=storage_options,
@@ -90,7 +91,6 @@ def read_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    table = open_carbon_table(path, options)
     unknown = [name for name in columns or () if name not in table.schema]
     if unknown:
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
@@ -156,7 +156,8 @@ def import_carbondata(
     >>> result.rows
     60
     """
-    opening = OpenOptions(
+    opened = open_carbondata(
+        path,
         on_unreadable=on_unreadable,
         storage_options=storage_options,
         external_paths=external_paths,
@@ -178,7 +179,6 @@ def import_carbondata(
         reader = replace(table.reader, segments=segments)
         return SparkSource(_frame(spark, reader, list(reader.schema), None))
 
-    opened = open_carbon_table(path, opening)
     engine = SparkEngine(spark)
     result = import_table(opened, target, options, segments=segments, engine=engine, source_of=source_of)
     return replace(result, engine="spark")

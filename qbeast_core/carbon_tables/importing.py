@@ -68,11 +68,7 @@ class _CarbonSource:
 
     table: CarbonTable
     segments: tuple[Segment, ...]
-
-    @property
-    def is_one_shot(self) -> bool:
-        """See `Source`."""
-        return False
+    is_one_shot: bool = False
 
     @property
     def empty(self) -> pl.DataFrame:
@@ -98,10 +94,9 @@ def import_table(
     *,
     segments: WhichSegments,
     engine: Engine,
-    source_of: SourceOf | None = None,
+    source_of: SourceOf = _CarbonSource,
 ) -> ImportResult:
     """Write the rows of a CarbonData table; see `qbeast.import_carbondata`."""
-    source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
         invalid_argument("segments", what, "nothing was written", value=segments, known=known)
@@ -130,16 +125,12 @@ def import_table(
 def _default_columns(table: CarbonTable) -> list[str]:
     """Return the default columns to index: the sort columns, or the first dimensions."""
     indexable = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
-    for names, limit in (
-        (table.sort_columns, None),
-        (table.dimensions, _MAX_DIMENSIONS),
-        (tuple(indexable), _MAX_DIMENSIONS),
-    ):
-        columns = [name for name in names if name in indexable][:limit]
-        if columns:
-            return columns
-    msg = f"no column of {table.uri!r} can be indexed; nothing was written"
-    raise InvalidColumnsError(msg)
+    if not indexable:
+        msg = f"no column of {table.uri!r} can be indexed; nothing was written"
+        raise InvalidColumnsError(msg)
+    sorted_by = [name for name in table.sort_columns if name in indexable]
+    dimensions = [name for name in table.dimensions if name in indexable]
+    return sorted_by or (dimensions or indexable)[:_MAX_DIMENSIONS]
 
 
 def _commits(table: CarbonTable, segments: WhichSegments) -> list[tuple[Segment, ...]]:

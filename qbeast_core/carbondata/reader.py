@@ -123,9 +123,17 @@ class TableReader:
                 yield blocklet, pages
 
     def rows(
-        self, columns: Sequence[str], predicate: pl.Expr | None = None, limit: int | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: pl.Expr | None = None,
+        limit: int | None = None,
+        _: int | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that a filter keeps in frames of bounded size; at least one frame, perhaps empty."""
+        """Yield the rows that a filter keeps in frames of bounded size; at least one frame, perhaps empty.
+
+        Polars calls it for a scan, with a size of frames that is not used.
+        """
+        columns = list(self.schema) if columns is None else columns
         node = self.node(predicate)
         left = _ALL_ROWS if limit is None else limit
         at_once = PAGES_AT_ONCE if limit is None else min(limit // PAGE_ROWS + 1, PAGES_AT_ONCE)
