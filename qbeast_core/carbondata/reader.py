@@ -109,7 +109,9 @@ class TableReader:
     def chosen(self, file: DataFile, node: Node) -> Iterator[tuple[Blocklet, list[int]]]:
         """Yield the blocklets of a file that may have a matching row, with the pages that may."""
         pairs = self._pairs(file.columns, filtered_columns(node))
-        units = [{name: (own, blocklet.bounds_of(own)) for name, own in pairs} for blocklet in file.blocklets]
+        units = [
+            {name: (own, file.bounds(blocklet, own)) for name, own in pairs} for blocklet in file.blocklets
+        ]
         for number in np.flatnonzero(may_match(node, units, self.schema)).tolist():
             blocklet = file.blocklets[number]
             pages = list(range(len(blocklet.page_rows)))

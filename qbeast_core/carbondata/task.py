@@ -19,7 +19,6 @@ class CarbonTask:
 
     # Of a table with this file only.
     reader: TableReader
-    file: LiveFile
     columns: tuple[str, ...]
     # None keeps all rows.
     predicate: pl.Expr | None
@@ -28,7 +27,9 @@ class CarbonTask:
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows, in frames of bounded size."""
-        return self.reader.file_rows([self.file], self.columns, self.predicate, blocklets=self.blocklets)
+        return self.reader.file_rows(
+            self.reader.files, self.columns, self.predicate, blocklets=self.blocklets
+        )
 
 
 def carbon_tasks(
@@ -40,10 +41,10 @@ def carbon_tasks(
     loads = {file: segment.load for segment in reader.segments for file in segment.files}
     tasks: list[CarbonTask] = []
     for file in reader.plan(reader.node(predicate)):
-        live = replace(file, entries=(), columns=())
-        alone = TableReader(snapshot, (Segment(loads[file], (live,)),), reader.dictionaries)
+        segment = Segment(loads[file], (replace(file, entries=(), columns=()),))
+        alone = TableReader(snapshot, (segment,), reader.dictionaries)
         parts = _parts(file, task_bytes)
-        tasks += [CarbonTask(alone, live, tuple(columns), predicate, part) for part in parts]
+        tasks += [CarbonTask(alone, tuple(columns), predicate, part) for part in parts]
     return tasks
 
 

@@ -41,8 +41,7 @@ def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
     of_pages = file.page_bounds(blocklet, [column])[0]
     pages = [*range(len(blocklet.page_rows))]
     units = [(of_pages[page], [page]) for page in pages]
-    if column.number < len(blocklet.bounds):
-        units.append((blocklet.bounds[column.number], pages))
+    units.append((file.bounds(blocklet, column), pages))
     found = 0
     for stored, some in units:
         bounds = decode_bounds(column, stored)

@@ -52,21 +52,22 @@ class V3File(ColumnarFile):
         if header.version != _VERSION:
             unreadable(f"its header has version {header.version}")
         columns = column_tree(header.columns)
-        blocklets = _blocklets(own, len(header.columns), start)
-        is_of_1_1 = _is_of_1_1(file, own, columns)
-        if is_of_1_1:
-            blocklets = tuple(_with_old_bounds(blocklet, columns) for blocklet in blocklets)
         return cls(
             file=file,
             version="V3",
             writer=own.extra.get("version", ""),
             columns=columns,
-            blocklets=blocklets,
+            blocklets=_blocklets(own, len(header.columns), start),
             cardinalities=own.cardinalities,
             dictionaries=dictionaries,
             footer=own,
-            is_of_1_1=is_of_1_1,
+            is_of_1_1=_is_of_1_1(file, own, columns),
         )
+
+    def bounds(self, blocklet: Blocklet, column: Column) -> StoredBounds:
+        """See `DataFile`."""
+        listed = self.footer.min_max[blocklet.number : blocklet.number + 1]
+        return self._trusted(column, listed[0].bounds(column.number)) if listed else None
 
     def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
         """See `DataFile`."""
@@ -74,9 +75,12 @@ class V3File(ColumnarFile):
         bounds: list[list[StoredBounds]] = []
         for column in columns:
             with self.inside(blocklet, column):
-                stored = [page.min_max.bounds(0) for page in _stored_header(self.file, info, column).pages]
-                bounds.append([old_bounds(column, pair) for pair in stored] if self.is_of_1_1 else stored)
+                pages = _stored_header(self.file, info, column).pages
+            bounds.append([self._trusted(column, page.min_max.bounds(0)) for page in pages])
         return bounds
+
+    def _trusted(self, column: Column, stored: StoredBounds) -> StoredBounds:
+        return old_bounds(column, stored) if self.is_of_1_1 else stored
 
     def chunk(self, blocklet: Blocklet, context: PageContext, pages: Sequence[int]) -> Chunk:
         """See `ColumnarFile`."""
@@ -115,14 +119,6 @@ def _is_of_1_1(file: StoredFile, footer: FileFooter3, columns: Sequence[Column])
     return bool(header.pages) and Encoding.DELTA in header.pages[0].encoders
 
 
-def _with_old_bounds(blocklet: Blocklet, columns: Sequence[Column]) -> Blocklet:
-    bounds: list[StoredBounds] = [None] * len(blocklet.bounds)
-    for column in columns:
-        if column.number < len(bounds):
-            bounds[column.number] = old_bounds(column, blocklet.bounds[column.number])
-    return replace(blocklet, bounds=tuple(bounds))
-
-
 def _blocklets(footer: FileFooter3, columns: int, footer_start: int) -> tuple[Blocklet, ...]:
     """Return the blocklets, checked: columns ascend, lie before the footer, and pages have the rows."""
     blocklets: list[Blocklet] = []
@@ -133,9 +129,7 @@ def _blocklets(footer: FileFooter3, columns: int, footer_start: int) -> tuple[Bl
             start, size = _extent(info, column)
             if size < info.header_bytes[column] or start + size > footer_start:
                 damaged(f"column {column} of blocklet {number} does not lie before the footer")
-        min_max = footer.min_max[number] if number < len(footer.min_max) else None
-        bounds = () if min_max is None else tuple(map(min_max.bounds, range(columns)))
-        blocklets.append(Blocklet(number, _page_rows(info, number), bounds))
+        blocklets.append(Blocklet(number, _page_rows(info, number)))
     return checked_blocklets(blocklets, footer.rows)
 
 

@@ -197,18 +197,11 @@ def _indexed_files(folder: Folder, name: str, load: Load, updates: BlockUpdates)
         update = updates.get(block)
         deltas = deltas_of(update, folder.path(block), lambda: folder.files)
         if deltas is not None:
-            file = LiveFile(
-                store=folder.store,
-                path=folder.path(first.file_name),
-                segment=load.name,
-                kind=load.kind,
-                entries=entries,
-                columns=columns,
-                deltas=deltas,
-                size_bytes=first.file_bytes if first.file_bytes > 0 else -1,
-                deleted_rows=int(update.deleted_rows or 0) if update is not None else 0,
+            path, size = folder.path(first.file_name), first.file_bytes if first.file_bytes > 0 else -1
+            gone = int(update.deleted_rows or 0) if update is not None else 0
+            files.append(
+                LiveFile(folder.store, path, load.name, load.kind, entries, columns, deltas, size, gone)
             )
-            files.append(file)
     return files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -132,10 +133,8 @@ def values_of_texts(slices: Slices, column: Column, nulls: BoolArray | None) -> 
         return values
     if data_type not in _NUMBERS:
         unreadable(f"values of type {data_type.name} are stored as text")
-    try:
+    with suppress(pa.ArrowInvalid):
         return pc.cast(values, kind)
-    except pa.ArrowInvalid:
-        pass
     # Java also accepts blanks around a number, a plus before it, and the letter of a type behind it.
     pattern = r"^\s*\+?(.*?)[dDfF]?\s*$" if data_type in _FLOATS else r"^\s*\+?(.*?)\s*$"
     plain = pc.call_function("replace_substring_regex", [values], pc.ReplaceSubstringOptions(pattern, r"\1"))
