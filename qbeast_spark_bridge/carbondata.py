@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
 from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, open_carbondata
-from qbeast_core.carbondata.metadata.snapshot import Segment
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError

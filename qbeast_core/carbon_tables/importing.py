@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.metadata.history import replayed_loads
-from qbeast_core.carbondata.metadata.snapshot import Segment
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
 from qbeast_core.table.data.query_batches import within

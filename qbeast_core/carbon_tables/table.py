@@ -15,9 +15,8 @@ from qbeast_core.carbon_tables.explain import CarbonPlan
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.metadata.json_files import Load
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
+from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot, load_segment, load_table
 from qbeast_core.carbondata.metadata.segments import LiveFile, Stores
-from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.errors import (
     DamagedFileError,

@@ -65,9 +65,9 @@ class Column:
         return self.kind in _NESTED
 
     @property
-    def is_dummy(self) -> bool:
-        """Whether it is the measure that old releases add to tables without measures."""
-        return self.schema.name == _DUMMY
+    def is_visible(self) -> bool:
+        """Whether users see it; old releases add a measure to tables without measures."""
+        return not self.schema.invisible and self.schema.name != _DUMMY
 
     @property
     def has_global_dictionary(self) -> bool:
@@ -154,7 +154,7 @@ def columns_of_files(files: Sequence[Sequence[Column]]) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     for of_file in files:
         for column in sorted(of_file, key=lambda c: c.schema.ordinal if c.schema.ordinal >= 0 else c.number):
-            if not column.is_dummy and not column.schema.invisible:
+            if column.is_visible:
                 name = column.schema.name.lower()
                 columns[name] = _wider(columns.get(name, column), column)
     return tuple(columns.values())

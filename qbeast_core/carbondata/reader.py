@@ -17,8 +17,8 @@ from qbeast_core.carbondata.files.data_file import Blocklet, DataFile, StoredBou
 from qbeast_core.carbondata.files.foreign_file import ForeignFile
 from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.metadata.deletes import read_deleted_rows
+from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot
 from qbeast_core.carbondata.metadata.segments import LiveFile
-from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
 from qbeast_core.carbondata.pages.statistics import old_bounds
 from qbeast_core.carbondata.pruning import filtered_columns, may_match

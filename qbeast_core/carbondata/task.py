@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import polars as pl
 
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.metadata.segments import LiveFile
-from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
 
 
