@@ -15,6 +15,7 @@ from qbeast_core.carbondata.metadata.history import replayed_loads
 from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
+from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
@@ -28,18 +29,6 @@ SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
 
 _MAX_DIMENSIONS: Final = 3
 _VALUE_BYTES: Final = 16  # approximate memory of a value
-_INDEXABLE: Final = (
-    pl.Int8,
-    pl.Int16,
-    pl.Int32,
-    pl.Int64,
-    pl.Float32,
-    pl.Float64,
-    pl.Decimal,
-    pl.Date,
-    pl.Datetime,
-    pl.String,
-)
 _PREFIX: Final = "carbondata."
 
 
@@ -124,7 +113,8 @@ def import_table(
 
 def _default_columns(table: CarbonTable) -> list[str]:
     """Return the default columns to index: the sort columns, or the first dimensions."""
-    indexable = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
+    lost = lost_columns(list(table.schema), table.schema)
+    indexable = [name for name in table.schema if name not in lost]
     if not indexable:
         msg = f"no column of {table.uri!r} can be indexed; nothing was written"
         raise InvalidColumnsError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -78,15 +79,10 @@ class RowFile(DataFile):
 
 def _file_header(file: StoredFile) -> tuple[FileHeader, int]:
     """Return the header of the file, and where its first blocklet begins."""
-    size = _HEADER_BYTES
-    while True:
-        have = min(size, file.size_bytes)
-        try:
-            return read_thrift(file.read_one(0, have), FileHeader.of)
-        except Damaged:
-            if have == file.size_bytes or size >= _MAX_HEADER:
-                raise
-        size *= 16  # the table has very many columns
+    with suppress(Damaged):
+        return read_thrift(file.read_one(0, min(_HEADER_BYTES, file.size_bytes)), FileHeader.of)
+    # The header of a table with very many columns is longer.
+    return read_thrift(file.read_one(0, min(_MAX_HEADER, file.size_bytes)), FileHeader.of)
 
 
 def _blocklet(file: StoredFile, at: int, marker: bytes) -> tuple[int, _Extent]:
