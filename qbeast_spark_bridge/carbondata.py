@@ -96,12 +96,12 @@ def read_carbondata(
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
         raise InvalidInputError(msg, argument="columns")
     names = list(table.schema) if columns is None else list(columns)
-    condition: Any = where if is_column(where) else None  # Spark applies it, and it may use any column
-    predicate = None if is_column(where) else polars_filter(where, table.schema)
-    to_read = list(dict.fromkeys(names)) if condition is None and names else list(table.schema)
-    rows = _frame(spark, table.reader, to_read, predicate)
-    if condition is not None:
-        rows = rows.where(condition)
+    if is_column(where):  # Spark applies it, and it may use any column
+        condition: Any = where
+        rows = _frame(spark, table.reader, list(table.schema), None).where(condition)
+    else:
+        to_read = list(dict.fromkeys(names)) or list(table.schema)
+        rows = _frame(spark, table.reader, to_read, polars_filter(where, table.schema))
     return rows if columns is None else rows.select([quoted(name) for name in names])
 
 

@@ -18,6 +18,7 @@ from qbeast_core.carbondata.metadata.json_files import Load
 from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot, load_segment, load_table
 from qbeast_core.carbondata.metadata.segments import LiveFile, Stores
 from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import (
     DamagedFileError,
     InvalidInputError,
@@ -106,25 +107,22 @@ class CarbonTable:
     @property
     def indexes(self) -> dict[str, tuple[str, ...]]:
         """The `sort`, `bucket` and `partition` columns."""
+        schema = self.reader.snapshot.schema or TableSchema()
         return {
             "sort": self.sort_columns,
-            "bucket": _names(self.reader.snapshot, "bucketing"),
-            "partition": _names(self.reader.snapshot, "partitioning"),
+            "bucket": tuple(column.name for column in schema.bucketing.columns),
+            "partition": tuple(column.name for column in schema.partitioning.columns),
         }
 
     @property
     def sort_columns(self) -> tuple[str, ...]:
         """The columns by which each load was sorted, in order."""
         text = self.properties.get("sort_columns")
-        names = {column.schema.name.lower(): column.schema.name for column in self.reader.columns}
         if text is not None:
+            names = {column.schema.name.lower(): column.schema.name for column in self.reader.columns}
             return tuple(names[name] for name in map(str.strip, text.lower().split(",")) if name in names)
-        marked = [
-            column.schema.name
-            for column in self._stored_columns
-            if column.schema.properties.get("sort_columns") == "true"
-        ]
-        return tuple(names[name.lower()] for name in marked)
+        schemas = [column.schema for column in self._stored_columns]
+        return tuple(schema.name for schema in schemas if schema.properties.get("sort_columns") == "true")
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -361,8 +359,3 @@ def _file_row(reader: TableReader, live: LiveFile) -> tuple[Any, ...]:
     pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
     writer, size = file.writer or None, file.file.size_bytes
     return (*place, file.version, writer, size, rows, live.deleted_rows, len(file.blocklets), pages, None)
-
-
-def _names(snapshot: TableSnapshot, kind: Literal["bucketing", "partitioning"]) -> tuple[str, ...]:
-    arrangement = None if snapshot.schema is None else getattr(snapshot.schema, kind)
-    return () if arrangement is None else tuple(column.name for column in arrangement.columns)

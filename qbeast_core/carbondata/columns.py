@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
+from operator import ge
 from typing import Any, Final
 
 import pyarrow as pa
@@ -161,16 +162,12 @@ def columns_of_files(files: Sequence[Sequence[Column]]) -> tuple[Column, ...]:
 
 
 def _wider(column: Column, other: Column) -> Column:
-    if column.arrow_type == other.arrow_type or (other.kind, column.kind) in _WIDENS:
-        return column
-    if (column.kind, other.kind) in _WIDENS:
-        return other
-    if column.kind == other.kind == DataType.DECIMAL:
-        digits, others = _digits(column), _digits(other)
-        if all(own >= more for own, more in zip(digits, others, strict=True)):
-            return column
-        if all(own <= more for own, more in zip(digits, others, strict=True)):
-            return other
+    for wide, narrow in ((column, other), (other, column)):
+        if wide.arrow_type == narrow.arrow_type or (narrow.kind, wide.kind) in _WIDENS:
+            return wide
+        is_decimal = wide.kind == narrow.kind == DataType.DECIMAL
+        if is_decimal and all(map(ge, _digits(wide), _digits(narrow))):
+            return wide
     types = f"{column.arrow_type} and {other.arrow_type}"
     return unreadable(f"its files disagree about column {column.schema.name!r}: {types}")
 

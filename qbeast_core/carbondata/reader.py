@@ -116,10 +116,8 @@ class TableReader:
             blocklet = file.blocklets[number]
             pages = list(range(len(blocklet.page_rows)))
             if pairs and len(pages) > 1:
-                bounds = file.page_bounds(blocklet, [own for _, own in pairs])
-                by_page = [
-                    {name: (own, bounds[at][page]) for at, (name, own) in enumerate(pairs)} for page in pages
-                ]
+                bounds = [(name, own, file.page_bounds(blocklet, own)) for name, own in pairs]
+                by_page = [{name: (own, stored[page]) for name, own, stored in bounds} for page in pages]
                 pages = np.flatnonzero(may_match(node, by_page, self.schema)).tolist()
             if pages:
                 yield blocklet, pages

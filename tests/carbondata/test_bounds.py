@@ -38,7 +38,7 @@ def check(name: str) -> int:
 
 
 def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
-    of_pages = file.page_bounds(blocklet, [column])[0]
+    of_pages = file.page_bounds(blocklet, column)
     pages = [*range(len(blocklet.page_rows))]
     units = [(of_pages[page], [page]) for page in pages]
     units.append((file.bounds(blocklet, column), pages))

@@ -56,9 +56,9 @@ class DataFile(ABC):
         """Return the bounds of a column that is not nested in a blocklet."""
         return None
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
-        """Return, for each of some columns that are not nested, the bounds of each page of a blocklet."""
-        return [[None] * len(blocklet.page_rows) for _ in columns]
+    def page_bounds(self, blocklet: Blocklet, column: Column) -> list[StoredBounds]:
+        """Return the bounds of such a column in each page of a blocklet; those of the blocklet hold for all."""
+        return [self.bounds(blocklet, column)] * len(blocklet.page_rows)
 
     @abstractmethod
     def read(self, blocklet: Blocklet, columns: Sequence[Column], pages: Sequence[int]) -> list[Any]:

@@ -42,10 +42,8 @@ def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -
 
 def _cutoff_ms(text: str) -> int:
     """Return a time of ``carbon.properties`` in ms since 1970 UTC; 0 for an empty text."""
-    if not text:
-        return 0
     try:
-        cutoff = datetime.fromisoformat(text)
+        cutoff = datetime.fromisoformat(text or "1970-01-01")
     except ValueError:
         msg = f"writer_settings: {_CUTOFF} must be like '2000-01-01 00:00:00', got {text!r}; nothing was read"
         raise InvalidInputError(msg, argument="writer_settings") from None

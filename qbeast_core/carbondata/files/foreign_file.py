@@ -109,12 +109,8 @@ def _orc(source: _Bytes) -> tuple[Any, list[str], list[int]]:
     from pyarrow import orc  # noqa: PLC0415 - only for tables with such segments
 
     reader = orc.ORCFile(pa.PythonFile(source, mode="r"))
-    stripes = range(reader.nstripes)
-    return (
-        reader,
-        reader.schema.names,
-        [reader.read_stripe(stripe, columns=[]).num_rows for stripe in stripes],
-    )
+    rows = [reader.read_stripe(stripe, columns=[]).num_rows for stripe in range(reader.nstripes)]
+    return reader, reader.schema.names, rows
 
 
 def _array(column: Any, kind: Any) -> Any:

@@ -68,10 +68,6 @@ class OldFile(ColumnarFile):
             return None
         return old_bounds(column, listed[blocklet.number].bounds(column.dimension))
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
-        """See `DataFile`; the page of a blocklet has its bounds."""
-        return [[self.bounds(blocklet, column)] for column in columns]
-
     def chunk(self, blocklet: Blocklet, context: PageContext, pages: Sequence[int]) -> Chunk:
         """See `ColumnarFile`."""
         footer, column = self.footer, context.column

@@ -69,15 +69,11 @@ class V3File(ColumnarFile):
         listed = self.footer.min_max[blocklet.number : blocklet.number + 1]
         return self._trusted(column, listed[0].bounds(column.number)) if listed else None
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
+    def page_bounds(self, blocklet: Blocklet, column: Column) -> list[StoredBounds]:
         """See `DataFile`."""
-        info = self.footer.blocklets[blocklet.number]
-        bounds: list[list[StoredBounds]] = []
-        for column in columns:
-            with self.inside(blocklet, column):
-                pages = _stored_header(self.file, info, column).pages
-            bounds.append([self._trusted(column, page.min_max.bounds(0)) for page in pages])
-        return bounds
+        with self.inside(blocklet, column):
+            header = _stored_header(self.file, self.footer.blocklets[blocklet.number], column)
+        return [self._trusted(column, page.min_max.bounds(0)) for page in header.pages]
 
     def _trusted(self, column: Column, stored: StoredBounds) -> StoredBounds:
         return old_bounds(column, stored) if self.is_of_1_1 else stored

@@ -20,11 +20,9 @@ def deltas_of(
     update: UpdatedBlock | None, block_path: str, list_files: Callable[[], Sequence[str]]
 ) -> tuple[str, ...] | None:
     """Return the paths of the delete deltas of a block that count; None if all its rows are deleted."""
-    if update is None:
-        return ()
-    if update.status in DEAD_BLOCK:
+    if update is not None and update.status in DEAD_BLOCK:
         return None
-    if not update.start:
+    if update is None or not update.start:
         return ()
     stamps: Sequence[str]
     if update.start == update.end:

@@ -131,7 +131,7 @@ def _schema(store: Store) -> tuple[TableSchema | None, tuple[Column, ...]]:
 def _read_schema(data: bytes) -> tuple[TableSchema, tuple[Column, ...]]:
     """Return the schema and the columns a user sees, in their order; partition columns last, as in Spark."""
     schema, _ = read_thrift(data, member(1, TableSchema.of))
-    last = {column.column_id for column in schema.partitioning.columns} if schema.partitioning else set[str]()
+    last = {column.column_id for column in schema.partitioning.columns}
     visible = [column for column in column_tree(schema.columns) if column.is_visible]
     visible.sort(key=lambda c: (c.schema.column_id in last, c.schema.ordinal < 0, c.schema.ordinal))
     return schema, tuple(visible)

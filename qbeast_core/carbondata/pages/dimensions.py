@@ -25,14 +25,6 @@ NULL_SURROGATE: Final = 1
 _TEXTS: Final = frozenset({DataType.STRING, DataType.VARCHAR})
 _TIMES: Final = frozenset({DataType.DATE, DataType.TIMESTAMP})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
-_NUMBERS: Final = _FLOATS | {
-    DataType.BOOLEAN,
-    DataType.BYTE,
-    DataType.SHORT,
-    DataType.INT,
-    DataType.LONG,
-    DataType.DECIMAL,
-}
 
 
 class Dictionaries(Protocol):
@@ -131,7 +123,7 @@ def values_of_texts(slices: Slices, column: Column, nulls: BoolArray | None) -> 
     values = texts(slices, nulls)
     if data_type in _TEXTS:
         return values
-    if data_type not in _NUMBERS:
+    if data_type in _TIMES or data_type == DataType.BINARY or column.is_nested:
         unreadable(f"values of type {data_type.name} are stored as text")
     with suppress(pa.ArrowInvalid):
         return pc.cast(values, kind)
