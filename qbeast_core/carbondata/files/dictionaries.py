@@ -29,9 +29,8 @@ _T = TypeVar("_T")
 def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -> TableDictionaries:
     """Return the global dictionaries of a table, each read when it is needed."""
     chosen = {_GRANULARITY: "SECOND", _CUTOFF: "", **(settings or {})}
-    unknown = sorted(chosen.keys() - {_GRANULARITY, _CUTOFF})
     granularity_ms = _GRANULARITIES_MS.get(chosen[_GRANULARITY].upper())
-    if unknown or granularity_ms is None:
+    if chosen.keys() - {_GRANULARITY, _CUTOFF} or granularity_ms is None:
         msg = (
             f"writer_settings may hold {_GRANULARITY} (one of {', '.join(_GRANULARITIES_MS)}) and {_CUTOFF}, "
             f"got {dict(settings or {})}; nothing was read"
