@@ -57,7 +57,7 @@ def scan_carbondata(
     --------
     >>> qbeast.scan_carbondata("carbon/orders", where="id < 3").collect()  # doctest: +SKIP
     """
-    opened = open_carbondata(
+    return open_carbondata(
         path,
         segments=segments,
         on_unreadable=on_unreadable,
@@ -65,8 +65,7 @@ def scan_carbondata(
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
-    )
-    return opened.scan(where, columns=columns)
+    ).scan(where, columns=columns)
 
 
 def read_carbondata(
@@ -103,7 +102,7 @@ def read_carbondata(
     --------
     >>> qbeast.read_carbondata("carbon/orders", where="price > 100")  # doctest: +SKIP
     """
-    opened = open_carbondata(
+    return open_carbondata(
         path,
         segments=segments,
         on_unreadable=on_unreadable,
@@ -111,8 +110,7 @@ def read_carbondata(
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
-    )
-    return opened.read(where, columns=columns)
+    ).read(where, columns=columns)
 
 
 @shows_progress("importing")

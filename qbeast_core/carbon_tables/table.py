@@ -298,8 +298,7 @@ def open_carbondata(
     )
     snapshot = load_table(stores)
     loads = _selected_loads(snapshot, segments)
-    dictionaries = open_dictionaries(stores.table, writer_settings)
-    reader = TableReader(snapshot, (), dictionaries)
+    reader = TableReader(snapshot, (), open_dictionaries(stores.table, writer_settings))
     if on_unreadable == "error":
         live = map_files(stores.table, partial(load_segment, snapshot), loads)
         return CarbonTable(replace(reader, segments=tuple(live)))

@@ -95,15 +95,12 @@ class V3File(ColumnarFile):
                 [(start + head + begins[page], ends[page] - begins[page]) for page in pages]
             )
         stored = {page: (header.pages[page], body) for page, body in zip(pages, bodies, strict=True)}
-        return stored, self._with_header(context, header)
-
-    def _with_header(self, context: PageContext, header: DataChunk3) -> PageContext:
-        node = context.column
         if header.dictionary is not None:
             codec = header.pages[0].codec if header.pages else "snappy"
-            return replace(context, local_members=local_members(header.dictionary, node, codec))
+            return stored, replace(context, local_members=local_members(header.dictionary, node, codec))
         is_numeric = not node.is_nested and node.kind not in _TEXT_OR_TIME
-        return replace(context, numbers_in_text=self.is_of_1_1 and is_numeric and node.schema.is_dimension)
+        is_text = self.is_of_1_1 and is_numeric and node.schema.is_dimension
+        return stored, replace(context, numbers_in_text=is_text)
 
 
 def _is_of_1_1(file: StoredFile, footer: FileFooter3, columns: Sequence[Column]) -> bool:
