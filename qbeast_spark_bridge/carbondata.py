@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
-from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
-from qbeast_core.carbondata.metadata.snapshot import Segment
+from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, open_carbondata
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.task import carbon_tasks
 from qbeast_core.errors import InvalidInputError
@@ -82,7 +82,8 @@ def read_carbondata(
     >>> rows.columns, rows.count()
     (['id', 'name'], 10)
     """
-    options = OpenOptions(
+    table = open_carbondata(
+        path,
         segments=segments,
         on_unreadable=on_unreadable,
         storage_options=storage_options,
@@ -90,18 +91,17 @@ def read_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    table = open_carbon_table(path, options)
     unknown = [name for name in columns or () if name not in table.schema]
     if unknown:
         msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
         raise InvalidInputError(msg, argument="columns")
     names = list(table.schema) if columns is None else list(columns)
-    condition: Any = where if is_column(where) else None  # Spark applies it, and it may use any column
-    predicate = None if is_column(where) else polars_filter(where, table.schema)
-    to_read = list(dict.fromkeys(names)) if condition is None and names else list(table.schema)
-    rows = _frame(spark, table.reader, to_read, predicate)
-    if condition is not None:
-        rows = rows.where(condition)
+    if is_column(where):  # Spark applies it, and it may use any column
+        condition: Any = where
+        rows = _frame(spark, table.reader, list(table.schema), None).where(condition)
+    else:
+        to_read = list(dict.fromkeys(names)) or list(table.schema)
+        rows = _frame(spark, table.reader, to_read, polars_filter(where, table.schema))
     return rows if columns is None else rows.select([quoted(name) for name in names])
 
 
@@ -156,7 +156,8 @@ def import_carbondata(
     >>> result.rows
     60
     """
-    opening = OpenOptions(
+    opened = open_carbondata(
+        path,
         on_unreadable=on_unreadable,
         storage_options=storage_options,
         external_paths=external_paths,
@@ -178,7 +179,6 @@ def import_carbondata(
         reader = replace(table.reader, segments=segments)
         return SparkSource(_frame(spark, reader, list(reader.schema), None))
 
-    opened = open_carbon_table(path, opening)
     engine = SparkEngine(spark)
     result = import_table(opened, target, options, segments=segments, engine=engine, source_of=source_of)
     return replace(result, engine="spark")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import polars as pl
 
 from qbeast_core.carbon_tables.importing import ImportResult, WhichSegments, import_table
-from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, OpenOptions, open_carbon_table
+from qbeast_core.carbon_tables.table import OnUnreadable, open_carbondata
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
@@ -19,71 +18,6 @@ from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_core.table.write.target import Mode
 
 __all__ = ["import_carbondata", "open_carbondata", "read_carbondata", "scan_carbondata"]
-
-
-def open_carbondata(
-    path: str | os.PathLike[str],
-    *,
-    segments: Sequence[str] | None = None,
-    on_unreadable: OnUnreadable = "error",
-    storage_options: Mapping[str, str] | None = None,
-    external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
-    allow_absolute_paths: bool = False,
-    writer_settings: Mapping[str, str] | None = None,
-) -> CarbonTable:
-    """Open an Apache CarbonData table without a JVM, to inspect and read it.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder or address of a table (with ``Metadata/schema``), or of ``*.carbondata`` files of an SDK writer.
-    segments : sequence of str, optional
-        Ids of the live segments to read; all by default.
-    on_unreadable : {"error", "skip-segment"}, default "error"
-        What to do if a segment cannot be read. ``"skip-segment"`` first reads every segment once, and leaves out
-        segments that fail; `CarbonTable.left_out` lists them.
-    storage_options : mapping of str to str, optional
-        Options of the object store, as in `deltalake`.
-    external_paths : mapping of str to path, optional
-        Present locations of folders outside the table (added segments), by their paths in the table's metadata.
-    allow_absolute_paths : bool, default False
-        Open such folders at the paths in the table's metadata. Only for tables whose writers you trust.
-    writer_settings : mapping of str to str, optional
-        Values of ``carbon.timegranularity`` and ``carbon.cutOffTimestamp`` (UTC if it has no zone) in the
-        ``carbon.properties`` of the cluster that wrote the table. Timestamps of CarbonData up to 1.1 depend on them,
-        and no file records them. By default, timestamps are seconds since 1970.
-
-    Returns
-    -------
-    CarbonTable
-        The table at this moment: later loads are not visible.
-
-    Raises
-    ------
-    TableNotFoundError
-        There is neither a CarbonData table nor a data file.
-    DamagedFileError, StorageError
-        A metadata file is damaged or missing.
-    UnsupportedTableError
-        The table has folders outside that may not be opened, is a secondary index of another table, is encrypted, or
-        the valid version of its table status is unknown.
-    InvalidInputError
-        An option is invalid.
-
-    Examples
-    --------
-    >>> table = qbeast.open_carbondata("carbon/orders")  # doctest: +SKIP
-    >>> table.explain("price > 100")  # doctest: +SKIP
-    """
-    options = OpenOptions(
-        segments=segments,
-        on_unreadable=on_unreadable,
-        storage_options=storage_options,
-        external_paths=external_paths,
-        allow_absolute_paths=allow_absolute_paths,
-        writer_settings=writer_settings,
-    )
-    return open_carbon_table(path, options)
 
 
 def scan_carbondata(
@@ -123,7 +57,7 @@ def scan_carbondata(
     --------
     >>> qbeast.scan_carbondata("carbon/orders", where="id < 3").collect()  # doctest: +SKIP
     """
-    opened = open_carbondata(
+    return open_carbondata(
         path,
         segments=segments,
         on_unreadable=on_unreadable,
@@ -131,8 +65,7 @@ def scan_carbondata(
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
-    )
-    return opened.scan(where, columns=columns)
+    ).scan(where, columns=columns)
 
 
 def read_carbondata(
@@ -169,7 +102,7 @@ def read_carbondata(
     --------
     >>> qbeast.read_carbondata("carbon/orders", where="price > 100")  # doctest: +SKIP
     """
-    opened = open_carbondata(
+    return open_carbondata(
         path,
         segments=segments,
         on_unreadable=on_unreadable,
@@ -177,8 +110,7 @@ def read_carbondata(
         external_paths=external_paths,
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
-    )
-    return opened.read(where, columns=columns)
+    ).read(where, columns=columns)
 
 
 @shows_progress("importing")
@@ -248,16 +180,15 @@ def import_carbondata(
         allow_absolute_paths=allow_absolute_paths,
         writer_settings=writer_settings,
     )
-    options = WriteOptions(
-        columns=columns,
-        mode=mode,
-        cube_size=cube_size,
-        storage_options=storage_options,
-        commit_metadata=metadata_of(commit_metadata),
-        dialect=dialect,
-        dry_run=dry_run,
-        progress=callback_of(progress),
-    )
     with local_engine(resources, memory_bytes, spill_dir) as local:
-        options = replace(options, progress=local.report_progress(callback_of(progress)))
+        options = WriteOptions(
+            columns=columns,
+            mode=mode,
+            cube_size=cube_size,
+            storage_options=storage_options,
+            commit_metadata=metadata_of(commit_metadata),
+            dialect=dialect,
+            dry_run=dry_run,
+            progress=local.report_progress(callback_of(progress)),
+        )
         return local.report(import_table(opened, target, options, segments=segments, engine=local))

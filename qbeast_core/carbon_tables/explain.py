@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.carbondata.reader import FilePlan, TableReader
-from qbeast_core.query.filters.nodes import Node
+from qbeast_core.carbondata.metadata.segments import LiveFile
+from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.query.filters.nodes import Node, Nothing
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 
@@ -18,12 +19,7 @@ _FILES: Final = {
     "segment": pl.String,
     "path": pl.String,
     "opened": pl.Boolean,
-    "blocklets_opened": pl.Int64,
-    "blocklets_total": pl.Int64,
-    "pages_opened": pl.Int64,
-    "pages_total": pl.Int64,
-    "rows_opened": pl.Int64,
-    "rows_total": pl.Int64,
+    **{f"{unit}_{part}": pl.Int64 for unit in ("blocklets", "pages", "rows") for part in ("opened", "total")},
 }
 
 
@@ -53,7 +49,8 @@ class CarbonPlan:
         `rows_opened`, `rows_total`. For files without index entries, the counts are read from the footer.
         """
         node = self.reader.node(self.predicate)
-        rows = [self._row(plan, node) for plan in self.reader.plan(node)]
+        opened = set(self.reader.plan(node))
+        rows = [self._row(live, node if live in opened else Nothing()) for live in self.reader.files]
         return pl.DataFrame(rows, schema=_FILES, orient="row")
 
     @property
@@ -86,16 +83,15 @@ class CarbonPlan:
         """Number of rows of all live files, including deleted ones."""
         return int(self.files["rows_total"].sum())
 
-    def _row(self, plan: FilePlan, node: Node) -> tuple[Any, ...]:
-        live = plan.live
+    def _row(self, live: LiveFile, node: Node) -> tuple[Any, ...]:
         entries = [entry.blocklet for entry in live.entries if entry.blocklet is not None]
-        if not plan.opened and entries:
+        if isinstance(node, Nothing) and entries:
             pages = sum(entry.pages for entry in entries)
             return live.segment, live.path, False, 0, len(entries), 0, pages, 0, live.rows
         file = self.reader.open(live)
         pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
         total = sum(blocklet.rows for blocklet in file.blocklets)
-        chosen = list(self.reader.chosen(file, node)) if plan.opened else []
+        chosen = list(self.reader.chosen(file, node))
         rows = sum(blocklet.page_rows[page] for blocklet, numbers in chosen for page in numbers)
         opened = sum(len(numbers) for _, numbers in chosen)
         counts = (len(chosen), len(file.blocklets), opened, pages, rows, total)

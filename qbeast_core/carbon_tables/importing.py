@@ -12,9 +12,10 @@ import polars as pl
 
 from qbeast_core.carbon_tables.table import CarbonTable
 from qbeast_core.carbondata.metadata.history import replayed_loads
-from qbeast_core.carbondata.metadata.snapshot import Segment
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import PAGE_ROWS, PAGES_AT_ONCE
 from qbeast_core.errors import InvalidColumnsError, changed_before, invalid_argument
+from qbeast_core.table.data.foreign_schema import lost_columns
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.protocol import Engine, Source
 from qbeast_core.table.write.options import WriteOptions
@@ -28,18 +29,6 @@ SourceOf: TypeAlias = Callable[[CarbonTable, tuple[Segment, ...]], Source]
 
 _MAX_DIMENSIONS: Final = 3
 _VALUE_BYTES: Final = 16  # approximate memory of a value
-_INDEXABLE: Final = (
-    pl.Int8,
-    pl.Int16,
-    pl.Int32,
-    pl.Int64,
-    pl.Float32,
-    pl.Float64,
-    pl.Decimal,
-    pl.Date,
-    pl.Datetime,
-    pl.String,
-)
 _PREFIX: Final = "carbondata."
 
 
@@ -93,10 +82,9 @@ def import_table(
     *,
     segments: WhichSegments,
     engine: Engine,
-    source_of: SourceOf | None = None,
+    source_of: SourceOf = _CarbonSource,
 ) -> ImportResult:
     """Write the rows of a CarbonData table; see `qbeast.import_carbondata`."""
-    source_of = source_of or _CarbonSource
     if segments not in ("current", "history"):
         what, known = 'must be "current" or "history"', ("current", "history")
         invalid_argument("segments", what, "nothing was written", value=segments, known=known)
@@ -124,17 +112,14 @@ def import_table(
 
 def _default_columns(table: CarbonTable) -> list[str]:
     """Return the default columns to index: the sort columns, or the first dimensions."""
-    indexable = [name for name, dtype in table.schema.items() if isinstance(dtype, _INDEXABLE)]
-    for names, limit in (
-        (table.sort_columns, None),
-        (table.dimensions, _MAX_DIMENSIONS),
-        (tuple(indexable), _MAX_DIMENSIONS),
-    ):
-        columns = [name for name in names if name in indexable][:limit]
-        if columns:
-            return columns
-    msg = f"no column of {table.uri!r} can be indexed; nothing was written"
-    raise InvalidColumnsError(msg)
+    lost = lost_columns(list(table.schema), table.schema)
+    indexable = [name for name in table.schema if name not in lost]
+    if not indexable:
+        msg = f"no column of {table.uri!r} can be indexed; nothing was written"
+        raise InvalidColumnsError(msg)
+    sorted_by = [name for name in table.sort_columns if name in indexable]
+    dimensions = [name for name in table.dimensions if name in indexable]
+    return sorted_by or (dimensions or indexable)[:_MAX_DIMENSIONS]
 
 
 def _commits(table: CarbonTable, segments: WhichSegments) -> list[tuple[Segment, ...]]:

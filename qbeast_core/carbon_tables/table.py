@@ -15,10 +15,10 @@ from qbeast_core.carbon_tables.explain import CarbonPlan
 from qbeast_core.carbondata.columns import Column
 from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.metadata.json_files import Load
-from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
-from qbeast_core.carbondata.metadata.segments import Stores
-from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
+from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot, load_segment, load_table
+from qbeast_core.carbondata.metadata.segments import LiveFile, Stores
 from qbeast_core.carbondata.reader import TableReader
+from qbeast_core.carbondata.structs.schema import TableSchema
 from qbeast_core.errors import (
     DamagedFileError,
     InvalidInputError,
@@ -64,18 +64,6 @@ _FILES: Final[_Schema] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenOptions:
-    """Options of `qbeast.open_carbondata`."""
-
-    segments: Sequence[str] | None = None
-    on_unreadable: OnUnreadable = "error"
-    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
-    external_paths: Mapping[str, str | os.PathLike[str]] | None = None
-    allow_absolute_paths: bool = False
-    writer_settings: Mapping[str, str] | None = None
-
-
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: cached properties
 class CarbonTable:
     """A CarbonData table at the time it was opened; returned by `qbeast.open_carbondata`.
@@ -119,25 +107,22 @@ class CarbonTable:
     @property
     def indexes(self) -> dict[str, tuple[str, ...]]:
         """The `sort`, `bucket` and `partition` columns."""
+        schema = self.reader.snapshot.schema or TableSchema()
         return {
             "sort": self.sort_columns,
-            "bucket": _names(self.reader.snapshot, "bucketing"),
-            "partition": _names(self.reader.snapshot, "partitioning"),
+            "bucket": tuple(column.name for column in schema.bucketing.columns),
+            "partition": tuple(column.name for column in schema.partitioning.columns),
         }
 
     @property
     def sort_columns(self) -> tuple[str, ...]:
         """The columns by which each load was sorted, in order."""
         text = self.properties.get("sort_columns")
-        names = {column.schema.name.lower(): column.schema.name for column in self.reader.columns}
         if text is not None:
+            names = {column.schema.name.lower(): column.schema.name for column in self.reader.columns}
             return tuple(names[name] for name in map(str.strip, text.lower().split(",")) if name in names)
-        marked = [
-            column.schema.name
-            for column in self._stored_columns
-            if column.schema.properties.get("sort_columns") == "true"
-        ]
-        return tuple(names[name.lower()] for name in marked)
+        schemas = [column.schema for column in self._stored_columns]
+        return tuple(schema.name for schema in schemas if schema.properties.get("sort_columns") == "true")
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -185,7 +170,7 @@ class CarbonTable:
     def scan(self, where: Predicate | None = None, *, columns: Sequence[str] | None = None) -> pl.LazyFrame:
         """Scan lazily; see `qbeast.scan_carbondata`."""
         condition = filter_of(where, self.schema)
-        lazy = lazy_frame(partial(_rows, self.reader), self.schema)
+        lazy = lazy_frame(self.reader.rows, self.schema)
         if condition is not None:
             lazy = lazy.filter(condition)
         return lazy if columns is None else lazy.select(columns)
@@ -248,24 +233,75 @@ class CarbonTable:
         }
 
 
-def open_carbon_table(path: str | os.PathLike[str], options: OpenOptions) -> CarbonTable:
-    """Open a table; see `qbeast.open_carbondata`."""
-    if cast("str", options.on_unreadable) not in ("error", "skip-segment"):
+def open_carbondata(
+    path: str | os.PathLike[str],
+    *,
+    segments: Sequence[str] | None = None,
+    on_unreadable: OnUnreadable = "error",
+    storage_options: Mapping[str, str] | None = None,
+    external_paths: Mapping[str, str | os.PathLike[str]] | None = None,
+    allow_absolute_paths: bool = False,
+    writer_settings: Mapping[str, str] | None = None,
+) -> CarbonTable:
+    """Open an Apache CarbonData table without a JVM, to inspect and read it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder or address of a table (with ``Metadata/schema``), or of ``*.carbondata`` files of an SDK writer.
+    segments : sequence of str, optional
+        Ids of the live segments to read; all by default.
+    on_unreadable : {"error", "skip-segment"}, default "error"
+        What to do if a segment cannot be read. ``"skip-segment"`` first reads every segment once, and leaves out
+        segments that fail; `CarbonTable.left_out` lists them.
+    storage_options : mapping of str to str, optional
+        Options of the object store, as in `deltalake`.
+    external_paths : mapping of str to path, optional
+        Present locations of folders outside the table (added segments), by their paths in the table's metadata.
+    allow_absolute_paths : bool, default False
+        Open such folders at the paths in the table's metadata. Only for tables whose writers you trust.
+    writer_settings : mapping of str to str, optional
+        Values of ``carbon.timegranularity`` and ``carbon.cutOffTimestamp`` (UTC if it has no zone) in the
+        ``carbon.properties`` of the cluster that wrote the table. Timestamps of CarbonData up to 1.1 depend on them,
+        and no file records them. By default, timestamps are seconds since 1970.
+
+    Returns
+    -------
+    CarbonTable
+        The table at this moment: later loads are not visible.
+
+    Raises
+    ------
+    TableNotFoundError
+        There is neither a CarbonData table nor a data file.
+    DamagedFileError, StorageError
+        A metadata file is damaged or missing.
+    UnsupportedTableError
+        The table has folders outside that may not be opened, is a secondary index of another table, is encrypted, or
+        the valid version of its table status is unknown.
+    InvalidInputError
+        An option is invalid.
+
+    Examples
+    --------
+    >>> table = qbeast.open_carbondata("carbon/orders")  # doctest: +SKIP
+    >>> table.explain("price > 100")  # doctest: +SKIP
+    """
+    if cast("str", on_unreadable) not in ("error", "skip-segment"):
         what, known = 'must be "error" or "skip-segment"', ("error", "skip-segment")
-        invalid_argument("on_unreadable", what, "nothing was read", value=options.on_unreadable, known=known)
+        invalid_argument("on_unreadable", what, "nothing was read", value=on_unreadable, known=known)
     stores = Stores(
-        open_store(path, options.storage_options),
-        checked_options(options.storage_options),
-        {old: os.fspath(new) for old, new in (options.external_paths or {}).items()},
-        allow_absolute_paths=options.allow_absolute_paths,
+        open_store(path, storage_options),
+        checked_options(storage_options),
+        {old: os.fspath(new) for old, new in (external_paths or {}).items()},
+        allow_absolute_paths=allow_absolute_paths,
     )
     snapshot = load_table(stores)
-    loads = _selected_loads(snapshot, options.segments)
-    dictionaries = open_dictionaries(stores.table, options.writer_settings)
-    reader = TableReader(snapshot, (), dictionaries)
-    if options.on_unreadable == "error":
-        segments = map_files(stores.table, partial(load_segment, snapshot), loads)
-        return CarbonTable(replace(reader, segments=tuple(segments)))
+    loads = _selected_loads(snapshot, segments)
+    reader = TableReader(snapshot, (), open_dictionaries(stores.table, writer_settings))
+    if on_unreadable == "error":
+        live = map_files(stores.table, partial(load_segment, snapshot), loads)
+        return CarbonTable(replace(reader, segments=tuple(live)))
     results = [_read_to_end(reader, load) for load in loads]
     kept = tuple(result for result in results if isinstance(result, Segment))
     left = [result for result in results if not isinstance(result, Segment)]
@@ -305,66 +341,20 @@ def _read_to_end(reader: TableReader, load: Load | None) -> Segment | tuple[str,
 
 
 def _segment_row(load: Load, live: Segment | None) -> tuple[Any, ...]:
-    started = load.start_ms or load.end_ms
-    files = None if live is None else len(live.files)
-    rows = None if live is None else live.rows
-    deleted = None if live is None else sum(file.deleted_rows for file in live.files)
-    return (
-        load.name,
-        load.status,
-        live is not None,
-        load.kind,
-        started,
-        files,
-        rows,
-        deleted,
-        load.merged_into,
-    )
+    counts: tuple[int | None, ...] = (None, None, None)
+    if live is not None:
+        counts = len(live.files), live.rows, sum(file.deleted_rows for file in live.files)
+    facts = (load.name, load.status, live is not None, load.kind, load.start_ms or load.end_ms)
+    return (*facts, *counts, load.merged_into)
 
 
-def _file_row(reader: TableReader, live: Any) -> tuple[Any, ...]:
+def _file_row(reader: TableReader, live: LiveFile) -> tuple[Any, ...]:
+    place = (live.segment, live.path, live.kind)
     try:
         file = reader.open(live)
-        stored = live.stored
     except _UNREADABLE as error:
-        return (
-            live.segment,
-            live.path,
-            live.kind,
-            None,
-            None,
-            None,
-            live.rows,
-            live.deleted_rows,
-            None,
-            None,
-            str(error),
-        )
-    pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
+        return (*place, None, None, None, live.rows, live.deleted_rows, None, None, str(error))
     rows = sum(blocklet.rows for blocklet in file.blocklets)
-    facts = (
-        file.version,
-        file.writer or None,
-        stored.size_bytes,
-        rows,
-        live.deleted_rows,
-        len(file.blocklets),
-        pages,
-    )
-    return (live.segment, live.path, live.kind, *facts, None)
-
-
-def _names(snapshot: TableSnapshot, kind: Literal["bucketing", "partitioning"]) -> tuple[str, ...]:
-    arrangement = None if snapshot.schema is None else getattr(snapshot.schema, kind)
-    return () if arrangement is None else tuple(column.name for column in arrangement.columns)
-
-
-def _rows(
-    reader: TableReader,
-    with_columns: list[str] | None,
-    predicate: pl.Expr | None,
-    n_rows: int | None,
-    _: int | None,
-) -> Iterator[pl.DataFrame]:
-    """Read rows for a scan of Polars."""
-    return reader.rows(list(reader.schema) if with_columns is None else with_columns, predicate, n_rows)
+    pages = sum(len(blocklet.page_rows) for blocklet in file.blocklets)
+    writer, size = file.writer or None, file.file.size_bytes
+    return (*place, file.version, writer, size, rows, live.deleted_rows, len(file.blocklets), pages, None)

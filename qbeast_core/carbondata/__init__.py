@@ -6,8 +6,8 @@ Each room and module imports only what is listed below it; public functions are 
     reader       the rows of segments: opens and decodes the pages that a filter may match
     metadata/    schema, table status and segments: directory -> live data files and deleted rows, for every layout
         history      the loads before compactions
-        open_table   a table or a segment as values (`snapshot`)
-        table_status, segments, deletes, json_files
+        open_table   a table or a segment as values
+        segments, deletes, json_files
     rows         data file -> batches in the table's columns: deleted rows, evolution, defaults
     pruning      blocklets and pages that a filter may match, by their bounds
     files/       data files: `open_file` chooses the module by the last bytes of a file

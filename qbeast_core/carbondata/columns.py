@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
+from operator import ge
 from typing import Any, Final
 
 import pyarrow as pa
@@ -65,9 +66,9 @@ class Column:
         return self.kind in _NESTED
 
     @property
-    def is_dummy(self) -> bool:
-        """Whether it is the measure that old releases add to tables without measures."""
-        return self.schema.name == _DUMMY
+    def is_visible(self) -> bool:
+        """Whether users see it; old releases add a measure to tables without measures."""
+        return not self.schema.invisible and self.schema.name != _DUMMY
 
     @property
     def has_global_dictionary(self) -> bool:
@@ -102,37 +103,28 @@ class Column:
 
 def column_tree(flat: Sequence[ColumnSchema]) -> tuple[Column, ...]:
     """Return the top-level columns of a flat list, in its order."""
-    before = list(accumulate((own.is_dimension for own in flat), initial=0))
-    nodes = [
-        Column(own, at, before[at] if own.is_dimension else -1, (), own.name) for at, own in enumerate(flat)
-    ]
-    columns: list[Column] = []
-    at = 0
-    while at < len(nodes):
-        column, at = _with_children(nodes, at, depth=0)
-        columns.append(column)
-    return tuple(columns)
+    before = accumulate((own.is_dimension for own in flat), initial=0)
+    nodes = (
+        Column(own, number, dimension if own.is_dimension else -1, (), own.name)
+        for number, (own, dimension) in enumerate(zip(flat, before, strict=False))
+    )
+    return tuple(_with_children(column, nodes) for column in nodes)
 
 
-def _with_children(nodes: Sequence[Column], at: int, *, depth: int) -> tuple[Column, int]:
-    """Return the column at a position with all that is nested in it, and the position behind it."""
-    if at >= len(nodes):
-        damaged("the schema ends before the last child of a column")
-    column = nodes[at]
-    own, at = column.schema, at + 1
-    if not column.is_nested:
-        _check(own, [])
-        return column, at
-    if depth > _MAX_DEPTH:
+def _with_children(column: Column, nodes: Iterator[Column], depth: int = 0) -> Column:
+    """Return a column with all that is nested in it, which is taken from the columns behind it."""
+    own = column.schema
+    if column.is_nested and depth > _MAX_DEPTH:
         damaged(f"column {own.name!r} is nested deeper than {_MAX_DEPTH}")
-    children: list[Column] = []
-    for _ in range(own.num_child):
-        child, at = _with_children(nodes, at, depth=depth + 1)
-        children.append(child)
+    count = own.num_child if column.is_nested else 0
+    children = [_with_children(child, nodes, depth + 1) for child in islice(nodes, count)]
+    if len(children) < count:
+        damaged("the schema ends before the last child of a column")
     _check(own, children)
-    names = _field_names(own, children) if column.kind == DataType.STRUCT else [""] * len(children)
-    named = [replace(child, field_name=name) for child, name in zip(children, names, strict=True)]
-    return replace(column, children=tuple(named)), at
+    if column.kind == DataType.STRUCT:
+        names = _field_names(own, children)
+        children = [replace(child, field_name=name) for child, name in zip(children, names, strict=True)]
+    return replace(column, children=tuple(children))
 
 
 def _check(own: ColumnSchema, children: Sequence[Column]) -> None:
@@ -163,23 +155,19 @@ def columns_of_files(files: Sequence[Sequence[Column]]) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     for of_file in files:
         for column in sorted(of_file, key=lambda c: c.schema.ordinal if c.schema.ordinal >= 0 else c.number):
-            if not column.is_dummy and not column.schema.invisible:
+            if column.is_visible:
                 name = column.schema.name.lower()
                 columns[name] = _wider(columns.get(name, column), column)
     return tuple(columns.values())
 
 
 def _wider(column: Column, other: Column) -> Column:
-    if column.arrow_type == other.arrow_type or (other.kind, column.kind) in _WIDENS:
-        return column
-    if (column.kind, other.kind) in _WIDENS:
-        return other
-    if column.kind == other.kind == DataType.DECIMAL:
-        digits, others = _digits(column), _digits(other)
-        if all(own >= more for own, more in zip(digits, others, strict=True)):
-            return column
-        if all(own <= more for own, more in zip(digits, others, strict=True)):
-            return other
+    for wide, narrow in ((column, other), (other, column)):
+        if wide.arrow_type == narrow.arrow_type or (narrow.kind, wide.kind) in _WIDENS:
+            return wide
+        is_decimal = wide.kind == narrow.kind == DataType.DECIMAL
+        if is_decimal and all(map(ge, _digits(wide), _digits(narrow))):
+            return wide
     types = f"{column.arrow_type} and {other.arrow_type}"
     return unreadable(f"its files disagree about column {column.schema.name!r}: {types}")
 

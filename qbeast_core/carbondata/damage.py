@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 
 class Damaged(Exception):  # noqa: N818 - what the bytes are
     """The bytes do not follow the format; `places` leads from the inside out, the caller adds the file."""
 
-    def __init__(self, reason: str, *places: str) -> None:
+    def __init__(self, reason: str) -> None:
         self.reason = reason
-        self.places = list(places)
+        self.places: list[str] = []
         super().__init__(reason)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, *self.places)
 
 
 class Unreadable(Damaged):

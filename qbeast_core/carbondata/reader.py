@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from threading import Lock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from qbeast_core.carbondata.columns import Column, columns_of_files
 from qbeast_core.carbondata.files.data_file import Blocklet, DataFile, StoredBounds
+from qbeast_core.carbondata.files.foreign_file import ForeignFile
 from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.metadata.deletes import read_deleted_rows
+from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot
 from qbeast_core.carbondata.metadata.segments import LiveFile
-from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
 from qbeast_core.carbondata.pages.statistics import old_bounds
 from qbeast_core.carbondata.pruning import filtered_columns, may_match
-from qbeast_core.carbondata.rows import match_columns, read_rows
+from qbeast_core.carbondata.rows import read_rows
 from qbeast_core.carbondata.stored_file import inside
 from qbeast_core.carbondata.structs.index_file import BlockIndex
 from qbeast_core.io.stores.store import map_files
@@ -34,21 +35,11 @@ PAGES_AT_ONCE: Final = 32
 # Rows of a page, in most files.
 PAGE_ROWS: Final = 32_000
 
-# Above the number of any blocklet.
-ALL_BLOCKLETS: Final = 1 << 62
+ALL_BLOCKLETS: Final = range(1 << 62)
 
 _ALL_ROWS: Final = 1 << 62
 _MAX_OPEN_FILES: Final = 64
 _OWN_KINDS: Final = ("columnar", "row", "carbon")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FilePlan:
-    """A data file in a read."""
-
-    live: LiveFile
-    # Whether it may have a matching row, by its index entries.
-    opened: bool
 
 
 @dataclass(frozen=True, eq=False)  # no slots: it caches properties
@@ -58,16 +49,9 @@ class TableReader:
     snapshot: TableSnapshot
     segments: tuple[Segment, ...]
     dictionaries: Dictionaries
-    _opened: dict[tuple[str, str], DataFile] = field(
-        default_factory=dict[tuple[str, str], DataFile], repr=False
-    )
-    _lock: Any = field(default_factory=Lock, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"snapshot": self.snapshot, "segments": self.segments, "dictionaries": self.dictionaries}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _opened={}, _lock=Lock())
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.snapshot, self.segments, self.dictionaries)
 
     @property
     def files(self) -> list[LiveFile]:
@@ -90,34 +74,23 @@ class TableReader:
         empty = pa.table({column.schema.name: pa.nulls(0, column.arrow_type) for column in self.columns})
         return pl.DataFrame(pl.from_arrow(empty)).schema
 
-    def open(self, live: LiveFile) -> DataFile:
-        """Open a data file, or return it if it is open."""
-        key = (live.store.uri, live.path)
-        with self._lock:
-            file = self._opened.get(key)
-        if file is not None:
-            return file
-        if live.kind.startswith(_OWN_KINDS):
-            file = open_data_file(live.stored, live.kind, self.dictionaries)
-        else:
-            from qbeast_core.carbondata.files.foreign_file import (  # noqa: PLC0415 - only for added segments
-                ForeignFile,
-            )
+    @cached_property
+    def open(self) -> Callable[[LiveFile], DataFile]:
+        """Opens a data file, or returns it if it is open."""
+        return lru_cache(_MAX_OPEN_FILES)(self._open)
 
-            with inside(live.store.uri, live.path):
-                file = ForeignFile.open(live.stored, live.kind, self.columns)
-        with self._lock:
-            while len(self._opened) >= _MAX_OPEN_FILES:
-                self._opened.pop(next(iter(self._opened)))
-            self._opened[key] = file
-        return file
+    def _open(self, live: LiveFile) -> DataFile:
+        if live.kind.startswith(_OWN_KINDS):
+            return open_data_file(live.stored, live.kind, self.dictionaries)
+        with inside(live.store.uri, live.path):
+            return ForeignFile.open(live.stored, live.kind, self.columns)
 
     def node(self, predicate: pl.Expr | None) -> Node:
         """Return the understood part of a filter."""
         return Unknown() if predicate is None else parse_predicate(predicate, self.schema)
 
-    def plan(self, node: Node) -> list[FilePlan]:
-        """Return which files may have a matching row, by index files: no data file is opened."""
+    def plan(self, node: Node) -> list[LiveFile]:
+        """Return the files that may have a matching row, by index files: no data file is opened."""
         files = self.files
         names = filtered_columns(node)
         units: list[dict[str, Any]] = []
@@ -131,33 +104,40 @@ class TableReader:
         opened = np.full(len(files), not isinstance(node, Nothing))
         opened[owners] = False
         opened[owners[may_match(node, units, self.schema)]] = True
-        return [FilePlan(file, is_open) for file, is_open in zip(files, opened.tolist(), strict=True)]
+        return list(compress(files, opened.tolist()))
 
     def chosen(self, file: DataFile, node: Node) -> Iterator[tuple[Blocklet, list[int]]]:
         """Yield the blocklets of a file that may have a matching row, with the pages that may."""
         pairs = self._pairs(file.columns, filtered_columns(node))
-        units = [{name: (own, blocklet.bounds_of(own)) for name, own in pairs} for blocklet in file.blocklets]
+        units = [
+            {name: (own, file.bounds(blocklet, own)) for name, own in pairs} for blocklet in file.blocklets
+        ]
         for number in np.flatnonzero(may_match(node, units, self.schema)).tolist():
             blocklet = file.blocklets[number]
             pages = list(range(len(blocklet.page_rows)))
             if pairs and len(pages) > 1:
-                bounds = file.page_bounds(blocklet, [own for _, own in pairs])
-                by_page = [
-                    {name: (own, bounds[at][page]) for at, (name, own) in enumerate(pairs)} for page in pages
-                ]
+                bounds = [(name, own, file.page_bounds(blocklet, own)) for name, own in pairs]
+                by_page = [{name: (own, stored[page]) for name, own, stored in bounds} for page in pages]
                 pages = np.flatnonzero(may_match(node, by_page, self.schema)).tolist()
             if pages:
                 yield blocklet, pages
 
     def rows(
-        self, columns: Sequence[str], predicate: pl.Expr | None = None, limit: int | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: pl.Expr | None = None,
+        limit: int | None = None,
+        _: int | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows that a filter keeps in frames of bounded size; at least one frame, perhaps empty."""
+        """Yield the rows that a filter keeps in frames of bounded size; at least one frame, perhaps empty.
+
+        Polars calls it for a scan, with a size of frames that is not used.
+        """
+        columns = list(self.schema) if columns is None else columns
         node = self.node(predicate)
         left = _ALL_ROWS if limit is None else limit
         at_once = PAGES_AT_ONCE if limit is None else min(limit // PAGE_ROWS + 1, PAGES_AT_ONCE)
-        files = [plan.live for plan in self.plan(node) if plan.opened]
-        for frame in self.file_rows(files, columns, predicate, pages_at_once=at_once):
+        for frame in self.file_rows(self.plan(node), columns, predicate, pages_at_once=at_once):
             part = frame.head(left)
             yield part
             left -= part.height
@@ -172,19 +152,18 @@ class TableReader:
         predicate: pl.Expr | None = None,
         *,
         pages_at_once: int = PAGES_AT_ONCE,
-        blocklets: tuple[int, int] | None = None,
+        blocklets: range = ALL_BLOCKLETS,
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows of some files that a filter keeps."""
-        first_blocklet, behind = blocklets or (0, ALL_BLOCKLETS)
         node = self.node(predicate)
         needed = dict.fromkeys([*columns, *([] if predicate is None else predicate.meta.root_names())])
         wanted = [column for column in self.columns if column.schema.name in needed]
         for live in files:
             file = self.open(live)
-            pairs = list(zip(wanted, match_columns(file.columns, wanted, by_name=self._by_name), strict=True))
+            pairs = self._match(file.columns, wanted)
             deleted = read_deleted_rows(live.store, live.deltas)
             for blocklet, pages in self.chosen(file, node):
-                if not first_blocklet <= blocklet.number < behind:
+                if blocklet.number not in blocklets:
                     continue
                 for first in range(0, len(pages), pages_at_once):
                     some = pages[first : first + pages_at_once]
@@ -194,15 +173,22 @@ class TableReader:
                     # A projection runs Polars' engine, which takes as long as decoding a page.
                     yield frame if frame.columns == [*columns] else frame.select(columns)
 
-    @property
-    def _by_name(self) -> bool:
-        return not self.snapshot.is_transactional
+    def _match(
+        self, of_file: Sequence[Column], wanted: Sequence[Column]
+    ) -> list[tuple[Column, Column | None]]:
+        """Return columns of the table with those of a file, None where the column was added after the file."""
+
+        def key(column: Column) -> str:
+            schema = column.schema
+            return schema.column_id if self.snapshot.is_transactional else schema.name.lower()
+
+        by_key = {key(column): column for column in of_file}
+        return [(column, by_key.get(key(column))) for column in wanted]
 
     def _pairs(self, of_file: Sequence[Column], names: set[str]) -> list[tuple[str, Column]]:
         """Return the file's columns that a filter uses, with the table's names."""
         wanted = [column for column in self.columns if column.schema.name in names and not column.is_nested]
-        matches = zip(wanted, match_columns(of_file, wanted, by_name=self._by_name), strict=True)
-        return [(column.schema.name, own) for column, own in matches if own is not None]
+        return [(column.schema.name, own) for column, own in self._match(of_file, wanted) if own is not None]
 
 
 def _entry_bounds(entry: BlockIndex, column: Column) -> StoredBounds:

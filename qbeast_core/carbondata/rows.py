@@ -18,18 +18,6 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 DeletedByPage = Mapping[tuple[int, int], I64Array]
 
 
-def match_columns(
-    of_file: Sequence[Column], wanted: Sequence[Column], *, by_name: bool
-) -> list[Column | None]:
-    """Return the file's column for each of the table's, None where the column was added after the file."""
-    by_key = {_key(column, by_name=by_name): column for column in of_file}
-    return [by_key.get(_key(column, by_name=by_name)) for column in wanted]
-
-
-def _key(column: Column, *, by_name: bool) -> str:
-    return column.schema.name.lower() if by_name else column.schema.column_id
-
-
 def read_rows(
     file: DataFile,
     blocklet: Blocklet,

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import polars as pl
 
+from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.metadata.segments import LiveFile
-from qbeast_core.carbondata.metadata.snapshot import Segment
 from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
 
 
@@ -19,16 +19,17 @@ class CarbonTask:
 
     # Of a table with this file only.
     reader: TableReader
-    file: LiveFile
     columns: tuple[str, ...]
     # None keeps all rows.
     predicate: pl.Expr | None
-    # Begin and end; None: all.
-    blocklets: tuple[int, int] | None
+    # Their numbers.
+    blocklets: range
 
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows, in frames of bounded size."""
-        return self.reader.file_rows([self.file], self.columns, self.predicate, blocklets=self.blocklets)
+        return self.reader.file_rows(
+            self.reader.files, self.columns, self.predicate, blocklets=self.blocklets
+        )
 
 
 def carbon_tasks(
@@ -39,22 +40,17 @@ def carbon_tasks(
     snapshot = replace(reader.snapshot, columns=reader.columns, loads=(), updates=())
     loads = {file: segment.load for segment in reader.segments for file in segment.files}
     tasks: list[CarbonTask] = []
-    for plan in reader.plan(reader.node(predicate)):
-        if plan.opened:
-            live = replace(plan.live, entries=(), columns=())
-            alone = TableReader(snapshot, (Segment(loads[plan.live], (live,)),), reader.dictionaries)
-            tasks += [
-                CarbonTask(alone, live, tuple(columns), predicate, part)
-                for part in _parts(plan.live, task_bytes)
-            ]
+    for file in reader.plan(reader.node(predicate)):
+        segment = Segment(loads[file], (replace(file, entries=(), columns=()),))
+        alone = TableReader(snapshot, (segment,), reader.dictionaries)
+        parts = _parts(file, task_bytes)
+        tasks += [CarbonTask(alone, tuple(columns), predicate, part) for part in parts]
     return tasks
 
 
-def _parts(live: LiveFile, task_bytes: int) -> list[tuple[int, int] | None]:
-    """Return ranges of blocklets of about `task_bytes`; None means all, also where no entry lists them."""
+def _parts(live: LiveFile, task_bytes: int) -> list[range]:
+    """Return ranges of blocklets of about `task_bytes`; the last has no end, since entries may not list all."""
     count = sum(entry.blocklet is not None for entry in live.entries)
     pieces = min(max(live.size_bytes // task_bytes, 1), max(count, 1))
-    if pieces < 2:
-        return [None]
     begins = [count * piece // pieces for piece in range(pieces)]
-    return list(pairwise([*begins, ALL_BLOCKLETS]))
+    return [range(first, behind) for first, behind in pairwise([*begins, ALL_BLOCKLETS.stop])]

@@ -38,11 +38,10 @@ def check(name: str) -> int:
 
 
 def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
-    of_pages = file.page_bounds(blocklet, [column])[0]
+    of_pages = file.page_bounds(blocklet, column)
     pages = [*range(len(blocklet.page_rows))]
     units = [(of_pages[page], [page]) for page in pages]
-    if column.number < len(blocklet.bounds):
-        units.append((blocklet.bounds[column.number], pages))
+    units.append((file.bounds(blocklet, column), pages))
     found = 0
     for stored, some in units:
         bounds = decode_bounds(column, stored)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
@@ -15,7 +16,7 @@ from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.files.old_file import OldFile
 from qbeast_core.carbondata.files.open_file import open_data_file
 from qbeast_core.carbondata.files.row_file import RowFile
-from qbeast_core.carbondata.pages.old.row_format import row_fields
+from qbeast_core.carbondata.pages.old.row_format import decode_rows
 from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.schema import DataType
 from qbeast_core.errors import DamagedFileError, UnsupportedTableError
@@ -23,7 +24,7 @@ from qbeast_core.io.parquet.thrift import ThriftStruct, read_struct
 from tests.carbondata.collection import table_path
 from tests.carbondata.memory_store import MemoryStore
 from tests.carbondata.old_tables import file_rows
-from tests.carbondata.page_encoder import column
+from tests.carbondata.page_encoder import FixedDictionaries, column
 
 
 def data_file(name: str) -> tuple[MemoryStore, str]:
@@ -79,7 +80,7 @@ def test_unsupported_stream_types_raise() -> None:
         column(DataType.BINARY),
     ):
         with pytest.raises(Unreadable, match="streaming segment"):
-            row_fields([one])
+            decode_rows(np.empty(0, np.uint8), 0, [one], [one], FixedDictionaries())
 
 
 def test_columnar_file_is_not_a_stream() -> None:

@@ -92,8 +92,8 @@ def test_values_are_within_trusted_bounds(name: str) -> None:
     for file in old_files(name):
         rows = file_rows(file)
         for column in file.columns:
-            of_pages = file.page_bounds(file.blocklets[0], [column])[0]
-            of_blocklet = file.blocklets[0].bounds[column.number] if file.blocklets[0].bounds else None
+            of_pages = file.page_bounds(file.blocklets[0], column)
+            of_blocklet = file.bounds(file.blocklets[0], column)
             values = rows[column.schema.name].drop_nulls()
             for stored in (*of_pages, of_blocklet) if len(values) else ():
                 if (bounds := decode_bounds(column, stored)) is not None:

@@ -29,17 +29,11 @@ class Blocklet:
     number: int
     # Rows of each page; the pages of all columns have the same rows.
     page_rows: tuple[int, ...]
-    # By `Column.number`; shorter where the bounds of the last columns are unknown.
-    bounds: tuple[StoredBounds, ...] = ()
 
     @property
     def rows(self) -> int:
         """Rows of all pages."""
         return sum(self.page_rows)
-
-    def bounds_of(self, column: Column) -> StoredBounds:
-        """Return the bounds of a column."""
-        return self.bounds[column.number] if column.number < len(self.bounds) else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,9 +52,13 @@ class DataFile(ABC):
     columns: tuple[Column, ...]
     blocklets: tuple[Blocklet, ...]
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
-        """Return, for each of some columns that are not nested, the bounds of each page of a blocklet."""
-        return [[None] * len(blocklet.page_rows) for _ in columns]
+    def bounds(self, blocklet: Blocklet, column: Column) -> StoredBounds:  # noqa: ARG002 - most formats have them
+        """Return the bounds of a column that is not nested in a blocklet."""
+        return None
+
+    def page_bounds(self, blocklet: Blocklet, column: Column) -> list[StoredBounds]:
+        """Return the bounds of such a column in each page of a blocklet; those of the blocklet hold for all."""
+        return [self.bounds(blocklet, column)] * len(blocklet.page_rows)
 
     @abstractmethod
     def read(self, blocklet: Blocklet, columns: Sequence[Column], pages: Sequence[int]) -> list[Any]:

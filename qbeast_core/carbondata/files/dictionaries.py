@@ -29,9 +29,8 @@ _T = TypeVar("_T")
 def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -> TableDictionaries:
     """Return the global dictionaries of a table, each read when it is needed."""
     chosen = {_GRANULARITY: "SECOND", _CUTOFF: "", **(settings or {})}
-    unknown = sorted(chosen.keys() - {_GRANULARITY, _CUTOFF})
     granularity_ms = _GRANULARITIES_MS.get(chosen[_GRANULARITY].upper())
-    if unknown or granularity_ms is None:
+    if chosen.keys() - {_GRANULARITY, _CUTOFF} or granularity_ms is None:
         msg = (
             f"writer_settings may hold {_GRANULARITY} (one of {', '.join(_GRANULARITIES_MS)}) and {_CUTOFF}, "
             f"got {dict(settings or {})}; nothing was read"
@@ -42,10 +41,8 @@ def open_dictionaries(store: Store, settings: Mapping[str, str] | None = None) -
 
 def _cutoff_ms(text: str) -> int:
     """Return a time of ``carbon.properties`` in ms since 1970 UTC; 0 for an empty text."""
-    if not text:
-        return 0
     try:
-        cutoff = datetime.fromisoformat(text)
+        cutoff = datetime.fromisoformat(text or "1970-01-01")
     except ValueError:
         msg = f"writer_settings: {_CUTOFF} must be like '2000-01-01 00:00:00', got {text!r}; nothing was read"
         raise InvalidInputError(msg, argument="writer_settings") from None

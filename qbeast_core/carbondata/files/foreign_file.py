@@ -83,9 +83,6 @@ class _Bytes(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._at
-
     def seek(self, offset: int, whence: int = 0) -> int:
         self._at = offset + (0, self._at, self._file.size_bytes)[whence]
         return self._at
@@ -112,21 +109,13 @@ def _orc(source: _Bytes) -> tuple[Any, list[str], list[int]]:
     from pyarrow import orc  # noqa: PLC0415 - only for tables with such segments
 
     reader = orc.ORCFile(pa.PythonFile(source, mode="r"))
-    stripes = range(reader.nstripes)
-    return (
-        reader,
-        reader.schema.names,
-        [reader.read_stripe(stripe, columns=[]).num_rows for stripe in stripes],
-    )
+    rows = [reader.read_stripe(stripe, columns=[]).num_rows for stripe in range(reader.nstripes)]
+    return reader, reader.schema.names, rows
 
 
 def _array(column: Any, kind: Any) -> Any:
     """Return a column in one array of the table's type; times without a zone are UTC."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
-    if not pa.types.is_timestamp(kind):
-        return array if array.type == kind else array.cast(kind)
-    if pa.types.is_timestamp(array.type) and array.type.tz is None:
-        array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
-    return array.cast(kind, safe=False)
+    is_time = pa.types.is_timestamp(kind)
+    if is_time and pa.types.is_timestamp(column.type) and column.type.tz is None:
+        column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
+    return column.cast(kind, safe=not is_time).combine_chunks()

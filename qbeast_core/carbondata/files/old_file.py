@@ -54,16 +54,19 @@ class OldFile(ColumnarFile):
             file=file,
             version="V1" if _V1_BLOCKLETS in footer.fields else "V2",
             columns=columns,
-            blocklets=_blocklets(own, columns),
+            blocklets=_blocklets(own),
             cardinalities=own.cardinalities,
             dictionaries=dictionaries,
             footer=own,
             parts=parts,
         )
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
-        """See `DataFile`; the page of a blocklet has its bounds."""
-        return [[blocklet.bounds_of(column)] for column in columns]
+    def bounds(self, blocklet: Blocklet, column: Column) -> StoredBounds:
+        """See `DataFile`; measures have no bounds."""
+        listed = self.footer.min_max
+        if column.dimension < 0 or blocklet.number >= len(listed):
+            return None
+        return old_bounds(column, listed[blocklet.number].bounds(column.dimension))
 
     def chunk(self, blocklet: Blocklet, context: PageContext, pages: Sequence[int]) -> Chunk:
         """See `ColumnarFile`."""
@@ -82,18 +85,12 @@ class OldFile(ColumnarFile):
         return dict.fromkeys(pages, (page, body)), context
 
 
-def _blocklets(footer: FileFooter, columns: Sequence[Column]) -> tuple[Blocklet, ...]:
-    """Return the blocklets with the bounds of dimensions; measures have none."""
+def _blocklets(footer: FileFooter) -> tuple[Blocklet, ...]:
     blocklets: list[Blocklet] = []
     for number, rows in enumerate(info.rows for info in footer.blocklets or footer.blocklets2):
         if rows > _MAX_ROWS:
             damaged(f"blocklet {number} has {rows} rows")
-        bounds: list[StoredBounds] = [None] * len(footer.columns)
-        for column in columns if number < len(footer.min_max) else ():
-            if column.dimension >= 0:
-                stored = footer.min_max[number].bounds(column.dimension)
-                bounds[column.number] = old_bounds(column, stored)
-        blocklets.append(Blocklet(number, (rows,), tuple(bounds)))
+        blocklets.append(Blocklet(number, (rows,)))
     return checked_blocklets(blocklets, footer.rows)
 
 

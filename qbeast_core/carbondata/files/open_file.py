@@ -8,6 +8,7 @@ from qbeast_core.carbondata.damage import damaged
 from qbeast_core.carbondata.encryption import SAMPLE_BYTES, unless_encrypted
 from qbeast_core.carbondata.files.data_file import DataFile
 from qbeast_core.carbondata.files.old_file import OldFile
+from qbeast_core.carbondata.files.row_file import RowFile
 from qbeast_core.carbondata.files.v3_file import V3File
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
 from qbeast_core.carbondata.stored_file import StoredFile
@@ -20,10 +21,6 @@ def open_data_file(file: StoredFile, kind: str, dictionaries: Dictionaries) -> D
     """Open a data file of CarbonData."""
     with file.inside():
         if kind == "row_v1":
-            from qbeast_core.carbondata.files.row_file import (  # noqa: PLC0415 - only for streaming segments
-                RowFile,
-            )
-
             return RowFile.open(file, dictionaries)
         start, footer = _footer(file)
         # Field 2 is a struct in version 3, the number of rows in older ones.

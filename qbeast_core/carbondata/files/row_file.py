@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from qbeast_core.carbondata.damage import Damaged, damaged, place, unreadable
 from qbeast_core.carbondata.files.data_file import Blocklet, DataFile
 from qbeast_core.carbondata.pages.codecs import decompress_start
 from qbeast_core.carbondata.pages.dimensions import Dictionaries
-from qbeast_core.carbondata.pages.old.row_format import decode_rows, row_fields
+from qbeast_core.carbondata.pages.old.row_format import decode_rows
 from qbeast_core.carbondata.stored_file import StoredFile
 from qbeast_core.carbondata.structs.data_file import FileHeader
 from qbeast_core.carbondata.structs.fields import read_thrift
@@ -74,24 +74,15 @@ class RowFile(DataFile):
             extent = self.extents[blocklet.number]
             packed = self.file.read([(extent.start, extent.size_bytes)])[0]
             data = decompress_start(self.compressor, packed, extent.row_bytes)
-            return decode_rows(data, blocklet.rows, self._fields, columns, self.dictionaries)
-
-    @cached_property
-    def _fields(self) -> Any:
-        return row_fields(self.columns)
+            return decode_rows(data, blocklet.rows, self.columns, columns, self.dictionaries)
 
 
 def _file_header(file: StoredFile) -> tuple[FileHeader, int]:
     """Return the header of the file, and where its first blocklet begins."""
-    size = _HEADER_BYTES
-    while True:
-        have = min(size, file.size_bytes)
-        try:
-            return read_thrift(file.read_one(0, have), FileHeader.of)
-        except Damaged:
-            if have == file.size_bytes or size >= _MAX_HEADER:
-                raise
-        size *= 16  # the table has very many columns
+    with suppress(Damaged):
+        return read_thrift(file.read_one(0, min(_HEADER_BYTES, file.size_bytes)), FileHeader.of)
+    # The header of a table with very many columns is longer.
+    return read_thrift(file.read_one(0, min(_MAX_HEADER, file.size_bytes)), FileHeader.of)
 
 
 def _blocklet(file: StoredFile, at: int, marker: bytes) -> tuple[int, _Extent]:

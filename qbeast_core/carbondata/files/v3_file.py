@@ -52,31 +52,31 @@ class V3File(ColumnarFile):
         if header.version != _VERSION:
             unreadable(f"its header has version {header.version}")
         columns = column_tree(header.columns)
-        blocklets = _blocklets(own, len(header.columns), start)
-        is_of_1_1 = _is_of_1_1(file, own, columns)
-        if is_of_1_1:
-            blocklets = tuple(_with_old_bounds(blocklet, columns) for blocklet in blocklets)
         return cls(
             file=file,
             version="V3",
             writer=own.extra.get("version", ""),
             columns=columns,
-            blocklets=blocklets,
+            blocklets=_blocklets(own, len(header.columns), start),
             cardinalities=own.cardinalities,
             dictionaries=dictionaries,
             footer=own,
-            is_of_1_1=is_of_1_1,
+            is_of_1_1=_is_of_1_1(file, own, columns),
         )
 
-    def page_bounds(self, blocklet: Blocklet, columns: Sequence[Column]) -> list[list[StoredBounds]]:
+    def bounds(self, blocklet: Blocklet, column: Column) -> StoredBounds:
         """See `DataFile`."""
-        info = self.footer.blocklets[blocklet.number]
-        bounds: list[list[StoredBounds]] = []
-        for column in columns:
-            with self.inside(blocklet, column):
-                stored = [page.min_max.bounds(0) for page in _stored_header(self.file, info, column).pages]
-                bounds.append([old_bounds(column, pair) for pair in stored] if self.is_of_1_1 else stored)
-        return bounds
+        listed = self.footer.min_max[blocklet.number : blocklet.number + 1]
+        return self._trusted(column, listed[0].bounds(column.number)) if listed else None
+
+    def page_bounds(self, blocklet: Blocklet, column: Column) -> list[StoredBounds]:
+        """See `DataFile`."""
+        with self.inside(blocklet, column):
+            header = _stored_header(self.file, self.footer.blocklets[blocklet.number], column)
+        return [self._trusted(column, page.min_max.bounds(0)) for page in header.pages]
+
+    def _trusted(self, column: Column, stored: StoredBounds) -> StoredBounds:
+        return old_bounds(column, stored) if self.is_of_1_1 else stored
 
     def chunk(self, blocklet: Blocklet, context: PageContext, pages: Sequence[int]) -> Chunk:
         """See `ColumnarFile`."""
@@ -95,15 +95,12 @@ class V3File(ColumnarFile):
                 [(start + head + begins[page], ends[page] - begins[page]) for page in pages]
             )
         stored = {page: (header.pages[page], body) for page, body in zip(pages, bodies, strict=True)}
-        return stored, self._with_header(context, header)
-
-    def _with_header(self, context: PageContext, header: DataChunk3) -> PageContext:
-        node = context.column
         if header.dictionary is not None:
             codec = header.pages[0].codec if header.pages else "snappy"
-            return replace(context, local_members=local_members(header.dictionary, node, codec))
+            return stored, replace(context, local_members=local_members(header.dictionary, node, codec))
         is_numeric = not node.is_nested and node.kind not in _TEXT_OR_TIME
-        return replace(context, numbers_in_text=self.is_of_1_1 and is_numeric and node.schema.is_dimension)
+        is_text = self.is_of_1_1 and is_numeric and node.schema.is_dimension
+        return stored, replace(context, numbers_in_text=is_text)
 
 
 def _is_of_1_1(file: StoredFile, footer: FileFooter3, columns: Sequence[Column]) -> bool:
@@ -113,14 +110,6 @@ def _is_of_1_1(file: StoredFile, footer: FileFooter3, columns: Sequence[Column])
         return False
     header = _stored_header(file, footer.blocklets[0], measure)
     return bool(header.pages) and Encoding.DELTA in header.pages[0].encoders
-
-
-def _with_old_bounds(blocklet: Blocklet, columns: Sequence[Column]) -> Blocklet:
-    bounds: list[StoredBounds] = [None] * len(blocklet.bounds)
-    for column in columns:
-        if column.number < len(bounds):
-            bounds[column.number] = old_bounds(column, blocklet.bounds[column.number])
-    return replace(blocklet, bounds=tuple(bounds))
 
 
 def _blocklets(footer: FileFooter3, columns: int, footer_start: int) -> tuple[Blocklet, ...]:
@@ -133,9 +122,7 @@ def _blocklets(footer: FileFooter3, columns: int, footer_start: int) -> tuple[Bl
             start, size = _extent(info, column)
             if size < info.header_bytes[column] or start + size > footer_start:
                 damaged(f"column {column} of blocklet {number} does not lie before the footer")
-        min_max = footer.min_max[number] if number < len(footer.min_max) else None
-        bounds = () if min_max is None else tuple(map(min_max.bounds, range(columns)))
-        blocklets.append(Blocklet(number, _page_rows(info, number), bounds))
+        blocklets.append(Blocklet(number, _page_rows(info, number)))
     return checked_blocklets(blocklets, footer.rows)
 
 

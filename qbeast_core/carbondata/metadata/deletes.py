@@ -8,18 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.carbondata.damage import damaged
-from qbeast_core.carbondata.metadata.json_files import (
-    DEAD_BLOCK,
-    DeletedRows,
-    UpdatedBlock,
-    read_delete_delta,
-)
+from qbeast_core.carbondata.metadata.json_files import DEAD_BLOCK, UpdatedBlock, read_delete_delta
 from qbeast_core.carbondata.stored_file import must_exist, read_file
 from qbeast_core.io.stores.store import Store
 from qbeast_core.space.arrays import I64Array
 
-_MAX_ROW: Final = 2**31 - 1
 _STAMP: Final = re.compile(r"-(\d+)\.deletedelta$")
 
 
@@ -27,11 +20,9 @@ def deltas_of(
     update: UpdatedBlock | None, block_path: str, list_files: Callable[[], Sequence[str]]
 ) -> tuple[str, ...] | None:
     """Return the paths of the delete deltas of a block that count; None if all its rows are deleted."""
-    if update is None:
-        return ()
-    if update.status in DEAD_BLOCK:
+    if update is not None and update.status in DEAD_BLOCK:
         return None
-    if not update.start:
+    if update is None or not update.start:
         return ()
     stamps: Sequence[str]
     if update.start == update.end:
@@ -50,15 +41,7 @@ def read_deleted_rows(store: Store, paths: Sequence[str]) -> dict[tuple[int, int
     by_page: dict[tuple[int, int], list[I64Array]] = {}
     for path in paths:
         with must_exist(store.uri, path):
-            pages = read_file(store, path, _read_pages)
+            pages = read_file(store, path, read_delete_delta).pages
         for page in pages:
             by_page.setdefault((page.blocklet, page.page), []).append(np.array(page.rows, np.int64))
     return {page: np.unique(np.concatenate(parts)) for page, parts in by_page.items()}
-
-
-def _read_pages(data: bytes) -> tuple[DeletedRows, ...]:
-    pages = read_delete_delta(data).pages
-    for page in pages:
-        if page.rows and not 0 <= min(page.rows) <= max(page.rows) <= _MAX_ROW:
-            damaged(f"it deletes rows {min(page.rows)} to {max(page.rows)} of a page")
-    return pages

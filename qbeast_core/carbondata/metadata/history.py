@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qbeast_core.carbondata.metadata.open_table import load_segment
-from qbeast_core.carbondata.metadata.snapshot import Segment, TableSnapshot
+from qbeast_core.carbondata.metadata.open_table import Segment, TableSnapshot, load_segment
 from qbeast_core.errors import DamagedFileError, StorageError, UnsupportedTableError
 
 

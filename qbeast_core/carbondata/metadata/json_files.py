@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from qbeast_core.carbondata.damage import damaged
 
@@ -21,6 +30,30 @@ DEAD_BLOCK: Final = frozenset({"Compacted", "Marked for Delete"})
 _MAX_BYTES: Final = 1 << 28
 _T = TypeVar("_T")
 _Stamp = Annotated[str, Field(pattern=r"^[0-9]{0,18}$")]
+_Row = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def _time_ms(value: object) -> int | None:
+    """Return a time in ms since 1970 UTC, None where the text is not a time; one without a zone counts as UTC.
+
+    >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
+    (1795243974052, 1479715200000, None)
+    >>> _time_ms("1795244633084000")  # 1.6 may write the begin of a load in us
+    1795244633084
+    """
+    text = str(value)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        ms = int(text) if int(text) <= _LAST_MS else int(text) // 1000
+        return ms if ms <= _LAST_MS else None
+    for form in _OLD_TIMES:
+        try:
+            return round(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
+        except ValueError:
+            continue
+    return None
+
+
+_Time = Annotated[int | None, BeforeValidator(_time_ms)]
 
 
 class _Model(BaseModel):
@@ -34,9 +67,9 @@ class Load(_Model):
     name: str = Field(alias="loadName")
     # As written: `"Success"`, `"Marked for Delete"` ...
     status: str = Field(alias="loadStatus")
-    # When the load began and ended, as written; see `start_ms`.
-    start: str = Field("", alias="loadStartTime")
-    end: str = Field("", alias="timestamp")
+    # When the load began and ended, in ms since 1970 UTC.
+    start_ms: _Time = Field(None, alias="loadStartTime")
+    end_ms: _Time = Field(None, alias="timestamp")
     # Id of the segment that it was compacted into.
     merged_into: str | None = Field(None, alias="mergedLoadName")
     visibility: str = "true"
@@ -46,8 +79,8 @@ class Load(_Model):
     # The live update status, in the first entry.
     update_status_file: str = Field("", alias="updateStatusFileName")
     segment_file: str = Field("", alias="segmentFile")
-    # `"columnar_v3"`, `"row_v1"`, or that of an added segment, lower case.
-    file_format: str = Field("columnar_v3", alias="fileFormat")
+    # The format of its files: `"columnar_v3"`, `"row_v1"`, or that of an added segment, lower case.
+    kind: Annotated[str, StringConstraints(to_lower=True)] = Field("columnar_v3", alias="fileFormat")
 
     @property
     def is_visible(self) -> bool:
@@ -55,25 +88,10 @@ class Load(_Model):
         return self.status.lower() in _READABLE and self.visibility.lower() != "false"
 
     @property
-    def kind(self) -> str:
-        """The format of its files, lower case."""
-        return self.file_format.lower()
-
-    @property
     def order(self) -> tuple[int, tuple[int, ...], str]:
         """Sort key: begin, then id."""
         parts = (part if part.isdecimal() and len(part) < 19 else "0" for part in self.name.split("."))
         return self.start_ms or 0, tuple(map(int, parts)), self.name
-
-    @property
-    def start_ms(self) -> int | None:
-        """Begin in ms since 1970 UTC; texts of old releases have no time zone and count as UTC."""
-        return _time_ms(self.start)
-
-    @property
-    def end_ms(self) -> int | None:
-        """End; see `start_ms`."""
-        return _time_ms(self.end)
 
 
 class Location(_Model):
@@ -122,7 +140,7 @@ class DeletedRows(_Model):
 
     blocklet: int = Field(alias="id", ge=0)
     page: int = Field(alias="pageId", ge=0)
-    rows: tuple[int, ...] = Field(alias="deletedRows")
+    rows: tuple[_Row, ...] = Field(alias="deletedRows")
 
 
 class DeleteDelta(_Model):
@@ -139,57 +157,25 @@ class DeleteDelta(_Model):
         return (*self.listed, *self.mapped.values())
 
 
-_LOADS: Final = TypeAdapter(tuple[Load, ...])
-_UPDATES: Final = TypeAdapter(tuple[UpdatedBlock, ...])
+def _reader(kind: TypeAdapter[_T]) -> Callable[[bytes], _T]:
+    """Return a function that reads a file; an empty file is an empty list."""
 
-
-def read_table_status(data: bytes) -> tuple[Load, ...]:
-    """Read ``tablestatus``."""
-    return _read(_LOADS.validate_json, data or b"[]")
-
-
-def read_update_status(data: bytes) -> tuple[UpdatedBlock, ...]:
-    """Read ``tableupdatestatus-...``."""
-    return _read(_UPDATES.validate_json, data or b"[]")
-
-
-def read_segment_file(data: bytes) -> SegmentFile:
-    """Read a ``.segment`` file."""
-    return _read(SegmentFile.model_validate_json, data)
-
-
-def read_delete_delta(data: bytes) -> DeleteDelta:
-    """Read a ``.deletedelta``."""
-    return _read(DeleteDelta.model_validate_json, data)
-
-
-def _time_ms(text: str) -> int | None:
-    """Return a time in ms since 1970 UTC, None where the text is not a time.
-
-    >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
-    (1795243974052, 1479715200000, None)
-    >>> _time_ms("1795244633084000")  # 1.6 may write the begin of a load in us
-    1795244633084
-    """
-    if text.isascii() and text.isdecimal() and len(text) < 19:
-        ms = int(text) if int(text) <= _LAST_MS else int(text) // 1000
-        return ms if ms <= _LAST_MS else None
-    for form in _OLD_TIMES:
+    def read(data: bytes) -> _T:
+        if len(data) > _MAX_BYTES:
+            damaged(f"it has {len(data)} bytes; the maximum is {_MAX_BYTES}")
         try:
-            return round(datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() * 1000)
-        except ValueError:
-            continue
-    return None
+            return kind.validate_json(data or b"[]")
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            damaged(f"{where}: {first['msg']}" if where else first["msg"])
+        except RecursionError:
+            damaged("it is nested too deeply")
+
+    return read
 
 
-def _read(read: Callable[[bytes], _T], data: bytes) -> _T:
-    if len(data) > _MAX_BYTES:
-        damaged(f"it has {len(data)} bytes; the maximum is {_MAX_BYTES}")
-    try:
-        return read(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        damaged(f"{where}: {first['msg']}" if where else first["msg"])
-    except RecursionError:
-        damaged("it is nested too deeply")
+read_table_status: Final = _reader(TypeAdapter(tuple[Load, ...]))
+read_update_status: Final = _reader(TypeAdapter(tuple[UpdatedBlock, ...]))
+read_segment_file: Final = _reader(TypeAdapter(SegmentFile))
+read_delete_delta: Final = _reader(TypeAdapter(DeleteDelta))

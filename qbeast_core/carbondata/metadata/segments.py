@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from typing import Final
 
 from qbeast_core.carbondata.columns import Column, column_tree
@@ -57,18 +57,17 @@ class LiveFile:
         return StoredFile(self.store, self.path, size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: it caches `files`
 class Folder:
     """A folder of a store; its files are listed once."""
 
     store: Store
     name: str
-    list_files: Callable[[], list[str]]
 
-    @classmethod
-    def of(cls, store: Store, name: str) -> Folder:
-        """Return a folder."""
-        return cls(store, name, cache(lambda: store.list(name)))
+    @cached_property
+    def files(self) -> list[str]:
+        """Paths of the files in it."""
+        return self.store.list(self.name)
 
     def path(self, name: str) -> str:
         """Return the path of a file in it."""
@@ -89,7 +88,7 @@ class Stores:
     def folder(self, path: str, *, is_relative: bool) -> Folder:
         """Return a folder of a ``.segment`` file; `UnsupportedTableError` if it may not be opened."""
         if is_relative:
-            return Folder.of(self.table, path.strip("/"))
+            return Folder(self.table, path.strip("/"))
         moved_to = self.external.get(path, self.external.get(path.rstrip("/")))
         if moved_to is None and not self.allow_absolute_paths:
             message = (
@@ -100,7 +99,7 @@ class Stores:
             raise UnsupportedTableError(
                 message, path=self.table.uri, feature="external segment", argument="allow_absolute_paths"
             )
-        return Folder.of(open_store(moved_to or path, self.storage_options), "")
+        return Folder(open_store(moved_to or path, self.storage_options), "")
 
 
 def columnar_files(stores: Stores, load: Load, updates: BlockUpdates) -> list[LiveFile]:
@@ -123,7 +122,7 @@ def external_files(stores: Stores, load: Load) -> list[LiveFile]:
                 "holds the values of its partitions. It was not read; leave it out with `segments`."
             )
             raise UnsupportedTableError(message, path=stores.table.uri, feature=feature)
-        paths = [folder.path(name) for name in location.files] or folder.list_files()
+        paths = [folder.path(name) for name in location.files] or folder.files
         data = [path for path in paths if not path.rpartition("/")[2].startswith(("_", "."))]
         files += [LiveFile(folder.store, path, load.name, load.kind) for path in data]
     return files
@@ -141,8 +140,8 @@ def _locations(stores: Stores, load: Load) -> list[tuple[Folder, Location]]:
 
 def listed_files(stores: Stores, load: Load, updates: BlockUpdates) -> list[LiveFile]:
     """Return the live data files of a segment without a ``.segment`` file, by the index files in its folder."""
-    folder = Folder.of(stores.table, f"Fact/Part0/Segment_{load.merged_into or load.name}")
-    names = [path.rpartition("/")[2] for path in folder.list_files() if path.endswith(_INDEXES)]
+    folder = Folder(stores.table, f"Fact/Part0/Segment_{load.merged_into or load.name}")
+    names = [path.rpartition("/")[2] for path in folder.files if path.endswith(_INDEXES)]
     files = [file for name in names for file in _indexed_files(folder, name, load, updates)]
     return list({file.path: file for file in _not_abandoned(files, load)}.values())
 
@@ -183,7 +182,7 @@ def files_of_folder(stores: Stores, load: Load) -> list[LiveFile]:
         if path.endswith(_INDEXES):
             folder, _, name = path.rpartition("/")
             with suppress(DamagedFileError, UnsupportedTableError):  # the data files repeat all of it
-                for file in _indexed_files(Folder.of(stores.table, folder), name, load, {}):
+                for file in _indexed_files(Folder(stores.table, folder), name, load, {}):
                     if file.path in files:
                         files[file.path] = replace(file, size_bytes=-1)
     return list(files.values())
@@ -196,20 +195,13 @@ def _indexed_files(folder: Folder, name: str, load: Load, updates: BlockUpdates)
         first = entries[0]
         block = first.file_name.rpartition("-")[0]
         update = updates.get(block)
-        deltas = deltas_of(update, folder.path(block), folder.list_files)
+        deltas = deltas_of(update, folder.path(block), lambda: folder.files)
         if deltas is not None:
-            file = LiveFile(
-                store=folder.store,
-                path=folder.path(first.file_name),
-                segment=load.name,
-                kind=load.kind,
-                entries=entries,
-                columns=columns,
-                deltas=deltas,
-                size_bytes=first.file_bytes if first.file_bytes > 0 else -1,
-                deleted_rows=int(update.deleted_rows or 0) if update is not None else 0,
+            path, size = folder.path(first.file_name), first.file_bytes if first.file_bytes > 0 else -1
+            gone = int(update.deleted_rows or 0) if update is not None else 0
+            files.append(
+                LiveFile(folder.store, path, load.name, load.kind, entries, columns, deltas, size, gone)
             )
-            files.append(file)
     return files
 
 

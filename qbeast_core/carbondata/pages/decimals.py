@@ -43,7 +43,10 @@ def decimal_width(precision: int) -> int:
 def fixed_decimals(data: U8Array, width: int, kind: Any, nulls: BoolArray | None = None) -> Any:
     """Return decimals of big-endian unscaled numbers of one width."""
     rows = whole(data, width)
-    return array_of(_little_endian(data.reshape(rows, width)[:, ::-1]), kind, nulls)
+    words = np.empty((rows, _BYTES), np.uint8)
+    words[:, :width] = data.reshape(rows, width)[:, ::-1]
+    words[:, width:] = np.where(words[:, width - 1 : width] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
+    return array_of(words, kind, nulls)
 
 
 def scaled_decimals(slices: Slices, kind: Any, nulls: BoolArray | None = None) -> Any:
@@ -94,12 +97,3 @@ def _rescaled(words: Any, slices: Slices, kind: Any, nulls: BoolArray) -> Any:
             damaged(f"a decimal of scale {scale} does not fit {kind}: {error}")
         result = pa.concat_arrays([result, part]).take(pa.array(rows + np.where(own, len(rows), 0)))
     return result
-
-
-def _little_endian(numbers: Any) -> Any:
-    """Extend little-endian numbers of any width to 16 bytes."""
-    width = min(numbers.shape[1], _BYTES)
-    words = np.empty((len(numbers), _BYTES), np.uint8)
-    words[:, :width] = numbers[:, :width]
-    words[:, width:] = np.where(numbers[:, -1:] & 0x80 != 0, np.uint8(0xFF), np.uint8(0))
-    return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -24,14 +25,6 @@ NULL_SURROGATE: Final = 1
 _TEXTS: Final = frozenset({DataType.STRING, DataType.VARCHAR})
 _TIMES: Final = frozenset({DataType.DATE, DataType.TIMESTAMP})
 _FLOATS: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
-_NUMBERS: Final = _FLOATS | {
-    DataType.BOOLEAN,
-    DataType.BYTE,
-    DataType.SHORT,
-    DataType.INT,
-    DataType.LONG,
-    DataType.DECIMAL,
-}
 
 
 class Dictionaries(Protocol):
@@ -130,12 +123,10 @@ def values_of_texts(slices: Slices, column: Column, nulls: BoolArray | None) -> 
     values = texts(slices, nulls)
     if data_type in _TEXTS:
         return values
-    if data_type not in _NUMBERS:
+    if data_type in _TIMES or data_type == DataType.BINARY or column.is_nested:
         unreadable(f"values of type {data_type.name} are stored as text")
-    try:
+    with suppress(pa.ArrowInvalid):
         return pc.cast(values, kind)
-    except pa.ArrowInvalid:
-        pass
     # Java also accepts blanks around a number, a plus before it, and the letter of a type behind it.
     pattern = r"^\s*\+?(.*?)[dDfF]?\s*$" if data_type in _FLOATS else r"^\s*\+?(.*?)\s*$"
     plain = pc.call_function("replace_substring_regex", [values], pc.ReplaceSubstringOptions(pattern, r"\1"))

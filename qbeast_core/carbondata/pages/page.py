@@ -29,7 +29,7 @@ from qbeast_core.carbondata.pages.old.legacy_measures import (
     has_lost_values,
     read_byte_meta,
 )
-from qbeast_core.carbondata.pages.row_order import inverse, row_ids, run_lengths
+from qbeast_core.carbondata.pages.row_order import row_ids, run_lengths
 from qbeast_core.carbondata.pages.texts import length_value
 from qbeast_core.carbondata.structs.data_file import DataChunk2, LocalDictionaryChunk
 from qbeast_core.carbondata.structs.schema import DataType, Encoding
@@ -93,7 +93,7 @@ def _split_page(
     if rows < 0 and (is_sorted or has_runs):
         damaged("values of a complex column are sorted or counted in runs")
     is_packed = version < 3
-    order = inverse(row_ids(body[ends[0] : ends[1]], rows, is_packed=is_packed)) if is_sorted else None
+    order = row_ids(body[ends[0] : ends[1]], rows, is_packed=is_packed) if is_sorted else None
     runs = run_lengths(body[ends[1] : ends[2]], rows, is_packed=is_packed) if has_runs else None
     return decompress(chunk.codec, body[: ends[0]]), order, runs
 

@@ -25,14 +25,14 @@ _Unpack = Callable[[_Data], I64Array]
 
 
 def row_ids(data: _Data, rows: int, *, is_packed: bool = False) -> I64Array:
-    """Read a row-id page: value ``j`` of the data page belongs to row ``ids[j]``."""
+    """Read a row-id page; return the position of each row's value in the data page."""
     size = int.from_bytes(data[:4], "big")
     if len(data) < 4 or size > len(data) - 4:
         damaged(f"a row-id page of {len(data)} bytes has ids of {size}")
     ids, pairs = data[4 : 4 + size], data[4 + size :]
 
     def read(unpack: _Unpack) -> I64Array:
-        return check_permutation(expand_pairs(unpack(ids), unpack(pairs), rows), rows)
+        return inverse(expand_pairs(unpack(ids), unpack(pairs), rows), rows)
 
     return _read(read, is_packed=is_packed)
 
@@ -106,23 +106,16 @@ def expand_pairs(ids: I64Array, pairs: I64Array, rows: int) -> I64Array:
     return np.repeat(first - (ends - counts), counts) + np.arange(rows)
 
 
-def check_permutation(ids: I64Array, rows: int) -> I64Array:
-    """Return the ids if they are a permutation of ``range(rows)``, else raise `Damaged`."""
-    if len(ids) != rows or (rows and (ids.min() < 0 or ids.max() >= rows)):
-        damaged(f"row ids do not number {rows} rows")
-    seen = np.zeros(rows, np.bool_)
-    seen[ids] = True
-    if not seen.all():
-        damaged("two row ids are equal")
-    return ids
+def inverse(ids: I64Array, rows: int) -> I64Array:
+    """Return the position of each row's value by the row of each value; `Damaged` if these are not a permutation.
 
-
-def inverse(ids: I64Array) -> I64Array:
-    """Return the position of each row's value, of a permutation that has the row of each value.
-
-    >>> inverse(np.array([2, 0, 1]))
+    >>> inverse(np.array([2, 0, 1]), 3)
     array([1, 2, 0])
     """
-    positions = np.empty_like(ids)
-    positions[ids] = np.arange(len(ids))
+    if len(ids) != rows or (rows and (ids.min() < 0 or ids.max() >= rows)):
+        damaged(f"row ids do not number {rows} rows")
+    positions = np.full(rows, -1, np.int64)
+    positions[ids] = np.arange(rows)
+    if np.any(positions < 0):
+        damaged("two row ids are equal")
     return positions

@@ -20,8 +20,6 @@ Bounds = tuple[Any, Any]
 
 _WHOLE: Final = frozenset({DataType.SHORT, DataType.INT, DataType.LONG, DataType.TIMESTAMP})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MIN_MS: Final = -62_135_596_800_000  # the year 1
-_MAX_MS: Final = 253_402_300_799_999  # the year 9999
 
 
 def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds | None:
@@ -29,7 +27,10 @@ def decode_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> Bounds 
     if stored is None or column.is_nested or column.has_global_dictionary:
         return None
     decode = _dimension if column.schema.is_dimension else _measure
-    least, most = (decode(column, data) for data in stored)
+    try:
+        least, most = (decode(column, data) for data in stored)
+    except (ValueError, OverflowError):  # not UTF-8, or a time outside of Python's years
+        return None
     return None if least is None or most is None else (least, most)
 
 
@@ -47,13 +48,14 @@ def old_bounds(column: Column, stored: tuple[bytes, bytes] | None) -> tuple[byte
 
 def _dimension(column: Column, data: bytes) -> Any:
     if column.kind == DataType.STRING:
-        return _text(data)
+        return data.decode()
     if column.kind == DataType.DATE:
-        return _date(int.from_bytes(data, "big") - DATE_CUTOFF) if len(data) == 4 else None
+        days = int.from_bytes(data, "big") - DATE_CUTOFF
+        return date.fromordinal(_EPOCH.toordinal() + days) if len(data) == 4 else None
     if column.kind not in _WHOLE or len(data) != column.byte_width:
         return None
     value = int.from_bytes(data, "big") - (1 << 8 * len(data) - 1)
-    return _timestamp(value) if column.kind == DataType.TIMESTAMP else value
+    return _EPOCH + timedelta(milliseconds=value) if column.kind == DataType.TIMESTAMP else value
 
 
 def _measure(column: Column, data: bytes) -> Any:
@@ -66,23 +68,7 @@ def _measure(column: Column, data: bytes) -> Any:
         return float(np.frombuffer(data, ">f8")[0])
     value = int.from_bytes(data, "big", signed=True)
     if kind == DataType.TIMESTAMP:
-        return _timestamp(value)
+        return _EPOCH + timedelta(milliseconds=value)
     if kind == DataType.BOOLEAN:
         return bool(value)
     return value if kind in _WHOLE or kind == DataType.BYTE else None
-
-
-def _text(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _date(days: int) -> date | None:
-    ordinal = days + _EPOCH.toordinal()
-    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
-
-
-def _timestamp(ms: int) -> datetime | None:
-    return _EPOCH + timedelta(milliseconds=ms) if _MIN_MS <= ms <= _MAX_MS else None

@@ -6,17 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from qbeast_core.carbondata.structs.data_file import BOUNDS, CARDINALITIES, NO_BOUNDS, DataChunk2, MinMax
-from qbeast_core.carbondata.structs.fields import (
-    ENUM,
-    I16,
-    I32,
-    I64,
-    Struct,
-    binary,
-    flag,
-    list_of,
-    member,
-)
+from qbeast_core.carbondata.structs.fields import ENUM, I16, I32, I64, Struct, binary, flag, list_of, member
 from qbeast_core.carbondata.structs.schema import ColumnSchema
 
 

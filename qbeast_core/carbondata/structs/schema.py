@@ -123,5 +123,5 @@ class TableSchema(Struct):
     # Flat, depth first, dropped ones too.
     columns: Annotated[tuple[ColumnSchema, ...], 2, list_of(ColumnSchema.of)] = ()
     properties: Annotated[dict[str, str], 4, texts] = field(default_factory=dict[str, str])
-    partitioning: Annotated[ColumnList | None, 6, ColumnList.of] = None
-    bucketing: Annotated[ColumnList | None, 5, ColumnList.of] = None
+    partitioning: Annotated[ColumnList, 6, ColumnList.of] = ColumnList()
+    bucketing: Annotated[ColumnList, 5, ColumnList.of] = ColumnList()

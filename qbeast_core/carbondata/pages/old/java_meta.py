@@ -50,7 +50,7 @@ def _read_meta(stream: _Stream) -> LegacyMeta:
     maximum, minimum = values.get("maxValue"), values.get("minValue")
     if kind not in "bdlnjk" or (kind != "b" and (maximum is None or minimum is None)):
         damaged(f"the meta of a measure is of type {kind!r}, with bounds {minimum} and {maximum}")
-    return LegacyMeta(kind, maximum, minimum, values.get("decimal", 0))
+    return LegacyMeta(kind, maximum or 0, minimum or 0, values.get("decimal", 0))
 
 
 @dataclass(frozen=True, slots=True)

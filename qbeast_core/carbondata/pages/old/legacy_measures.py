@@ -40,9 +40,9 @@ class LegacyMeta:
 
     # `"d"`, `"j"`, `"k"`: integers; `"l"`: integers as they are; `"n"`: doubles; `"b"`: decimals.
     kind: str
-    # None for decimals.
-    maximum: int | float | None
-    minimum: int | float | None
+    # 0 for decimals.
+    maximum: int | float
+    minimum: int | float
     # Digits behind the point, of doubles.
     decimals: int
     # Of decimals that have one width, in builds before 1.2; 0 where they follow their lengths.
@@ -54,7 +54,7 @@ def read_byte_meta(data: bytes) -> LegacyMeta:
     kind = chr(int.from_bytes(data[:2], "big"))
     if kind == "b":  # with bounds, a scale, a precision, decimals and a byte, or without all of these
         precision = int.from_bytes(data[-9:-5], "big") if len(data) > _BARE else 0
-        return LegacyMeta(kind, None, None, 0, precision)
+        return LegacyMeta(kind, 0, 0, 0, precision)
     form = _FORMS.get(kind)
     if form is None or len(data) < 2 + form.size + 4:
         damaged(f"the meta of a measure of {len(data)} bytes and kind {kind!r} cannot be read")
@@ -79,8 +79,6 @@ def decode_legacy_measure(
     width = len(data) // rows
     if width * rows != len(data) or width not in _WIDTHS:
         damaged(f"a measure of {rows} rows has {len(data)} bytes")
-    if meta.maximum is None or meta.minimum is None:
-        damaged("a measure has no bounds")
     values = np.frombuffer(data, _WIDTHS[width])
     decoded = _doubles(data, values, width, meta) if meta.kind == "n" else _integers(values, width, meta)
     return as_type(decoded, kind, nulls)
@@ -93,15 +91,14 @@ def has_lost_values(meta: LegacyMeta, size_bytes: int, rows: int) -> bool:
     >>> [has_lost_values(meta, width * 10, 10) for width in (1, 8)]
     [True, False]
     """
-    if meta.kind != "d" or not rows or meta.maximum is None or meta.minimum is None:
+    if meta.kind != "d" or not rows:
         return False
-    maximum = int(meta.maximum)
-    return size_bytes // rows < _size(maximum) and maximum - int(meta.minimum) >= _INT64
+    return size_bytes // rows < _size(meta.maximum) and meta.maximum - meta.minimum >= _INT64
 
 
 def _integers(values: Any, width: int, meta: LegacyMeta) -> Any:
     """Return integers: they are differences from the maximum exactly if they are narrower than it."""
-    maximum, minimum = int(meta.maximum or 0), int(meta.minimum or 0)
+    maximum, minimum = int(meta.maximum), int(meta.minimum)
     if meta.kind == "l" or width >= _size(maximum):
         return values
     integers = np.int64(maximum) - values.astype(np.int64)
@@ -112,7 +109,7 @@ def _integers(values: Any, width: int, meta: LegacyMeta) -> Any:
 
 
 def _doubles(data: U8Array, values: Any, width: int, meta: LegacyMeta) -> Any:
-    maximum, minimum = float(meta.maximum or 0), float(meta.minimum or 0)
+    maximum, minimum = float(meta.maximum), float(meta.minimum)
     far = maximum if abs(maximum) >= abs(minimum) else minimum
     if not 0 <= meta.decimals <= _MAX_DECIMALS:
         damaged(f"a measure has {meta.decimals} decimals")

@@ -42,11 +42,6 @@ class _Field:
     length_bytes: int
 
 
-def row_fields(columns: Sequence[Column]) -> tuple[_Field, ...]:
-    """Return the fields of a row, in the order of the columns."""
-    return tuple(_field(column) for column in columns)
-
-
 def _field(column: Column) -> _Field:
     kind = column.kind
     if column.is_nested:
@@ -63,13 +58,10 @@ def _field(column: Column) -> _Field:
 
 
 def decode_rows(
-    data: U8Array,
-    rows: int,
-    fields: Sequence[_Field],
-    wanted: Sequence[Column],
-    dictionaries: Dictionaries,
+    data: U8Array, rows: int, columns: Sequence[Column], wanted: Sequence[Column], dictionaries: Dictionaries
 ) -> list[Any]:
-    """Return some columns of the rows of a blocklet."""
+    """Return some of the columns of the rows of a blocklet."""
+    fields = [_field(column) for column in columns]
     starts = chain(lambda at: _row_ends(data, at, fields), 0, len(data), rows)
     if starts[-1] != len(data):
         damaged(f"{rows} rows end at byte {int(starts[-1])} of {len(data)}")
