@@ -140,7 +140,7 @@ class _MemoryPlan:
 
     @property
     def cube_count(self) -> int:
-        return len(self._plan.thresholds)
+        return len(self._plan.assignment.counts)
 
     def keys(self) -> KeySketch:
         total = KeyTotal()

@@ -12,7 +12,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import GRID_BITS, find_keys
+from qbeast_core.tree.layout.grid import GRID_BITS, cubes_of_keys, find_keys, mark_ancestors
 from qbeast_core.tree.layout.parallel import CHUNK_ROWS
 
 _MAX_TABLE_SIZE: Final = 1 << 22
@@ -50,18 +50,12 @@ class Outline:
     @cached_property
     def thresholds(self) -> I32Array:
         """Threshold of each node."""
-        return np.concatenate([np.zeros(0, np.int32), *(level.thresholds for level in self.levels)])
+        return np.concatenate([level.thresholds for level in self.levels])
 
     @cached_property
     def cubes(self) -> Cubes:
         """Cube of each node."""
-        cells = [np.zeros((1, self.dimensions), np.int64)]
-        shifts = np.arange(self.dimensions - 1, -1, -1)
-        for level in self.levels[1:]:
-            bits = (level.keys[:, None] >> shifts) & 1
-            cells.append((cells[-1][level.keys >> self.dimensions] << 1) | bits)
-        depths = np.repeat(np.arange(len(self.levels), dtype=np.uint8), np.diff(self.firsts))
-        return Cubes(depths, np.concatenate(cells[: len(self.levels)]).astype(np.uint64))
+        return cubes_of_keys([level.keys for level in self.levels], self.dimensions)
 
     @cached_property
     def nodes_in_files(self) -> I32Array:
@@ -85,14 +79,8 @@ class Outline:
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
         """Return the `maxWeight` of each node's blocks: its threshold, or the maximum weight if it is a leaf."""
-        below = used_below.copy()
-        for depth in range(len(self.levels) - 1, -1, -1):
-            here = slice(self.firsts[depth], self.firsts[depth + 1])
-            below[here] |= self.levels[depth].live_below
-            if depth:
-                has_rows = used[here] | below[here]
-                parents = self.levels[depth].keys[has_rows] >> self.dimensions
-                below[self.firsts[depth - 1] + parents] = True
+        below = used_below | np.concatenate([level.live_below for level in self.levels])
+        mark_ancestors(below, used, [level.keys for level in self.levels], self.dimensions)
         return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
 
     def _place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
