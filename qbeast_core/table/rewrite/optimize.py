@@ -34,7 +34,6 @@ from qbeast_core.table.rewrite.replace import (
     replace_rows,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.options import check_metadata
 
 # Maximum number of commits for one scope. New files may make other files small in comparison.
 _MAX_ROUNDS: Final = 4
@@ -139,7 +138,6 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
 
 def _check(options: OptimizeOptions) -> None:
     """Validate options."""
-    check_metadata(options.commit_metadata)
     if options.into not in (None, "newest", "new"):
         problem, choices = 'must be "newest" or "new"', ("newest", "new")
         invalid_argument("into", problem, "nothing was changed", value=options.into, known=choices)
