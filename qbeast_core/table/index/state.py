@@ -130,12 +130,8 @@ class IndexState:
             taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # `NEW_FILE` is the last index
             if not keeps_places:
                 blocks, taken = blocks.filter(~_mask(taken)), None
-        tree = existing_tree(
-            _cubes(blocks, len(revision.columns)),
-            **_bounds(blocks),
-            element_counts=blocks["rows"].to_numpy(),
-            gone=taken,
-        )
+        cubes, rows = _cubes(blocks, len(revision.columns)), blocks["rows"].to_numpy()
+        tree = existing_tree(cubes, **_bounds(blocks), element_counts=rows, gone=taken)
         return tree if gone is None else open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:

@@ -108,7 +108,7 @@ def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
         reaching = np.flatnonzero(depth >= k)
         shift = (depth[reaching] - k).astype(np.uint64)
         cells: U64Array = cubes.cells[reaching] >> shift[:, None]
-        key = (position[reaching] << cubes.dimensions) | child_codes(cells)
+        key = (position[reaching] << cubes.dimensions) | child_codes(list(cells.T))
         level_keys, inverse = np.unique(key, return_inverse=True)
         position[reaching] = inverse
         keys.append(level_keys)

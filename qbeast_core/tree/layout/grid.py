@@ -33,18 +33,18 @@ def grid(coordinates: F64Array) -> U32Array:
     return scaled.astype(np.uint32)
 
 
-def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
-    """Return each cell's child number: its last bits, dimension 0 the most significant.
+def child_codes(cells: Sequence[npt.NDArray[np.unsignedinteger[Any]]]) -> I64Array:
+    """Return each cell's child number: its last bits, dimension 0 the most significant. One array per dimension.
 
     Numbers sort as the format orders sibling cubes (format 5).
 
-    >>> child_codes(np.array([[0, 1], [3, 2]], dtype=np.uint64))
+    >>> child_codes([np.array([0, 3], dtype=np.uint64), np.array([1, 2], dtype=np.uint64)])
     array([1, 2])
     """
-    codes = np.zeros(len(cells), np.int64)
-    for j in range(cells.shape[1]):
+    codes = np.zeros(len(cells[0]), np.int64)
+    for column in cells:
         codes <<= 1
-        codes |= (cells[:, j] & cells.dtype.type(1)).astype(np.int64)
+        codes |= (column & column.dtype.type(1)).astype(np.int64)
     return codes
 
 

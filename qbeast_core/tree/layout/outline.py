@@ -12,7 +12,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U32Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import GRID_BITS, cubes_of_keys, find_keys, mark_ancestors
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, cubes_of_keys, find_keys, mark_ancestors
 from qbeast_core.tree.layout.parallel import CHUNK_ROWS
 
 _MAX_TABLE_SIZE: Final = 1 << 22
@@ -88,7 +88,9 @@ class Outline:
         rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
         position = np.zeros(len(rows), np.int64)
         for depth in range(1, len(self.levels)):
-            below = self._find(depth, position, _codes_at(cells, rows, depth))
+            shift = np.uint32(GRID_BITS - depth)
+            codes = child_codes([column[rows] >> shift for column in cells])
+            below = self._find(depth, position, codes)
             is_named = below >= 0
             rows, position = rows[is_named], below[is_named]
             node[rows] = position + self.firsts[depth]
@@ -99,10 +101,7 @@ class Outline:
     def _find(self, depth: int, parents: I64Array, codes: I64Array) -> I64Array:
         keys = (parents << self.dimensions) | codes
         table = self._tables[depth]
-        if table is not None:
-            positions: I64Array = table[keys]
-            return positions
-        return find_keys(self.levels[depth].keys, keys)
+        return find_keys(self.levels[depth].keys, keys) if table is None else table[keys]
 
     @cached_property
     def _tables(self) -> list[I64Array | None]:
@@ -116,13 +115,3 @@ class Outline:
                 table[level.keys] = np.arange(len(level.keys))
             tables.append(table)
         return tables
-
-
-def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
-    """Return the child codes of `rows` at `depth`."""
-    shift = np.uint32(GRID_BITS - depth)
-    codes = np.zeros(len(rows), np.int64)
-    for column in cells:
-        codes <<= 1
-        codes |= ((column[rows] >> shift) & np.uint32(1)).astype(np.int64)
-    return codes
