@@ -9,7 +9,6 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS, parse_blocks
-from qbeast_core.tree.space.columns import text_column
 
 # One row per block; `file` numbers the files of a snapshot from 0.
 BLOCK_SCHEMA = pl.Schema(
@@ -128,16 +127,12 @@ def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
     >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
     ['#']
     """
-    unique = texts.unique()
-    if _are_cubes(unique, dimensions):
-        return unique.clear()
-    wrong = [not _are_cubes(unique[number : number + 1], dimensions) for number in range(len(unique))]
-    return unique.filter(pl.Series(wrong, dtype=pl.Boolean))
+    return pl.Series([text for text in texts.unique() if not _is_cube(text, dimensions)], dtype=pl.String)
 
 
-def _are_cubes(texts: pl.Series, dimensions: int) -> bool:
+def _is_cube(text: str, dimensions: int) -> bool:
     try:
-        decode_cubes(text_column(texts), dimensions=dimensions)
+        decode_cubes([text], dimensions=dimensions)
     except InvalidMetadataError:
         return False
     return True

@@ -137,7 +137,8 @@ def _read(data: bytes) -> KeySketch | None:
     """Parse a sketch; None if it is inconsistent."""
     (rows, squares, coded), data = _from_varints(data, 3)
     count, listed = coded >> 1, bool(coded & 1)
-    is_valid = count <= MAX_LISTED if listed else _is_width(count)
+    is_power = count & (count - 1) == 0
+    is_valid = count <= MAX_LISTED if listed else _MIN_COUNTERS <= count <= MAX_COUNTERS and is_power
     if not is_valid or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
         return None
     weights, data = _weights(data, count if listed else 0)
@@ -156,10 +157,6 @@ def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool
     if listed:
         return int(numbers.sum()) == rows and sum(count * count for count in numbers.tolist()) == squares
     return int(sizes.sum()) <= rows
-
-
-def _is_width(count: int) -> bool:
-    return _MIN_COUNTERS <= count <= MAX_COUNTERS and count & (count - 1) == 0
 
 
 def _counters(data: bytes, count: int) -> I64Array:
