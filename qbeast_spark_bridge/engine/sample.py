@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import SummaryTask
-from qbeast_core.tree.keys.counted import KEY_BITS, ColumnCounts, counted_summary
-from qbeast_core.tree.space.summary import IndexSummary, domain_limits
+from qbeast_core.tree.keys.counted import KEY_BITS, counted_summary
+from qbeast_core.tree.space.summary import IndexSummary, domain_limits, summarise_ends
 from qbeast_spark_bridge.schema import numbered, quoted, spark_schema
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.transport import batch_of, gathered, in_utc
@@ -159,7 +159,7 @@ def _summary(tables: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) 
     rows = int(counts["rows"])
     halves = counts["high_halves"] or 0, counts["low_halves"] or 0
     columns = [
-        ColumnCounts(
+        summarise_ends(
             _ends([counts[f"c{number} lowest"], counts[f"c{number} highest"]], name, dtype),
             nulls=rows - int(counts[f"c{number} count"]),
         )

@@ -51,7 +51,7 @@ def build_index_table(
     >>> table.unusable.rows(), table.min_weight.tolist(), table.spaces
     ([(0, 'unknown revision')], [-2147483648], ())
     """
-    tags = decode_tags(files)
+    tagged_blocks, unread = decode_tags(files)
     fitting = {number: revision for number, revision in revisions.items() if fits_schema(revision, schema)}
     named = files.select(
         pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION),
@@ -60,21 +60,19 @@ def build_index_table(
         pl.col("layout").is_not_null().alias("paged"),
     )
     revision, ours, tagged, _ = (column.to_numpy() for column in named)
-    blocks = _all_blocks(files, tags.blocks)
+    blocks = _all_blocks(files, tagged_blocks)
     file = blocks["file"].to_numpy()
     blocks = blocks.with_columns(
         pl.Series("revision", revision[file], dtype=pl.Int64), pl.Series("ours", ours[file], dtype=pl.Boolean)
     )
-    filled = _marked(tags.blocks["file"].unique().to_list(), files.height)
-    unreadable = _marked(tags.unreadable, files.height)
+    filled = _marked(tagged_blocks["file"], files.height)
+    unreadable = _marked(unread, files.height)
     unusable = _unusable_files(named, unreadable, filled, revisions, list(fitting))
-    binding = (
-        blocks["cube"].is_not_null().to_numpy() & ~_marked(unusable["file"].to_list(), files.height)[file]
-    )
+    binding = blocks["cube"].is_not_null().to_numpy() & ~_marked(unusable["file"], files.height)[file]
     cubes, misnamed = _decoded_cubes(blocks, binding, fitting)
     unusable = pl.concat([unusable, misnamed]).sort("file")
-    is_misnamed = _marked(misnamed["file"].to_list(), files.height)
-    contradicted = _marked(contradicted_files(files, tags.blocks).to_list(), files.height)
+    is_misnamed = _marked(misnamed["file"], files.height)
+    contradicted = _marked(contradicted_files(files, tagged_blocks), files.height)
     binding &= ~is_misnamed[file]
     usable = binding & ~contradicted[file]
     return IndexTable(
@@ -124,10 +122,8 @@ def characters_per_level(revision: Revision) -> int:
     return -(-len(revision.columns) // _BITS_PER_CHARACTER)
 
 
-def _marked(files: list[int], num_files: int) -> BoolArray:
-    mask = np.zeros(num_files, np.bool_)
-    mask[files] = True
-    return mask
+def _marked(files: pl.Series | list[int], num_files: int) -> BoolArray:
+    return np.bincount(np.asarray(files, np.int64), minlength=num_files) > 0
 
 
 def _all_blocks(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.query.index.pages import BlockRows, PageTable, build_page_table
+from qbeast_core.query.index.pages import PageTable, build_page_table
 from qbeast_core.query.plan.statistics import Statistics, trusted_counts
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
@@ -177,14 +177,7 @@ class IndexTable:
     @cached_property
     def pages(self) -> PageTable:
         """The pages of files of ours with a layout tag and a usable index that covers all rows."""
-        whole = np.bincount(self.file, self.rows, self.files.height) == self.num_records
-        unfit = self.replicated | ~self.in_space  # blocks outside of all spaces have unknown weights, too
-        return build_page_table(
-            self.files.get_column("layout").cast(pl.String),
-            usable=self.ours & whole & ~self.any_in_file(unfit),
-            num_records=self.num_records,
-            blocks=BlockRows(self.file, self.rows, self.first_row, self.min_weight, self.max_weight),
-        )
+        return build_page_table(self)
 
     @cached_property
     def unplaced_files(self) -> BoolArray:
@@ -199,12 +192,10 @@ class IndexTable:
 def _extended(space: RevisionSpace | None, new: RevisionSpace, *, shift: int) -> RevisionSpace:
     blocks = new.blocks + shift
     if space is None:
-        return RevisionSpace(new.revision, blocks, new.foreign, new.lower, new.upper)
-    lower, upper = (
-        tuple(np.append(old, more) for old, more in zip(*sides, strict=True))
-        for sides in ((space.lower, new.lower), (space.upper, new.upper))
-    )
-    return RevisionSpace(space.revision, np.append(space.blocks, blocks), space.foreign, lower, upper)
+        return replace(new, blocks=blocks)
+    lower = tuple(map(np.append, space.lower, new.lower))
+    upper = tuple(map(np.append, space.upper, new.upper))
+    return replace(space, blocks=np.append(space.blocks, blocks), lower=lower, upper=upper)
 
 
 _MAX_CHUNKS: Final = 32

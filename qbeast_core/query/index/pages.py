@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,22 +15,13 @@ from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS
 from qbeast_core.spec.layout import LAYOUT_VERSION, parse_layout
 
+if TYPE_CHECKING:  # it has the page table
+    from qbeast_core.query.index.index_table import IndexTable
+
 _JSON = pl.Struct({"v": pl.Int64, "rows": pl.Int64, "tail": pl.Int64, "w": pl.String})
 _LOW_BITS, _LOW_MASK = 16, 0xFFFF
 _KEYS = 4
 _KEY = r'"(?:v|rows|tail|w)"\s*:'
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BlockRows:
-    """Positions of the blocks of all files: arrays of shape (blocks,) in the order of files and rows."""
-
-    # File of each block, its number of rows, and its first row in the file.
-    file: I64Array
-    rows: I64Array
-    first_row: I64Array
-    min_weight: I64Array
-    max_weight: I64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +62,12 @@ class PageTable:
         return pages[fresh].astype(np.int64)
 
 
-def build_page_table(
-    layouts: pl.Series, *, usable: BoolArray, num_records: I64Array, blocks: BlockRows
-) -> PageTable:
-    """Decode the layout tags of files."""
+def build_page_table(index: IndexTable) -> PageTable:
+    """Decode the layout tags of files of ours with a usable index that covers all rows."""
+    layouts, num_records = index.files.get_column("layout").cast(pl.String), index.num_records
+    whole = np.bincount(index.file, index.rows, len(layouts)) == num_records
+    unfit = index.replicated | ~index.in_space  # blocks outside of all spaces have unknown weights, too
+    usable = index.ours & whole & ~index.any_in_file(unfit)
     page_rows, tail_bytes, counts, high = _decode_layouts(layouts, usable, num_records)
     first_page = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     page_file = np.repeat(np.arange(len(layouts)), counts)
@@ -82,23 +76,24 @@ def build_page_table(
     # Number the rows of files with pages end to end, so each row has a unique number.
     base = np.cumsum(np.where(counts > 0, num_records, 0))
     base -= np.where(counts > 0, num_records, 0)
-    present = np.flatnonzero((counts[blocks.file] > 0) & (blocks.rows > 0))
-    page, block = base[page_file] + start, base[blocks.file[present]] + blocks.first_row[present]
-    cut = _stretches(page, block)
-    block_of = present[cut.block]
-    first = np.where(cut.starts_page, high[cut.page] << _LOW_BITS, MIN_WEIGHT)
-    last = np.full(len(cut.page), MAX_WEIGHT)
-    goes_on = np.flatnonzero(block_of[1:] == block_of[:-1])
-    last[goes_on] = high[cut.page[goes_on + 1]] << _LOW_BITS | _LOW_MASK
+    present = np.flatnonzero((counts[index.file] > 0) & (index.rows > 0))
+    starts_page, starts_block = _stretches(
+        base[page_file] + start, base[index.file[present]] + index.first_row[present]
+    )
+    page, block = np.cumsum(starts_page) - 1, present[np.cumsum(starts_block) - 1]
+    first = np.where(starts_page, high[page] << _LOW_BITS, MIN_WEIGHT)
+    last = np.full(len(page), MAX_WEIGHT)
+    goes_on = np.flatnonzero(block[1:] == block[:-1])
+    last[goes_on] = high[page[goes_on + 1]] << _LOW_BITS | _LOW_MASK
     return PageTable(
         first_page=first_page,
         page_rows=page_rows,
         tail_bytes=tail_bytes,
         rows=_small(rows),
-        stretch_page=_small(cut.page),
-        stretch_block=_small(block_of),
-        stretch_first=np.maximum(first, blocks.min_weight[block_of]).astype(np.int32),
-        stretch_last=np.minimum(last, blocks.max_weight[block_of]).astype(np.int32),
+        stretch_page=_small(page),
+        stretch_block=_small(block),
+        stretch_first=np.maximum(first, index.min_weight[block]).astype(np.int32),
+        stretch_last=np.minimum(last, index.max_weight[block]).astype(np.int32),
     )
 
 
@@ -106,15 +101,8 @@ def _small(numbers: I64Array) -> I32Array | I64Array:
     return numbers.astype(np.int32) if int(numbers.max(initial=0)) <= MAX_WEIGHT else numbers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
-    page: I64Array
-    block: I64Array
-    starts_page: BoolArray
-
-
-def _stretches(page: I64Array, block: I64Array) -> _Cut:
-    """Cut the rows where a page or a block starts; return the page and the block of each piece."""
+def _stretches(page: I64Array, block: I64Array) -> tuple[BoolArray, BoolArray]:
+    """Cut the rows where a page or a block starts; return whether a page and a block start at each piece."""
     places = np.concatenate([page, block])
     places.sort(kind="stable")  # two sorted runs
     fresh = np.ones(len(places), np.bool_)
@@ -123,7 +111,7 @@ def _stretches(page: I64Array, block: I64Array) -> _Cut:
     starts_page, starts_block = (np.zeros(len(places), np.bool_) for _ in range(2))
     starts_page[np.searchsorted(places, page)] = True
     starts_block[np.searchsorted(places, block)] = True
-    return _Cut(np.cumsum(starts_page) - 1, np.cumsum(starts_block) - 1, starts_page)
+    return starts_page, starts_block
 
 
 def _decode_layouts(
@@ -155,14 +143,8 @@ def _decode_json(texts: pl.Series) -> pl.DataFrame:
     except pl.exceptions.PolarsError:
         fields = pl.DataFrame()
     if fields.height != len(texts):  # a text may be empty, invalid, or two JSON values
-        sound = pl.Series([_is_layout(text) for text in texts], dtype=pl.Boolean)
-        return (
-            texts.to_frame("w")
-            .select(pl.when(sound).then("w"))
-            .get_column("w")
-            .str.json_decode(_JSON)
-            .struct.unnest()
-        )
+        sound = [text if _is_layout(text) else None for text in texts]
+        return pl.Series(sound, dtype=pl.String).str.json_decode(_JSON).struct.unnest()
     return fields
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 
@@ -11,7 +9,6 @@ from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.block import MAX_ROWS, parse_blocks
-from qbeast_core.tree.space.columns import text_column
 
 # One row per block; `file` numbers the files of a snapshot from 0.
 BLOCK_SCHEMA = pl.Schema(
@@ -42,18 +39,12 @@ _COPIES = ("REPLICATED", "ANNOUNCED")
 _MIN_KEYS = 4  # keys of a block; `replicated` is optional
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodedTags:
-    """The decoded index tags of a snapshot's files; not checked against statistics."""
+def decode_tags(files: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
+    """Decode the index tags of a snapshot's files, whatever their layout, without a check against statistics.
 
-    # `BLOCK_SCHEMA`, plus `legacy`: the tag has the layout before 0.6.0.
-    blocks: pl.DataFrame
-    # Files whose tag cannot be read.
-    unreadable: list[int]
-
-
-def decode_tags(files: pl.DataFrame) -> DecodedTags:
-    """Decode the index tags of a snapshot's files, whatever their layout."""
+    Return the blocks, of `BLOCK_SCHEMA` and `legacy` (the tag has the layout before 0.6.0), and the files whose tag
+    cannot be read.
+    """
     numbered = files.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("file"),
         pl.col("blocks", "cube", "state").cast(pl.String),
@@ -62,9 +53,9 @@ def decode_tags(files: pl.DataFrame) -> DecodedTags:
     tagged, corrupt = _decode_blocks(numbered.select("file", "blocks").drop_nulls())
     tagged = tagged.with_columns(legacy=pl.lit(value=False))
     if numbered["cube"].null_count() == numbered.height:
-        return DecodedTags(tagged, corrupt)
+        return tagged, corrupt
     flat = _flat_tags(numbered.filter(pl.col("blocks").is_null() & pl.col("cube").is_not_null()))
-    return DecodedTags(pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt)
+    return pl.concat([tagged, flat]).sort("file", maintain_order=True), corrupt
 
 
 def _flat_tags(files: pl.DataFrame) -> pl.DataFrame:
@@ -136,16 +127,12 @@ def misnamed_cubes(texts: pl.Series, *, dimensions: int) -> pl.Series:
     >>> misnamed_cubes(pl.Series(["", "w", "#", "#"]), dimensions=2).to_list()
     ['#']
     """
-    unique = texts.unique()
-    if _are_cubes(unique, dimensions):
-        return unique.clear()
-    wrong = [not _are_cubes(unique[number : number + 1], dimensions) for number in range(len(unique))]
-    return unique.filter(pl.Series(wrong, dtype=pl.Boolean))
+    return pl.Series([text for text in texts.unique() if not _is_cube(text, dimensions)], dtype=pl.String)
 
 
-def _are_cubes(texts: pl.Series, dimensions: int) -> bool:
+def _is_cube(text: str, dimensions: int) -> bool:
     try:
-        decode_cubes(text_column(texts), dimensions=dimensions)
+        decode_cubes([text], dimensions=dimensions)
     except InvalidMetadataError:
         return False
     return True

@@ -28,7 +28,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.options import check_metadata, check_txn, is_applied
+from qbeast_core.table.write.options import check_txn, is_applied
 
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -98,7 +98,6 @@ def run_change(
     reader: Reader, change: Change, options: ChangeOptions, *, engine: Engine = MEMORY
 ) -> tuple[ChangeResult, Snapshot | None]:
     """Apply a change to the newest version. Return the result and the new version, or None if that cannot be loaded."""
-    check_metadata(options.commit_metadata)
     check_txn(options.txn)
     return with_attempts(reader, lambda newest: _attempt(newest, change, options, engine))
 

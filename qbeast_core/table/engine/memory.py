@@ -119,7 +119,7 @@ class _MemoryRows:
         return PlannedRows(
             file_count=plan.file_count,
             block_count=len(plan.packed.block_cube),
-            cube_count=len(plan.thresholds),
+            cube_count=len(plan.assignment.counts),
             design_effect=effect,
             keys=partial(_keys, plan, effect),
             write=partial(

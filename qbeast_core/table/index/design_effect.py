@@ -33,7 +33,7 @@ def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -
 
 def with_write(others: KeyCounts | None, keys: KeySketch) -> tuple[float, KeyCounts]:
     """Return the lower bound of the design effect before a write, and the counts of the table with the write."""
-    counts = KeyCounts(KeyTotal()) if others is None else others.copy()
+    counts = KeyCounts() if others is None else others.copy()
     before = counts.lower_bound
     counts.total.add(keys)
     return before, counts

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -20,11 +18,11 @@ from qbeast_core.tree.keys.key_total import KeyTotal
 _CACHED_TABLES: Final = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class KeyCounts:
     """How often index keys repeat in some files."""
 
-    total: KeyTotal
+    total: KeyTotal = field(default_factory=KeyTotal)
     # Number of files without a key sketch, and number of their rows in the log.
     unknown_files: int = 0
     unknown_rows: int = 0
@@ -33,7 +31,18 @@ class KeyCounts:
 
     def copy(self) -> KeyCounts:
         """Return a copy that can be changed."""
-        return KeyCounts(self.total.copy(), self.unknown_files, self.unknown_rows, self.uncounted)
+        return replace(self, total=self.total.copy())
+
+    def add(self, tags: pl.DataFrame) -> None:
+        """Count the keys of more files."""
+        for text, records in tags.iter_rows():
+            sketch = parse_keys(text)
+            if sketch is not None and records in {None, sketch.rows}:
+                self.total.add(sketch)
+                continue
+            self.unknown_files += 1
+            self.unknown_rows += records or 0
+            self.uncounted |= records is None
 
     @property
     def design_effect(self) -> float | None:
@@ -63,14 +72,15 @@ def count_keys(files: pl.DataFrame) -> KeyCounts:
     The last counts of some tables are cached. If files were only added since, only these are counted.
     """
     tags = files.select("keys", "num_records")
+    counts = KeyCounts()
     if files.height < sizing().min_cached_files:
-        return _counted(tags, KeyCounts(KeyTotal()))
+        counts.add(tags)
+        return counts
     cached = _CACHE.largest_subset_of(hashes := _file_hashes(tags))
-    counts = KeyCounts(KeyTotal())
     if cached is not None:
         counts = cached.counts.copy()
         tags = tags.filter(pl.Series(~np.isin(hashes, cached.hashes), dtype=pl.Boolean))
-    counts = _counted(tags, counts)
+    counts.add(tags)
     _CACHE.replace(cached, _CachedCounts(hashes, counts.copy()))
     return counts
 
@@ -84,23 +94,18 @@ class _CachedCounts:
 
 
 class _CountsCache:
-    """The last counts of some tables. Safe to share between threads."""
+    """The last counts of some tables. Safe to share between threads: if two replace at once, one is not cached."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._items: deque[_CachedCounts] = deque(maxlen=_CACHED_TABLES)
+        self._items: list[_CachedCounts] = []
 
     def largest_subset_of(self, hashes: U64Array) -> _CachedCounts | None:
-        with self._lock:
-            items = list(self._items)
-        subsets = [item for item in items if _is_subset(item.hashes, hashes)]
+        subsets = [item for item in self._items if _is_subset(item.hashes, hashes)]
         return max(subsets, key=lambda item: len(item.hashes), default=None)
 
     def replace(self, old: _CachedCounts | None, new: _CachedCounts) -> None:
-        with self._lock:
-            others = [item for item in self._items if item is not old]
-            self._items.clear()
-            self._items.extend([*others, new])
+        others = [item for item in self._items if item is not old]
+        self._items = [*others, new][-_CACHED_TABLES:]
 
 
 _CACHE: Final = _CountsCache()
@@ -122,18 +127,3 @@ def _file_hashes(tags: pl.DataFrame) -> U64Array:
         )
         hashes = numbered.select(pl.struct("hash", "number").hash()).to_series().to_numpy()
     return hashes
-
-
-def _counted(tags: pl.DataFrame, counts: KeyCounts) -> KeyCounts:
-    """Add files to counts. Changes `counts.total`."""
-    total, unknown_files, unknown_rows = counts.total, counts.unknown_files, counts.unknown_rows
-    uncounted = counts.uncounted
-    for text, records in tags.iter_rows():
-        sketch = parse_keys(text)
-        if sketch is not None and records in {None, sketch.rows}:
-            total.add(sketch)
-            continue
-        unknown_files += 1
-        unknown_rows += records or 0
-        uncounted = uncounted or records is None
-    return KeyCounts(total, unknown_files, unknown_rows, uncounted)

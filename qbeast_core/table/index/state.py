@@ -130,9 +130,8 @@ class IndexState:
             taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # `NEW_FILE` is the last index
             if not keeps_places:
                 blocks, taken = blocks.filter(~_mask(taken)), None
-        tree = existing_tree(
-            _cubes(blocks, revision), **_bounds(blocks), element_counts=blocks["rows"].to_numpy(), gone=taken
-        )
+        cubes, rows = _cubes(blocks, len(revision.columns)), blocks["rows"].to_numpy()
+        tree = existing_tree(cubes, **_bounds(blocks), element_counts=rows, gone=taken)
         return tree if gone is None else open_where_broken(tree)
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
@@ -145,13 +144,13 @@ class IndexState:
         touched = {*self.revision_of[gone].tolist(), *([] if new_id is None else [new_id])}
         files, is_stuck = [np.zeros(0, np.int64)], False
         for number in sorted(touched & set(self.snapshot.config.revisions)):
-            live_revision = self.snapshot.config.revisions[number]
+            dimensions = len(self.snapshot.config.revisions[number].columns)
             live = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
             staying = live.filter(~_mask(gone[live["file"].to_numpy()]))
-            broken = _broken(pl.concat([staying, new]) if number == new_id else staying, live_revision)
+            broken = broken_blocks(pl.concat([staying, new]) if number == new_id else staying, dimensions)
             if broken.is_empty():
                 continue
-            before = _broken(live, live_revision).filter("above")["text"]
+            before = broken_blocks(live, dimensions).filter("above")["text"]
             old = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
             broken = broken.filter(~pl.col("cube").is_in(old.implode()))
             sides = self._cheaper_sides(broken)
@@ -186,9 +185,9 @@ def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_BLOCKS, orient="row")
 
 
-def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:
+def broken_blocks(blocks: pl.DataFrame, dimensions: int) -> pl.DataFrame:
     """Return the blocks that cause breaks: `cube`, `above`, and the block's `file` and cube as `text`."""
-    breaks = broken_order(_cubes(blocks, revision), **_bounds(blocks))
+    breaks = broken_order(_cubes(blocks, dimensions), **_bounds(blocks))
     return breaks.select(
         "cube",
         "above",
@@ -197,8 +196,8 @@ def _broken(blocks: pl.DataFrame, revision: Revision) -> pl.DataFrame:
     )
 
 
-def _cubes(blocks: pl.DataFrame, revision: Revision) -> Cubes:
-    return decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns))
+def _cubes(blocks: pl.DataFrame, dimensions: int) -> Cubes:
+    return decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
 
 
 def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int32]]]:

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import BoolArray
-from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
-from qbeast_core.tree.layout.order import broken_order
-from qbeast_core.tree.space.columns import text_column
+from qbeast_core.table.index.state import broken_blocks
 
 _LIVE: Final = -1
 _BLOCKS: Final = pl.Schema(
-    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int32, "max_weight": pl.Int32}
+    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64}
 )
 
 
@@ -45,34 +41,20 @@ def blocks_in_order(
     new = [(file, b.cube, b.min_weight, b.max_weight) for file, blocks in enumerate(files) for b in blocks]
     old = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
     blocks = pl.concat([old.cast(_BLOCKS), pl.DataFrame(new, schema=_BLOCKS, orient="row")])
-    cubes = decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
-    stays = np.ones(blocks.height, np.bool_)
-    while True:
-        faults = _faults(blocks, cubes, stays)
-        unfit = _unfit(faults)
-        if not len(unfit):
-            break
+    while len(unfit := _unfit(faults := _faults(blocks, dimensions))):
         # Blocks that relied on thresholds of these files show up in the next round.
-        stays &= ~blocks["file"].is_in(unfit.implode()).to_numpy()
-    fitting = set(blocks["file"].filter(pl.Series(stays, dtype=pl.Boolean)))
-    leaves = set(blocks["cube"][faults.filter("leaf")["block"]])
+        blocks = blocks.filter(~pl.col("file").is_in(unfit.implode()))
+    fitting, leaves = set(blocks["file"]), set(faults.filter("leaf")["text"])
     return [
         _raised(file_blocks, leaves) if file in fitting or not file_blocks else None
         for file, file_blocks in enumerate(files)
     ]
 
 
-def _faults(blocks: pl.DataFrame, cubes: Cubes, stays: BoolArray) -> pl.DataFrame:
-    """Return the blocks that cause breaks, with their `file`, and which sides of the cube have live blocks."""
-    indexes = np.flatnonzero(stays)
-    breaks = broken_order(
-        Cubes(cubes.depth[indexes], cubes.cells[indexes]),
-        min_weights=blocks["min_weight"].to_numpy()[indexes],
-        max_weights=blocks["max_weight"].to_numpy()[indexes],
-    )
-    placed = breaks.with_columns(pl.Series("block", indexes[breaks["block"].to_numpy()], dtype=pl.Int64))
+def _faults(blocks: pl.DataFrame, dimensions: int) -> pl.DataFrame:
+    """Return the blocks that cause breaks, and which sides of the cube have live blocks."""
     is_live = pl.col("file") == _LIVE
-    return placed.with_columns(blocks["file"][placed["block"]]).with_columns(
+    return broken_blocks(blocks, dimensions).with_columns(
         (~pl.col("above")).any().not_().over("cube").alias("leaf"),
         (is_live & pl.col("above")).any().over("cube").alias("live_above"),
         (is_live & ~pl.col("above")).any().over("cube").alias("live_below"),

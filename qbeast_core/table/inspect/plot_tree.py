@@ -69,7 +69,7 @@ def _places(cubes: Cubes) -> tuple[F64Array, F64Array]:
         reaching = cubes.depth >= level
         below = (cubes.depth[reaching] - np.uint8(level)).astype(np.uint64)
         width[reaching] /= 1 << cubes.dimensions
-        start[reaching] += width[reaching] * child_codes(cubes.cells[reaching] >> below[:, None])
+        start[reaching] += width[reaching] * child_codes(list(cubes.cells[reaching].T >> below))
     return start, width
 
 

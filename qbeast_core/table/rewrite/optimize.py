@@ -39,7 +39,6 @@ from qbeast_core.table.rewrite.replace import (
     replace_rows,
 )
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.options import check_metadata
 
 # Maximum number of commits for one scope. New files may make other files small in comparison.
 _MAX_ROUNDS: Final = 4
@@ -143,7 +142,6 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
 
 def _check(options: OptimizeOptions) -> None:
     """Validate options."""
-    check_metadata(options.commit_metadata)
     check_choice("into", options.into, (None, *get_args(Into)), "nothing was changed")
     if options.files is not None and options.revision is not None:
         msg = "`files` and `revision` cannot be combined; nothing was changed"

@@ -102,20 +102,13 @@ def check_options(options: WriteOptions) -> None:
         msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
         raise InvalidInputError(msg, argument="schema_mode")
     check_txn(options.txn)
-    check_metadata(options.commit_metadata)
 
 
 def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the checked argument `commit_metadata`."""
+    """Return the argument `commit_metadata`, or raise if it would break the history."""
     if commit_metadata is not None and not isinstance(cast("object", commit_metadata), Mapping):
         invalid_argument("commit_metadata", "must map texts to texts", _OUTCOME, value=commit_metadata)
     metadata = dict(commit_metadata or {})
-    check_metadata(metadata)
-    return metadata
-
-
-def check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Raise on metadata that would break the history: other engines read its known keys by type."""
     for key, value in metadata.items():
         if not _is_text(key) or not _is_text(value) or key in _OWN_KEYS:
             msg = (
@@ -130,6 +123,7 @@ def check_metadata(metadata: Mapping[Any, Any]) -> None:
             "log would read. Nothing was written. Store it elsewhere, and its address here."
         )
         raise InvalidInputError(msg, argument="commit_metadata")
+    return metadata
 
 
 def _is_text(value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import polars as pl
@@ -188,14 +188,14 @@ class WriteResult(FilesResult):
         Whether there was nothing to do: mode ``"ignore"`` met a table, or `txn` had been applied before.
     """
 
-    rows: int
-    cubes: int
-    revision_id: int
-    new_revision: bool
-    transformers: dict[str, str]
-    cube_size: int
-    design_effect: float | None
-    attempts: int
+    rows: int = 0
+    cubes: int = 0
+    revision_id: int = 0
+    new_revision: bool = False
+    transformers: dict[str, str] = field(default_factory=dict[str, str])
+    cube_size: int = 0
+    design_effect: float | None = None
+    attempts: int = 0
     staged_files: int = 0
     skipped: bool = False
 
@@ -204,19 +204,20 @@ class WriteResult(FilesResult):
         version: int, revision: Revision | None, design_effect: float | None = None, *, dry_run: bool = False
     ) -> WriteResult:
         """Return the outcome of a write that had nothing to do."""
-        return WriteResult(
+        result = WriteResult(
             version=version,
             committed=False,
-            rows=0,
             files=0,
             bytes=0,
-            cubes=0,
-            revision_id=revision.revision_id if revision else 0,
-            new_revision=False,
-            transformers=revision.transformer_kinds if revision else {},
-            cube_size=revision.desired_cube_size if revision else 0,
             design_effect=design_effect,
-            attempts=0,
             dry_run=dry_run,
             skipped=True,
+        )
+        if revision is None:
+            return result
+        return replace(
+            result,
+            revision_id=revision.revision_id,
+            transformers=revision.transformer_kinds,
+            cube_size=revision.desired_cube_size,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -11,10 +10,10 @@ import polars as pl
 from qbeast_core.tree.space.summary import (
     EVERY_KEY,
     KEY_COLUMN,
+    ColumnSummary,
     IndexSummary,
     SampleLimits,
     cut_sample,
-    summarise_ends,
 )
 
 # Bits of the random numbers of rows: a float64 holds them exactly.
@@ -23,18 +22,10 @@ KEY_BITS: Final = 53
 _SHIFT: Final = 64 - KEY_BITS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnCounts:
-    """Counts of one indexed column."""
-
-    ends: pl.Series
-    nulls: int
-
-
 def counted_summary(
     sample: pl.DataFrame,
     drawn: pl.Series,
-    columns: Sequence[ColumnCounts],
+    columns: Sequence[ColumnSummary],
     *,
     rows: int,
     least_limit: int,
@@ -43,8 +34,9 @@ def counted_summary(
 ) -> IndexSummary:
     """Return the summary of rows with random numbers; rows below a limit are in the sample.
 
+    >>> from qbeast_core.tree.space.summary import summarise_ends
     >>> frame = pl.DataFrame({"a": [1, 5, 3]})
-    >>> counts = ColumnCounts(pl.Series("a", [1, 7]), nulls=2)
+    >>> counts = summarise_ends(pl.Series("a", [1, 7]), nulls=2)
     >>> drawn = pl.Series([10, 90, 20])
     >>> summary = counted_summary(
     ...     frame, drawn, [counts], rows=90, least_limit=50, weight_sum=0, limits=SampleLimits(99, 1 << 20)
@@ -56,7 +48,7 @@ def counted_summary(
     key_limit = (least_limit << _SHIFT) - 1 if least_limit < 1 << KEY_BITS else EVERY_KEY
     summary = IndexSummary(
         rows=rows,
-        columns=tuple(summarise_ends(column.ends, nulls=column.nulls) for column in columns),
+        columns=tuple(columns),
         sample=sample.with_columns(keys).filter(pl.col(KEY_COLUMN) <= key_limit),
         key_limit=key_limit,
         weight_sum=weight_sum,

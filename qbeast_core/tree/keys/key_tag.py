@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from qbeast_core.space.arrays import I64Array, U8Array, U64Array
+from qbeast_core.space.arrays import I32Array, I64Array, U8Array, U64Array
 from qbeast_core.tree.keys.heavy_keys import HEAVY_SHARE, HeavyKeys
 from qbeast_core.tree.keys.key_sketch import MAX_COUNTERS, MAX_LISTED, KeySketch
 
@@ -25,9 +25,10 @@ _MAX_BYTES: Final = 1 << 14
 _MIN_COUNTERS: Final = 64
 _MAX_NUMBER_BYTES: Final = 8
 _CRC_BYTES: Final = 4
+_DAMAGED: Final = "damaged tag"
 _WEIGHT_BYTES: Final = 4
 _MAX_ROWS: Final = 1 << 48
-_MAX_VARINT_BYTES: Final = 10  # bytes of a number in groups of seven bits
+_MAX_VARINT_BITS: Final = 14 * 7  # of a number in groups of seven bits; the squares are the largest number
 _COUNTERS_OF_BYTE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
@@ -68,8 +69,10 @@ def parse_keys(text: str | None) -> KeySketch | None:
     """
     if text is None or not text.startswith(_VERSIONS) or len(text) > _MAX_CHARACTERS:
         return None
-    data = _decompressed(text.split(":")[1])
-    return None if data is None else _read(data)
+    try:
+        return _read(_decompressed(text.split(":")[1]))
+    except (ValueError, zlib.error):
+        return None
 
 
 def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
@@ -86,8 +89,10 @@ def parse_heavy(text: str | None, rows: int) -> HeavyKeys | None:
     pieces = text.split(":")
     if len(pieces) == 2:  # without heavy keys
         return HeavyKeys.none()
-    data = _decompressed(pieces[2])
-    return None if data is None else _read_heavy(data, rows)
+    try:
+        return _read_heavy(_decompressed(pieces[2]), rows)
+    except (ValueError, zlib.error):
+        return None
 
 
 def _compressed(parts: list[bytes]) -> str:
@@ -99,29 +104,25 @@ def _compressed(parts: list[bytes]) -> str:
     return b64encode(packed).decode("ascii")
 
 
-def _decompressed(text: str) -> bytes | None:
-    try:
-        packed = b64decode(text.encode("ascii"), validate=True)
-        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-        data = unpacker.decompress(packed[_CRC_BYTES:], _MAX_BYTES)
-    except (ValueError, zlib.error):
-        return None
+def _decompressed(text: str) -> bytes:
+    """Return the bytes; raise ValueError or zlib.error if they are damaged."""
+    packed = b64decode(text.encode("ascii"), validate=True)
+    unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+    data = unpacker.decompress(packed[_CRC_BYTES:], _MAX_BYTES)
     is_valid = zlib.crc32(data).to_bytes(_CRC_BYTES, "little") == packed[:_CRC_BYTES]
-    return data if is_valid and unpacker.eof and not unpacker.unused_data else None
+    if not is_valid or not unpacker.eof or unpacker.unused_data:
+        raise ValueError(_DAMAGED)
+    return data
 
 
 def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
     """Parse the list of heavy keys; None if it does not fit the number of rows."""
-    item = _from_varint(data)
-    if item is None or not 0 < item[0] <= HEAVY_SHARE or len(item[1]) < _WEIGHT_BYTES * item[0]:
+    (count,), data = _from_varints(data, 1)
+    if not 0 < count <= HEAVY_SHARE:
         return None
-    count, data = item
-    weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
-    data, numbers = data[_WEIGHT_BYTES * count :], list[int]()
-    while data and len(numbers) < 2 * count and (item := _from_varint(data)) is not None:
-        numbers.append(item[0])
-        data = item[1]
-    if data or len(numbers) < 2 * count or max(numbers) > rows:
+    weights, data = _weights(data, count)
+    numbers, data = _from_varints(data, 2 * count)
+    if data or max(numbers) > rows:
         return None
     heavy = np.array(numbers, np.int64).reshape(2, count)
     ends = np.where(heavy[1] > 0, heavy[1] - 1 + heavy[0], 0)
@@ -134,28 +135,18 @@ def _read_heavy(data: bytes, rows: int) -> HeavyKeys | None:
 
 def _read(data: bytes) -> KeySketch | None:
     """Parse a sketch; None if it is inconsistent."""
-    head: list[int] = []
-    for _ in range(3):
-        item = _from_varint(data)
-        if item is None:
-            return None
-        number, data = item
-        head.append(number)
-    rows, squares, coded = head
+    (rows, squares, coded), data = _from_varints(data, 3)
     count, listed = coded >> 1, bool(coded & 1)
-    is_valid = count <= MAX_LISTED if listed else _is_width(count)
+    is_power = count & (count - 1) == 0
+    is_valid = count <= MAX_LISTED if listed else _MIN_COUNTERS <= count <= MAX_COUNTERS and is_power
     if not is_valid or rows >= _MAX_ROWS or not rows <= squares <= rows * rows:
         return None
-    weights = np.zeros(0, np.int32)
-    if listed:
-        weights = _from_planes(data[: _WEIGHT_BYTES * count], count).astype(np.uint32).view(np.int32)
-        data = data[_WEIGHT_BYTES * count :]
-    if len(data) % max(count, 1) or len(data) > count * _MAX_NUMBER_BYTES or len(weights) != count * listed:
+    weights, data = _weights(data, count if listed else 0)
+    if len(data) % max(count, 1) or len(data) > count * _MAX_NUMBER_BYTES:
         return None
     numbers = _from_planes(data, count).view(np.int64) if listed else _counters(data, count)
-    return (
-        KeySketch(rows, squares, weights, numbers) if _agrees(rows, squares, numbers, listed=listed) else None
-    )
+    is_valid = _agrees(rows, squares, numbers, listed=listed)
+    return KeySketch(rows, squares, weights, numbers) if is_valid else None
 
 
 def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool:
@@ -168,17 +159,10 @@ def _agrees(rows: int, squares: int, numbers: I64Array, *, listed: bool) -> bool
     return int(sizes.sum()) <= rows
 
 
-def _is_width(count: int) -> bool:
-    return _MIN_COUNTERS <= count <= MAX_COUNTERS and count & (count - 1) == 0
-
-
 def _counters(data: bytes, count: int) -> I64Array:
     if len(data) == count:  # the usual case, and fast: each append reads the counters of all files
         return _COUNTERS_OF_BYTE[np.frombuffer(data, np.uint8)]
-    return _signed(_from_planes(data, count))
-
-
-def _signed(numbers: U64Array) -> I64Array:
+    numbers = _from_planes(data, count)
     return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
 
 
@@ -187,6 +171,14 @@ def _planes(numbers: U64Array, width: int | None = None) -> bytes:
     if width is None:
         width = -(-int(numbers.max(initial=0)).bit_length() // 8)
     return np.ascontiguousarray(numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T).tobytes()
+
+
+def _weights(data: bytes, count: int) -> tuple[I32Array, bytes]:
+    """Return the weights at the start of `data`, and the rest."""
+    size = _WEIGHT_BYTES * count
+    if len(data) < size:
+        raise ValueError(_DAMAGED)
+    return _from_planes(data[:size], count).astype(np.uint32).view(np.int32), data[size:]
 
 
 def _from_planes(data: bytes, count: int) -> U64Array:
@@ -207,10 +199,18 @@ def _to_varint(number: int) -> bytes:
     return bytes(groups)
 
 
-def _from_varint(data: bytes) -> tuple[int, bytes] | None:
-    number = 0
-    for index, group in enumerate(data[: _MAX_VARINT_BYTES + 4]):
-        number |= (group & 0x7F) << 7 * index
+def _from_varints(data: bytes, count: int) -> tuple[list[int], bytes]:
+    """Return the `count` numbers at the start of `data`, and the rest; raise ValueError if there are fewer."""
+    numbers: list[int] = []
+    number = shift = 0
+    for place, group in enumerate(data):
+        number |= (group & 0x7F) << shift
+        shift += 7
         if group < 0x80:
-            return number, data[index + 1 :]
-    return None
+            numbers.append(number)
+            number = shift = 0
+        if len(numbers) == count:
+            return numbers, data[place + 1 :]
+        if shift >= _MAX_VARINT_BITS:
+            break
+    raise ValueError(_DAMAGED)

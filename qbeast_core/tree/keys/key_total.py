@@ -27,8 +27,9 @@ class KeyTotal:
         self.rows = 0
         """Number of rows."""
         self._lists: list[tuple[I32Array, I64Array]] = []
-        self._levels: dict[int, _Level] = {}
-        self._squares, self._roots = 0.0, 0.0
+        # Sum of the counters of files with the same number of counters.
+        self._counters: dict[int, I64Array] = {}
+        self._squares, self._roots, self._within = 0.0, 0.0, 0.0
 
     def add(self, sketch: KeySketch) -> None:
         """Count the rows of one more file."""
@@ -38,18 +39,15 @@ class KeyTotal:
             return
         self._squares += float(sketch.squares)
         self._roots += math.sqrt(sketch.squares)
+        self._within += _square(sketch.numbers)
         width = len(sketch.numbers)
-        level = self._levels.get(width)
-        if level is None:
-            level = self._levels[width] = _Level(width)
-        level.add(sketch.numbers)
+        self._counters[width] = self._counters.get(width, 0) + sketch.numbers
 
     def copy(self) -> KeyTotal:
         """Return an independent copy."""
         other = KeyTotal()
-        other.rows, other._squares, other._roots = self.rows, self._squares, self._roots
-        other._lists = list(self._lists)
-        other._levels = {width: level.copy() for width, level in self._levels.items()}
+        vars(other).update(vars(self))  # arrays are never changed
+        other._lists, other._counters = list(self._lists), dict(self._counters)
         return other
 
     @property
@@ -70,12 +68,11 @@ class KeyTotal:
     def joined(self, squares: float | None = None) -> KeySketch:
         """Return all rows as one sketch."""
         weights, counts = self._listed()
-        if not self._levels:
+        if not self._counters:
             return KeySketch(self.rows, int(np.dot(counts, counts)), weights, counts)
-        widths = sorted(self._levels, reverse=True)
-        counters = to_counters(weights, counts, widths[0])
-        for width in widths:
-            counters = fold(counters, width) + self._levels[width].counters
+        counters = to_counters(weights, counts, max(self._counters))
+        for width in sorted(self._counters, reverse=True):
+            counters = fold(counters, width) + self._counters[width]
         total = self.squares if squares is None else squares
         return KeySketch(self.rows, round(total), weights[:0], counters)
 
@@ -95,46 +92,18 @@ class KeyTotal:
         Products of counters estimate both. Their ratio is more precise than the products; it is exact for files with
         the same keys.
         """
-        widths = sorted(self._levels, reverse=True)
-        if not widths:
+        if not self._counters:
             return 0.0
-        finer = to_counters(weights, counts, widths[0])
-        within, shared = _square(finer), 0.0
-        for width in widths:
-            level = self._levels[width]
+        finer = to_counters(weights, counts, max(self._counters))
+        within, shared = _square(finer) + self._within, -self._within
+        for width in sorted(self._counters, reverse=True):
             finer = fold(finer, width)
-            shared += 2.0 * _product(finer, level.counters) + level.shared
-            within += level.within
-            finer = finer + level.counters
+            shared -= _square(finer)
+            finer = finer + self._counters[width]
+            shared += _square(finer)
         return max(shared / within, 0.0) if within else 0.0
 
 
-class _Level:
-    """Sum of the files with the same number of counters."""
-
-    def __init__(self, width: int) -> None:
-        self.counters = np.zeros(width, np.int64)
-        self.within = 0.0
-
-    def add(self, numbers: I64Array) -> None:
-        self.counters += numbers
-        self.within += _square(numbers)
-
-    def copy(self) -> _Level:
-        other = _Level(len(self.counters))
-        other.counters, other.within = self.counters.copy(), self.within
-        return other
-
-    @property
-    def shared(self) -> float:
-        """Products of counters of different files."""
-        return _square(self.counters) - self.within
-
-
 def _square(numbers: I64Array) -> float:
-    return _product(numbers, numbers)
-
-
-def _product(first: I64Array, second: I64Array) -> float:
-    # Not `dot`: its threads spin afterwards, and occupy a core for some 30 ms.
-    return float(np.einsum("i,i->", first.astype(np.float64), second.astype(np.float64)))
+    exact = numbers.astype(np.float64)
+    return float(np.einsum("i,i->", exact, exact))  # `dot` would occupy a core for some 30 ms afterwards

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Final
 
@@ -13,7 +13,14 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import GRID_BITS, group_keys
+from qbeast_core.tree.layout.grid import (
+    GRID_BITS,
+    CubeNumbers,
+    cubes_of_keys,
+    group_keys,
+    lowest_by_node,
+    mark_ancestors,
+)
 from qbeast_core.tree.layout.parallel import map_chunks
 
 # A round counts several levels at once, so rows are visited once per round instead of once per level. A round ends
@@ -36,7 +43,7 @@ class Assignment:
     cubes: Cubes
     thresholds: I32Array
     counts: I64Array
-    row_cube: I32Array
+    row_cube: CubeNumbers
 
 
 def assign_rows(
@@ -81,7 +88,7 @@ class TreeBuilder:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
-        self.tree = existing if existing is not None and existing.levels else ExistingTree(len(cells), ())
+        self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
         self.rows_each = rows_each
         self.row_cube = np.full(len(weights), -1, np.int32)
@@ -96,7 +103,7 @@ class TreeBuilder:
             return
         live_rows = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
         domain = rows * self.rows_each + live_rows
-        top: Level | None = Level.root(len(self.cells), rows, domain, is_known=bool(self.tree.levels))
+        top: Level | None = Level.root(rows, domain, is_known=bool(self.tree.levels))
         active: I64Array | None = None
         node = np.zeros(rows, np.int32)
         while top is not None:
@@ -133,38 +140,44 @@ class TreeBuilder:
             level = below
             if level is None:
                 break
-            leaf, fraction, threshold = self._thresholds(level, self._free_minimum(level, step))
-            first = self.node_count
-            paths.append((threshold, first))
+            leaf, fraction, threshold = self._thresholds(level, step)
+            paths.append((threshold, self.node_count))
             self.levels.append(level)
             self.thresholds.append(threshold)
             self.node_count += len(threshold)
-            if leaf.all():
-                below = None
-            else:
-                keys, rows = step.children(number)
-                below = _child_level(
-                    level,
-                    keys,
-                    rows,
-                    first=first,
-                    fraction=fraction,
-                    leaf=leaf,
-                    tree=self.tree,
-                    rows_each=self.rows_each,
-                )
+            below = None
+            if not leaf.all():
+                keys, rows, _ = step.ladder[number + 1]
+                below = self._children(level, keys, rows, fraction, leaf)
         step.place(self.weights, self.row_cube, paths)
         return below
 
-    def _free_minimum(self, level: Level, step: Round) -> I32Array:
-        """Return the minimum weight of each node's remaining rows; computed only for appends."""
-        lowest = np.full(len(level.domains), MAX_WEIGHT, np.int32)
-        if self.tree.levels:
-            rows, node = step.free_rows(self.row_cube)
-            np.minimum.at(lowest, node, self.weights[rows])
-        return lowest
+    def _children(
+        self, level: Level, keys: I64Array, rows: I64Array, fraction: F64Array, leaf: BoolArray
+    ) -> Level:
+        """Return the children of a level."""
+        dimensions = len(self.cells)
+        parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
+        existing = np.full(len(keys), -1, np.int64)
+        has_live_parent = level.existing[parent] >= 0
+        live_keys = (level.existing[parent] << dimensions) | code
+        existing[has_live_parent] = self.tree.find(level.depth + 1, live_keys[has_live_parent])
+        domains: F64Array = rows.astype(np.float64) * self.rows_each
+        is_live = existing >= 0
+        if is_live.any():
+            domains[is_live] += self.tree.levels[level.depth + 1].domains[existing[is_live]]
+        return Level(
+            depth=level.depth + 1,
+            keys=keys,
+            parents_fraction=fraction[parent],
+            domains=domains,
+            rows=rows,
+            existing=existing,
+            chain=np.where(rows == level.rows[parent], level.chain[parent] + 1, 0),
+            open=(level.open & ~leaf)[parent],
+        )
 
-    def _thresholds(self, level: Level, free: I32Array) -> tuple[BoolArray, F64Array, I32Array]:
+    def _thresholds(self, level: Level, step: Round) -> tuple[BoolArray, F64Array, I32Array]:
         # Only the part of a domain that ancestors did not take counts (format 9).
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
@@ -177,13 +190,13 @@ class TreeBuilder:
         kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
-            leaf, threshold = self._respect_live_blocks(level, free, leaf, threshold)
+            leaf, threshold = self._respect_live_blocks(level, step, leaf, threshold)
         final: I32Array = np.where(leaf, MAX_WEIGHT, np.maximum(threshold, MIN_WEIGHT)).astype(np.int32)
         # The final threshold may differ from the computed one; children use the final one.
         return leaf | (final == MAX_WEIGHT), weight_to_fraction(final), final
 
     def _respect_live_blocks(
-        self, level: Level, free: I32Array, leaf: BoolArray, threshold: I64Array
+        self, level: Level, step: Round, leaf: BoolArray, threshold: I64Array
     ) -> tuple[BoolArray, I64Array]:
         """Keep the weights of blocks above the smallest live threshold of their ancestors (format 8.3)."""
         live = self.tree.levels[level.depth]
@@ -197,7 +210,7 @@ class TreeBuilder:
         orphaned = is_live & ~live.has_blocks[position] & live.has_descendants[position]
         # The smallest live threshold of a cube counts. If this append adds no block to the cube, the old threshold
         # stays valid, so rows below must stay above it.
-        empty = blocks & (free > threshold)
+        empty = blocks & (step.lowest_free(self.weights, self.row_cube) > threshold)
         threshold = np.where(empty, np.maximum(threshold, live.thresholds[position]), threshold)
         # A cube without blocks above live blocks: its new rows form a new ancestor block, whose threshold must be
         # smaller than all weights below it.
@@ -208,59 +221,35 @@ class TreeBuilder:
 
     def finish(self) -> Assignment:
         """Drop cubes without rows and number the others in file order."""
-        counts, cubes = self.counts(), self.cubes()
-        thresholds = self.final_thresholds(counts > 0)
-        used = np.flatnonzero(counts)
+        counts = np.bincount(self.row_cube, minlength=self.node_count)
+        cubes = cubes_of_keys([level.keys for level in self.levels], len(self.cells))
         # On the Hilbert curve, neighbouring cubes get neighbouring pages, so a box reads fewer runs of pages.
-        used = used[file_order(Cubes(cubes.depth[used], cubes.cells[used]))]
-        number = np.full(self.node_count, -1, np.int32)
-        number[used] = np.arange(len(used), dtype=np.int32)
+        used = file_order(cubes)
+        used = used[counts[used] > 0]
+        is_small = len(used) <= 1 << 16
+        number: CubeNumbers = (
+            np.zeros(self.node_count, np.uint16) if is_small else np.zeros(self.node_count, np.int32)
+        )
+        number[used] = np.arange(len(used))
         return Assignment(
             cubes=Cubes(cubes.depth[used], cubes.cells[used]),
-            thresholds=thresholds[used],
-            counts=counts[used].astype(np.int64),
+            thresholds=self.final_thresholds()[used],
+            counts=counts[used],
             row_cube=number[self.row_cube],
         )
 
-    def counts(self) -> I64Array:
-        """Return the number of rows of each node, shape (nodes,)."""
-        counts = (
-            np.bincount(self.row_cube, minlength=self.node_count)
-            if self.node_count
-            else np.zeros(0, np.int64)
-        )
-        return counts.astype(np.int64, copy=False)
-
-    def cubes(self) -> Cubes:
-        """Return all nodes, in order of depth and then cube."""
-        sizes = [len(level.rows) for level in self.levels]
-        depths = np.repeat(np.array([level.depth for level in self.levels], np.uint8), sizes)
-        no_cells = np.zeros((0, len(self.cells)), np.int64)
-        cells = np.concatenate([no_cells, *(level.cells for level in self.levels)]).astype(np.uint64)
-        return Cubes(depths, cells)
-
-    def final_thresholds(self, used: BoolArray) -> I32Array:
-        """Return the final thresholds; `used` marks nodes with rows.
+    def final_thresholds(self) -> I32Array:
+        """Return the final thresholds.
 
         Rows with equal weights go to one cube, so a cube may take all rows intended for its children. It is then a
         leaf, whose threshold is the maximum weight (format 8.4).
         """
         thresholds = np.concatenate([np.zeros(0, np.int32), *self.thresholds])
-        thresholds[~self._has_below(used)] = MAX_WEIGHT
+        used = np.bincount(self.row_cube, minlength=self.node_count) > 0
+        below = np.concatenate([used[:0], *(level.live_below(self.tree) for level in self.levels)])
+        mark_ancestors(below, used, [level.keys for level in self.levels], len(self.cells))
+        thresholds[~below] = MAX_WEIGHT
         return thresholds
-
-    def _has_below(self, used: BoolArray) -> BoolArray:
-        """Return which nodes have a descendant with rows or live blocks."""
-        # From the deepest level up, because a parent depends on its children.
-        below = np.zeros(self.node_count, np.bool_)
-        last = self.node_count
-        for level in reversed(self.levels):
-            first = last - len(level.rows)
-            below[first:last] |= level.live_below(self.tree)
-            parents = level.parent[used[first:last] | below[first:last]]
-            below[parents[parents >= 0]] = True
-            last = first
-        return below
 
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
@@ -275,39 +264,33 @@ class Round:
     row_node: I32Array
 
     @cached_property
-    def _ladder(self) -> list[tuple[I64Array, I64Array, I64Array]]:
+    def ladder(self) -> list[tuple[I64Array, I64Array, I64Array]]:
         """Per level, finest last: keys and rows of the nodes, and the ancestor of each finest node."""
         nodes, rows = self.nodes, self.rows
         ancestors = np.arange(len(nodes))
         ladder: list[tuple[I64Array, I64Array, I64Array]] = []
         for _ in range(self.levels):
             above = nodes >> self.dimensions
-            first = np.flatnonzero(np.concatenate([[True], above[1:] != above[:-1]]))
-            parent = np.zeros(len(nodes), np.int64)
-            parent[first[1:]] = 1
-            parent = np.cumsum(parent)
+            first = np.flatnonzero(np.diff(above, prepend=-1))
+            parent = np.repeat(np.arange(len(first)), np.diff(first, append=len(above)))
             code = nodes & ((1 << self.dimensions) - 1)
             ladder.append(((parent << self.dimensions) | code, rows, ancestors))
             nodes, rows, ancestors = above[first], np.add.reduceat(rows, first), parent[ancestors]
         ladder.append((nodes, rows, ancestors))
         return ladder[::-1]
 
-    def children(self, number: int) -> tuple[I64Array, I64Array]:
-        """Return keys and rows of the children of the round's level `number`, counted from 0."""
-        keys, rows, _ = self._ladder[number + 1]
-        return keys, rows
-
-    def free_rows(self, row_cube: I32Array) -> tuple[I64Array, I64Array]:
-        """Return the rows without a cube, and their nodes on the round's first level."""
-        rows = np.arange(len(row_cube)) if self.active is None else self.active
-        free = np.flatnonzero(row_cube[rows] < 0)
-        return rows[free], self._ladder[0][2][self.row_node[free]]
+    def lowest_free(self, weights: I32Array, row_cube: I32Array) -> I32Array:
+        """Return the minimum weight of the rows without a cube, by node of the round's first level."""
+        nodes, _, ancestors = self.ladder[0]
+        rows = slice(None) if self.active is None else self.active
+        free = row_cube[rows] < 0
+        return lowest_by_node(weights[rows][free], ancestors[self.row_node[free]], len(nodes))
 
     def place(self, weights: I32Array, row_cube: I32Array, paths: list[_Path]) -> None:
         """Write the cubes of the rows that the round's levels take."""
-        ladder = self._ladder
-        thresholds = [level[ladder[number][2]] for number, (level, _) in enumerate(paths)]
-        places = [ladder[number][2] + first for number, (_, first) in enumerate(paths)]
+        ancestors = [rung[2] for rung in self.ladder]
+        thresholds = [level[above] for above, (level, _) in zip(ancestors, paths, strict=False)]
+        places = [above + first for above, (_, first) in zip(ancestors, paths, strict=False)]
         cubes = np.concatenate([*places, np.full(len(self.nodes), -1)]).astype(np.int32)
 
         def chunk(start: int, stop: int) -> None:
@@ -371,17 +354,17 @@ def _spread(levels: int, dimensions: int) -> I64Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """Nodes with rows in their region, in cube order, as arrays of shape (n,) or (n, dimensions)."""
+    """Nodes with rows in their region, in cube order, as arrays of shape (n,)."""
 
     depth: int
-    cells: I64Array
+    # As in `cubes_of_keys`.
+    keys: I64Array
     parents_fraction: F64Array
     domains: F64Array
     rows: I64Array
     existing: I64Array
     chain: I64Array
     open: BoolArray
-    parent: I64Array
 
     def live_below(self, tree: ExistingTree) -> BoolArray:
         """Return which nodes have live blocks below."""
@@ -391,65 +374,19 @@ class Level:
         return is_live & tree.levels[self.depth].has_descendants[np.maximum(self.existing, 0)]
 
     @staticmethod
-    def root(dimensions: int, rows: int, domain: float, *, is_known: bool) -> Level:
+    def root(rows: int, domain: float, *, is_known: bool) -> Level:
         """Return the root; `is_known` if the live tree has it."""
         return Level(
             depth=0,
-            cells=np.zeros((1, dimensions), np.int64),
+            keys=np.zeros(1, np.int64),
             parents_fraction=np.zeros(1),
             domains=np.array([domain]),
             rows=np.array([rows], np.int64),
             existing=np.array([0 if is_known else -1], np.int64),
             chain=np.zeros(1, np.int64),
             open=np.ones(1, np.bool_),
-            parent=np.full(1, -1, np.int64),
         )
 
     def only(self, kept: I64Array) -> Level:
         """Return the nodes at these positions."""
-        return Level(
-            self.depth,
-            self.cells[kept],
-            self.parents_fraction[kept],
-            self.domains[kept],
-            self.rows[kept],
-            self.existing[kept],
-            self.chain[kept],
-            self.open[kept],
-            self.parent[kept],
-        )
-
-
-def _child_level(
-    level: Level,
-    keys: I64Array,
-    rows: I64Array,
-    *,
-    first: int,
-    fraction: F64Array,
-    leaf: BoolArray,
-    tree: ExistingTree,
-    rows_each: float = 1.0,
-) -> Level:
-    """Return the children of a level."""
-    dimensions = level.cells.shape[1]
-    parent, code = keys >> dimensions, keys & ((1 << dimensions) - 1)
-    bits = (code[:, None] >> np.arange(dimensions - 1, -1, -1)) & 1
-    existing = np.full(len(keys), -1, np.int64)
-    has_live_parent = level.existing[parent] >= 0
-    live_keys = (level.existing[parent] << dimensions) | code
-    existing[has_live_parent] = tree.find(level.depth + 1, live_keys[has_live_parent])
-    domains: F64Array = rows.astype(np.float64) * rows_each
-    if (existing >= 0).any():
-        domains[existing >= 0] += tree.levels[level.depth + 1].domains[existing[existing >= 0]]
-    return Level(
-        depth=level.depth + 1,
-        cells=(level.cells[parent] << 1) | bits,
-        parents_fraction=fraction[parent],
-        domains=domains,
-        rows=rows,
-        existing=existing,
-        chain=np.where(rows == level.rows[parent], level.chain[parent] + 1, 0),
-        open=(level.open & ~leaf)[parent],
-        parent=parent + first,
-    )
+        return Level(self.depth, *(getattr(self, field.name)[kept] for field in fields(self)[1:]))

@@ -72,33 +72,26 @@ class _Thresholds:
         self._cubes, self._counts, self._size = cubes, element_counts, cube_size
         self._keys, self._positions = place_cubes(cubes)
         self._domains = region_rows(cubes, self._keys, self._positions, element_counts)
+        # The cube of each block, counted through all levels.
+        self._cube, first = np.zeros(len(cubes), np.int64), 0
+        for k, (keys, position) in enumerate(zip(self._keys, self._positions, strict=True)):
+            self._cube[cubes.depth >= k] = first + position  # the deepest level counts
+            first += len(keys)
 
     def of_blocks(self, taken: BoolArray) -> F64Array:
         """Return the threshold that a write would set for each block's cube, as a fraction of all weights."""
         counts = np.where(taken, self._counts, 0)
         smallest = smallest_block_rows(int(counts.sum()), cube_size=self._size)
         back = region_rows(self._cubes, self._keys, self._positions, counts)
-        thresholds = np.zeros(len(taken))
-        above = np.zeros(1)
+        levels = [np.zeros(1)]
         for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
-            if k:
-                above = above[self._keys[k] >> self._cubes.dimensions]
+            above = levels[-1][self._keys[k] >> self._cubes.dimensions]
             left = 1.0 - above
             is_leaf = (domains * left <= self._size) | (rows * left <= smallest)
             kept = np.maximum(self._size / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
-            above = np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0))
-            is_level = self._cubes.depth == k
-            thresholds[is_level] = above[self._place(k, is_level)]
-        return thresholds
+            levels.append(np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0)))
+        return np.concatenate(levels[1:])[self._cube]
 
     def in_same_cube(self, blocks: BoolArray) -> BoolArray:
         """Return whether the cube of each block contains one of `blocks`."""
-        is_same = np.zeros(len(blocks), np.bool_)
-        for k, keys in enumerate(self._keys):
-            is_level = self._cubes.depth == k
-            place = self._place(k, is_level)
-            is_same[is_level] = (np.bincount(place, blocks[is_level], len(keys)) > 0)[place]
-        return is_same
-
-    def _place(self, level: int, is_level: BoolArray) -> I64Array:
-        return self._positions[level][is_level[self._cubes.depth >= level]]
+        return np.isin(self._cube, self._cube[blocks])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from qbeast_core.space.arrays import I32Array, I64Array, U32Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.tree.layout.build import TreeBuilder
 from qbeast_core.tree.layout.existing import ExistingLevel, ExistingTree
-from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
+from qbeast_core.tree.layout.grid import GRID_BITS
 from qbeast_core.tree.layout.outline import Outline, OutlineLevel
 
 
@@ -44,51 +45,34 @@ def draw_outline(
 def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
     """Join the sampled nodes and the live nodes below open nodes, level by level."""
     dimensions = len(builder.cells)
-    live = builder.tree.levels
-    sampled = _sampled_levels(builder)
+    no_keys = np.zeros(0, np.int64)
+    ends = np.cumsum([len(level.keys) for level in builder.levels])
+    thresholds = np.split(builder.final_thresholds(), ends[:-1])
     levels: list[OutlineLevel] = []
     # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
     # joined. `sampled_at` and `live_at` are the positions in the outline of the nodes of the level above, or -1 if
     # missing or below a leaf.
     sampled_at = live_at = np.zeros(1, np.int64)
-    for depth in range(max(len(sampled), len(live))):
-        no_nodes = (np.zeros(0, np.int64), np.zeros(0, np.int32))
-        parents, codes, thresholds = sampled[depth] if depth < len(sampled) else (no_nodes[0], *no_nodes)
-        sampled_keys = _keys(sampled_at, parents, codes, dimensions)
-        live_level = live[depth] if depth < len(live) else None
-        child_keys = no_nodes[0] if live_level is None else live_level.keys
-        live_keys = _keys(live_at, child_keys >> dimensions, child_keys & ((1 << dimensions) - 1), dimensions)
+    for depth, (sampled, live) in enumerate(zip_longest(builder.levels, builder.tree.levels)):
+        sampled_keys = _keys(sampled_at, no_keys if sampled is None else sampled.keys, dimensions)
+        live_keys = _keys(live_at, no_keys if live is None else live.keys, dimensions)
         keys = np.unique(np.concatenate([sampled_keys, live_keys]))
         keys = keys[keys >= 0]
         if not len(keys):
             break
         sampled_at, live_at = _positions(keys, sampled_keys), _positions(keys, live_keys)
         level = _blank(keys)
-        if live_level is not None:
-            bounds = _live_bounds(live_level, depth)
-            _put(level.thresholds, live_at, bounds)
-            _put(level.live_below, live_at, live_level.has_descendants)
-        _put(level.thresholds, sampled_at, thresholds)
+        if live is not None:
+            _put(level.thresholds, live_at, _live_bounds(live, depth))
+            _put(level.live_below, live_at, live.has_descendants)
+        if sampled is not None:
+            _put(level.thresholds, sampled_at, thresholds[depth])
         levels.append(level)
         closed = level.thresholds == MAX_WEIGHT  # nothing lies below a leaf
         sampled_at, live_at = (
             np.where((position >= 0) & ~closed[np.maximum(position, 0)], position, -1)
             for position in (sampled_at, live_at)
         )
-    return levels
-
-
-def _sampled_levels(builder: TreeBuilder) -> list[tuple[I64Array, I64Array, I32Array]]:
-    """Return each level's parents (positions in the level above), child codes and thresholds."""
-    thresholds = builder.final_thresholds(builder.counts() > 0)
-    levels: list[tuple[I64Array, I64Array, I32Array]] = []
-    first = above = 0
-    for level in builder.levels:
-        size = len(level.rows)
-        parents = level.parent - above if level.depth else np.zeros(1, np.int64)
-        codes = child_codes(level.cells.astype(np.uint64)) if level.depth else np.zeros(1, np.int64)
-        levels.append((parents, codes, thresholds[first : first + size]))
-        above, first = first, first + size
     return levels
 
 
@@ -104,10 +88,10 @@ def _live_bounds(level: ExistingLevel, depth: int) -> I32Array:
     return np.where(level.has_blocks, MAX_WEIGHT, below).astype(np.int32)
 
 
-def _keys(at: I64Array, parents: I64Array, codes: I64Array, dimensions: int) -> I64Array:
+def _keys(at: I64Array, keys: I64Array, dimensions: int) -> I64Array:
     """Return the keys of nodes in the outline; -1 if the parent is missing or closed."""
-    positions = at[parents]
-    return np.where(positions >= 0, (positions << dimensions) | codes, -1)
+    positions = at[keys >> dimensions]
+    return np.where(positions >= 0, (positions << dimensions) | (keys & ((1 << dimensions) - 1)), -1)
 
 
 def _positions(level_keys: I64Array, keys: I64Array) -> I64Array:

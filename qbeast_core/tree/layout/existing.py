@@ -9,7 +9,7 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
-from qbeast_core.tree.layout.grid import child_codes, find_keys
+from qbeast_core.tree.layout.grid import child_codes, find_keys, lowest_by_node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,8 @@ def region_rows(
     """
     domains: list[F64Array] = []
     for k, (level_keys, position) in enumerate(zip(keys, positions, strict=True)):
-        size = _sums(position, element_counts[cubes.depth >= k], len(level_keys))
+        sums = np.bincount(position, element_counts[cubes.depth >= k], len(level_keys))
+        size = sums.astype(np.float64, copy=False)
         domains.append(_child_domains(level_keys >> cubes.dimensions, size, domains[-1]) if k else size)
     return domains
 
@@ -107,16 +108,12 @@ def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
         reaching = np.flatnonzero(depth >= k)
         shift = (depth[reaching] - k).astype(np.uint64)
         cells: U64Array = cubes.cells[reaching] >> shift[:, None]
-        key = (position[reaching] << cubes.dimensions) | child_codes(cells)
+        key = (position[reaching] << cubes.dimensions) | child_codes(list(cells.T))
         level_keys, inverse = np.unique(key, return_inverse=True)
         position[reaching] = inverse
         keys.append(level_keys)
         positions.append(inverse.astype(np.int64))
     return keys, positions
-
-
-def _sums(position: I64Array, counts: I64Array, size: int) -> F64Array:
-    return np.bincount(position, weights=counts, minlength=size).astype(np.float64, copy=False)
 
 
 def _child_domains(parents: I64Array, tree_sizes: F64Array, parent_domains: F64Array) -> F64Array:
@@ -135,20 +132,13 @@ def _level(
     bounds: tuple[I32Array, I32Array, I32Array, BoolArray],
 ) -> ExistingLevel:
     min_weights, max_weights, kept_weights, live = bounds
-    size = len(keys)
-    kept = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(kept, position[is_level], kept_weights[is_level])
-    is_level, below = is_level & live, ~is_level & live
-    thresholds = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(thresholds, position[is_level], max_weights[is_level])
-    lowest_below = np.full(size, MAX_WEIGHT, np.int32)
-    np.minimum.at(lowest_below, position[below], min_weights[below])
+    size, at_level, below = len(keys), is_level & live, ~is_level & live
     return ExistingLevel(
         keys=keys,
         domains=domains,
-        thresholds=thresholds,
-        has_blocks=np.bincount(position[is_level], minlength=size) > 0,
-        lowest_below=lowest_below,
+        thresholds=lowest_by_node(max_weights[at_level], position[at_level], size),
+        has_blocks=np.bincount(position[at_level], minlength=size) > 0,
+        lowest_below=lowest_by_node(min_weights[below], position[below], size),
         has_descendants=np.bincount(position[below], minlength=size) > 0,
-        kept=kept,
+        kept=lowest_by_node(kept_weights[is_level], position[is_level], size),
     )

@@ -1,14 +1,19 @@
-"""Map coordinates to cells of a fine grid, number child cells, and group rows by key."""
+"""Map coordinates to cells of a fine grid, number child cells, and group rows and nodes by key."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
-from qbeast_core.space.cubes import MAX_DEPTH
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U32Array
+from qbeast_core.space.cubes import MAX_DEPTH, Cubes
+from qbeast_core.space.weights import MAX_WEIGHT
+
+# Numbers of cubes; 16 bits if they fit.
+CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
 
 # A coordinate is one of `2**32` cells, so a tree has at most 32 levels below the root.
 GRID_BITS: Final = MAX_DEPTH
@@ -28,19 +33,49 @@ def grid(coordinates: F64Array) -> U32Array:
     return scaled.astype(np.uint32)
 
 
-def child_codes(cells: npt.NDArray[np.unsignedinteger[Any]]) -> I64Array:
-    """Return each cell's child number: its last bits, dimension 0 the most significant.
+def child_codes(cells: Sequence[npt.NDArray[np.unsignedinteger[Any]]]) -> I64Array:
+    """Return each cell's child number: its last bits, dimension 0 the most significant. One array per dimension.
 
     Numbers sort as the format orders sibling cubes (format 5).
 
-    >>> child_codes(np.array([[0, 1], [3, 2]], dtype=np.uint64))
+    >>> child_codes([np.array([0, 3], dtype=np.uint64), np.array([1, 2], dtype=np.uint64)])
     array([1, 2])
     """
-    codes = np.zeros(len(cells), np.int64)
-    for j in range(cells.shape[1]):
+    codes = np.zeros(len(cells[0]), np.int64)
+    for column in cells:
         codes <<= 1
-        codes |= (cells[:, j] & cells.dtype.type(1)).astype(np.int64)
+        codes |= (column & column.dtype.type(1)).astype(np.int64)
     return codes
+
+
+def cubes_of_keys(levels: Sequence[I64Array], dimensions: int) -> Cubes:
+    """Return the cubes of nodes. A key is the position of the parent in the level above, then the child number.
+
+    >>> cubes_of_keys([np.array([0]), np.array([1, 2]), np.array([7])], 2).cells.tolist()
+    [[0, 0], [0, 1], [1, 0], [3, 1]]
+    """
+    cells = [np.zeros((1, dimensions), np.int64)]
+    shifts = np.arange(dimensions - 1, -1, -1)
+    for keys in levels[1:]:
+        cells.append((cells[-1][keys >> dimensions] << 1) | ((keys[:, None] >> shifts) & 1))
+    depths = np.repeat(np.arange(len(levels), dtype=np.uint8), [len(keys) for keys in levels])
+    return Cubes(depths, np.concatenate(cells)[: len(depths)].astype(np.uint64))
+
+
+def mark_ancestors(below: BoolArray, used: BoolArray, levels: Sequence[I64Array], dimensions: int) -> None:
+    """Mark in `below` the nodes with a child that is in `used` or in `below`; see `cubes_of_keys` for keys."""
+    firsts = np.cumsum([0, *map(len, levels)])
+    for depth in range(len(levels) - 1, 0, -1):  # from the deepest level up: a parent depends on its children
+        here = slice(firsts[depth], firsts[depth + 1])
+        parents = levels[depth][used[here] | below[here]] >> dimensions
+        below[firsts[depth - 1] + parents] = True
+
+
+def lowest_by_node(weights: I32Array, node: npt.NDArray[np.integer[Any]], nodes: int) -> I32Array:
+    """Return the minimum weight of each of `nodes` nodes, and the maximum weight for a node without rows."""
+    lowest = np.full(nodes, MAX_WEIGHT, np.int32)
+    np.minimum.at(lowest, node, weights)
+    return lowest
 
 
 def find_keys(level_keys: I64Array, keys: I64Array) -> I64Array:

@@ -9,8 +9,9 @@ import polars as pl
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.cubes import Cubes
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.layout.existing import ExistingTree, place_cubes
+from qbeast_core.tree.layout.grid import lowest_by_node
 
 _BROKEN = pl.Schema({"cube": pl.Int64, "block": pl.Int64, "above": pl.Boolean})
 
@@ -38,17 +39,14 @@ def broken_order(cubes: Cubes, *, min_weights: I32Array, max_weights: I32Array) 
         lows, highs = min_weights[reaching], max_weights[reaching]
         # After appends a cube may have several thresholds, of which the smallest counts: a reader may stop there (the
         # JVM does) and must not miss rows below. So all weights below must be greater.
-        smallest = np.full(size, MAX_WEIGHT, np.int32)
-        np.minimum.at(smallest, position[is_level], highs[is_level])
-        greatest = np.full(size, MIN_WEIGHT, np.int32)
-        np.maximum.at(greatest, position[is_level], highs[is_level])
-        lowest = np.full(size, MAX_WEIGHT, np.int32)
-        np.minimum.at(lowest, position[~is_level], lows[~is_level])
+        smallest = lowest_by_node(highs[is_level], position[is_level], size)
+        lowest = lowest_by_node(lows[~is_level], position[~is_level], size)
+        ends = np.bincount(position[is_level & (highs == MAX_WEIGHT)], minlength=size) > 0
         filled = np.bincount(position[is_level], minlength=size) > 0
         inner = np.bincount(position[~is_level], minlength=size) > 0
         # A cube without descendants is a leaf, which takes all weights: one block with the maximum is enough. A cube
         # without blocks has no threshold.
-        broken = filled & np.where(inner, smallest >= lowest, greatest < MAX_WEIGHT)
+        broken = filled & np.where(inner, smallest >= lowest, ~ends)
         if broken.any():
             # Equal weights are invalid too: rows of one key have one weight and belong in one cube.
             blamed = broken[position] & (is_level | (lows <= smallest[position]))

@@ -13,7 +13,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.file_order import file_order
-from qbeast_core.tree.layout.grid import GRID_BITS, find_keys
+from qbeast_core.tree.layout.grid import GRID_BITS, child_codes, cubes_of_keys, find_keys, mark_ancestors
 
 _MAX_TABLE_SIZE: Final = 1 << 22
 
@@ -50,18 +50,12 @@ class Outline:
     @cached_property
     def thresholds(self) -> I32Array:
         """Threshold of each node."""
-        return np.concatenate([np.zeros(0, np.int32), *(level.thresholds for level in self.levels)])
+        return np.concatenate([level.thresholds for level in self.levels])
 
     @cached_property
     def cubes(self) -> Cubes:
         """Cube of each node."""
-        cells = [np.zeros((1, self.dimensions), np.int64)]
-        shifts = np.arange(self.dimensions - 1, -1, -1)
-        for level in self.levels[1:]:
-            bits = (level.keys[:, None] >> shifts) & 1
-            cells.append((cells[-1][level.keys >> self.dimensions] << 1) | bits)
-        depths = np.repeat(np.arange(len(self.levels), dtype=np.uint8), np.diff(self.firsts))
-        return Cubes(depths, np.concatenate(cells[: len(self.levels)]).astype(np.uint64))
+        return cubes_of_keys([level.keys for level in self.levels], self.dimensions)
 
     @cached_property
     def nodes_in_files(self) -> I32Array:
@@ -85,14 +79,8 @@ class Outline:
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
         """Return the `maxWeight` of each node's blocks: its threshold, or the maximum weight if it is a leaf."""
-        below = used_below.copy()
-        for depth in range(len(self.levels) - 1, -1, -1):
-            here = slice(self.firsts[depth], self.firsts[depth + 1])
-            below[here] |= self.levels[depth].live_below
-            if depth:
-                has_rows = used[here] | below[here]
-                parents = self.levels[depth].keys[has_rows] >> self.dimensions
-                below[self.firsts[depth - 1] + parents] = True
+        below = used_below | np.concatenate([level.live_below for level in self.levels])
+        mark_ancestors(below, used, [level.keys for level in self.levels], self.dimensions)
         return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
 
     def _place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
@@ -100,7 +88,9 @@ class Outline:
         rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
         position = np.zeros(len(rows), np.int64)
         for depth in range(1, len(self.levels)):
-            below = self._find(depth, position, _codes_at(cells, rows, depth))
+            shift = np.uint32(GRID_BITS - depth)
+            codes = child_codes([column[rows] >> shift for column in cells])
+            below = self._find(depth, position, codes)
             is_named = below >= 0
             rows, position = rows[is_named], below[is_named]
             node[rows] = position + self.firsts[depth]
@@ -111,10 +101,7 @@ class Outline:
     def _find(self, depth: int, parents: I64Array, codes: I64Array) -> I64Array:
         keys = (parents << self.dimensions) | codes
         table = self._tables[depth]
-        if table is not None:
-            positions: I64Array = table[keys]
-            return positions
-        return find_keys(self.levels[depth].keys, keys)
+        return find_keys(self.levels[depth].keys, keys) if table is None else table[keys]
 
     @cached_property
     def _tables(self) -> list[I64Array | None]:
@@ -128,13 +115,3 @@ class Outline:
                 table[level.keys] = np.arange(len(level.keys))
             tables.append(table)
         return tables
-
-
-def _codes_at(cells: list[U32Array], rows: I64Array, depth: int) -> I64Array:
-    """Return the child codes of `rows` at `depth`."""
-    shift = np.uint32(GRID_BITS - depth)
-    codes = np.zeros(len(rows), np.int64)
-    for column in cells:
-        codes <<= 1
-        codes |= ((column[rows] >> shift) & np.uint32(1)).astype(np.int64)
-    return codes

@@ -11,6 +11,7 @@ import polars as pl
 
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.support.sizing import sizing
+from qbeast_core.tree.layout.grid import CubeNumbers
 from qbeast_core.tree.layout.parallel import map_chunks
 
 if TYPE_CHECKING:  # workers that write files build no tree
@@ -28,10 +29,6 @@ _SIGN: Final = np.uint32(1 << 31)  # with this bit flipped, signed numbers sort 
 
 # Numbers of input rows; 32 bits if they fit.
 RowNumbers: TypeAlias = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
-
-
-# Numbers of cubes; 16 bits if they fit.
-CubeNumbers: TypeAlias = npt.NDArray[np.uint16] | I32Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,14 +10,13 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.space.cubes import Cubes, encode_cubes
+from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.layout.build import assign_rows
+from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
 from qbeast_core.tree.layout.pack import (
-    CubeNumbers,
     PackedFiles,
     RowNumbers,
     order_in_file,
@@ -46,10 +45,8 @@ class IndexPlan:
 
     revision: Revision
     weights: I32Array
-    cubes: Cubes
-    thresholds: I32Array
+    assignment: Assignment
     packed: PackedFiles
-    row_cube: CubeNumbers
     rows_by_file: RowNumbers
 
     @property
@@ -62,7 +59,7 @@ class IndexPlan:
         packed = self.packed
         rows = self.rows_by_file[packed.file_starts[number] : packed.file_starts[number + 1]]
         weights = self.weights[rows]
-        order = order_in_file(self.row_cube[rows], weights)
+        order = order_in_file(self.assignment.row_cube[rows], weights)
         weights = weights[order]
         first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
         starts = packed.block_starts[first : last + 1]
@@ -73,8 +70,8 @@ class IndexPlan:
             for cube, low, high, count in zip(
                 cubes.tolist(),
                 lowest,
-                self.thresholds[cubes].tolist(),
-                (starts[1:] - starts[:-1]).tolist(),
+                self.assignment.thresholds[cubes].tolist(),
+                np.diff(starts).tolist(),
                 strict=True,
             )
         )
@@ -83,7 +80,7 @@ class IndexPlan:
 
     @cached_property
     def _texts(self) -> list[str]:
-        return encode_cubes(self.cubes)
+        return encode_cubes(self.assignment.cubes)
 
 
 def plan_index(
@@ -103,16 +100,8 @@ def plan_index(
         smallest_block_rows=smallest_block_rows(frame.height, cube_size=revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
-    is_small = len(assignment.counts) <= 1 << 16
-    return IndexPlan(
-        revision=revision,
-        weights=weights,
-        cubes=assignment.cubes,
-        thresholds=assignment.thresholds,
-        packed=packed,
-        row_cube=assignment.row_cube.astype(np.uint16) if is_small else assignment.row_cube,
-        rows_by_file=rows_by_file(assignment, packed, weights),
-    )
+    by_file = rows_by_file(assignment, packed, weights)
+    return IndexPlan(revision, weights, assignment, packed, by_file)
 
 
 def smallest_block_rows(rows: int, *, cube_size: int) -> int:

@@ -125,7 +125,7 @@ def _ordered(
 
 def _child_codes(task: PlaceTask, frame: pl.DataFrame, depths: npt.NDArray[np.uint32]) -> I64Array:
     shifts = np.uint32(GRID_BITS - 1) - depths
-    return child_codes(np.stack([cells >> shifts for cells in grid_columns(frame, task.revision)], axis=1))
+    return child_codes([cells >> shifts for cells in grid_columns(frame, task.revision)])
 
 
 def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
