@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -149,7 +149,14 @@ class Reader:
         return self.blocks
 
     def _warned(self, table: IndexTable) -> IndexTable:
-        self._warn_of_settings()
+        faults = self.snapshot.config.faults
+        if faults:
+            message = (
+                f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
+                "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
+                "can."
+            )
+            warnings.warn(message, CorruptTagWarning, stacklevel=3)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
@@ -158,16 +165,6 @@ class Reader:
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=3)
         return table
-
-    def _warn_of_settings(self) -> None:
-        faults = self.snapshot.config.faults
-        if faults:
-            message = (
-                f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
-                "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
-                "can."
-            )
-            warnings.warn(message, CorruptTagWarning, stacklevel=4)
 
     @cached_property
     def index_state(self) -> IndexState:
@@ -186,19 +183,19 @@ class Reader:
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
         """Return a function that plans reads of one filter. The filter is parsed once for all samples."""
         refuse_forked(self.snapshot.uri)
-        parsed: list[tuple[MatchingBlocks, bool]] = []
+
+        @cache
+        def matches() -> tuple[MatchingBlocks, bool]:
+            schema = self.snapshot.schema
+            node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
+            return match(self._blocks_for(node), node), compares
 
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
             if not weights.is_full:
                 refuse_lost_columns(self.snapshot.uri, self.latest, self.snapshot.schema, done="read")
-            if not parsed:
-                node, compares = (
-                    (Unknown(), False) if predicate is None else understand(predicate, self.snapshot.schema)
-                )
-                parsed.append((match(self._blocks_for(node), node), compares))
-            matches, compares = parsed[0]
-            return ScanPlan(matches.within(weights), weights, predicate, compares)
+            blocks, compares = matches()
+            return ScanPlan(blocks.within(weights), weights, predicate, compares)
 
         return plan
 
