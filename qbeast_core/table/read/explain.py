@@ -176,7 +176,7 @@ class Plan:
         if request is None:
             return None
         try:
-            return self.reader.pages.ranges(request, self._needed)
+            return self.reader.files.pages.ranges(request, self._needed)
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
 
@@ -185,7 +185,7 @@ class Plan:
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.reader.pages.bytes_of(request, self._needed)
+                return self.reader.files.pages.bytes_of(request, self._needed)
         return int(self._sizes[number])
 
     def _request_of(self, number: int) -> PageRequest | None:

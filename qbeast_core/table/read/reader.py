@@ -20,7 +20,6 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.io.parquet.page_plan import PageRequest
-from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.filters.nodes import Node, Unknown
@@ -89,14 +88,9 @@ class Reader:
         return self.snapshot.source.store
 
     @property
-    def pages(self) -> PageReader:
-        """Reader of pages of the data files."""
-        return self.snapshot.source.pages
-
-    @property
     def files(self) -> TableFiles:
         """Access to the data files."""
-        return TableFiles(self.store, self.pages, self.snapshot.storage_options)
+        return TableFiles(self.store, self.snapshot.source.pages, self.snapshot.storage_options)
 
     @property
     def latest(self) -> Revision:
