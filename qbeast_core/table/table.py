@@ -652,7 +652,7 @@ class Table:
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = EstimateRequest(
+        request = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,
@@ -667,7 +667,7 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return list(rounds(self._reader, question_of(asked, self.schema)))[-1]
+        return list(rounds(self._reader, question_of(request, self.schema)))[-1]
 
     def estimates(
         self,
@@ -712,7 +712,7 @@ class Table:
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = EstimateRequest(
+        request = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,
@@ -726,7 +726,7 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return rounds(self._reader, question_of(asked, self.schema), progressive=True)
+        return rounds(self._reader, question_of(request, self.schema), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
