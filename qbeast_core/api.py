@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from qbeast_core.opened import open_version
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
@@ -19,7 +18,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
-from qbeast_core.table.table import Table
+from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
     from qbeast_core.table.write.options import ColumnStats
     from qbeast_core.table.write.target import Mode
     from qbeast_core.table.write.write import WriteResult
-
-__all__ = [
-    "estimate",
-    "open_table",
-    "read_table",
-    "scan_table",
-    "write_table",
-]
 
 
 @shows_progress("writing")

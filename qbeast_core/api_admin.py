@@ -16,8 +16,6 @@ from qbeast_core.table.maintenance.drop import DropResult, drop, newest_version
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 
-__all__ = ["convert_table", "drop_table", "table_exists", "upgrade_table"]
-
 
 def convert_table(
     path: str | os.PathLike[str],

@@ -42,38 +42,6 @@ from typing import Any, ClassVar, Final, NoReturn
 from qbeast_core.support.plain_text import for_people, without_secrets
 from qbeast_core.support.suggestions import did_you_mean, nearest, similar
 
-__all__ = [
-    "AddedColumnWarning",
-    "CommitConflictError",
-    "CommitUnknownError",
-    "CorruptTagWarning",
-    "DamagedFileError",
-    "DesignEffectWarning",
-    "EmptySampleWarning",
-    "HiddenColumnWarning",
-    "InputChangedError",
-    "InvalidColumnsError",
-    "InvalidInputError",
-    "InvalidMetadataError",
-    "LostValuesWarning",
-    "MissingDependencyError",
-    "NotQbeastTableError",
-    "QbeastError",
-    "QbeastWarning",
-    "SchemaMismatchError",
-    "SessionLostError",
-    "StorageError",
-    "TableExistsError",
-    "TableNotFoundError",
-    "UnsupportedTableError",
-    "VersionNotFoundError",
-    "changed_before",
-    "invalid_argument",
-    "shown_cause",
-    "unknown_columns",
-]
-
-
 _MAX_CHARACTERS: Final = 80
 
 
@@ -191,6 +159,15 @@ def check_choice(argument: str, value: object, choices: Sequence[str | None], ou
         quoted = [f'"{text}"' for text in texts]
         listed = ", ".join(quoted[:-1])
         invalid_argument(argument, f"must be {listed} or {quoted[-1]}", outcome, value=value, known=texts)
+
+
+def check_whole_number(argument: str, value: object, minimum: int, outcome: str) -> None:
+    """Raise `InvalidInputError` unless the value of an argument is a whole number, `minimum` or more.
+
+    >>> check_whole_number("rows", 3, 0, "nothing was read")
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        invalid_argument(argument, f"must be a whole number, {minimum} or more", outcome, value=value)
 
 
 def unknown_columns(argument: str, unknown: Sequence[str], known: Iterable[str], outcome: str) -> NoReturn:

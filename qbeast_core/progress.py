@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from html import escape
 from importlib import import_module
@@ -44,7 +44,7 @@ def shows_progress(doing: str) -> Callable[[Callable[_Params, _Result]], Callabl
             if not isinstance(kwargs.get("progress"), bool):
                 return call(*args, **kwargs)
             untyped, rest = cast("Callable[..., _Result]", call), {**kwargs}
-            with _bar(doing) if rest.pop("progress") else nullcontext() as report:
+            with progress_bar(doing) if rest.pop("progress") else nullcontext() as report:
                 return untyped(*args, **rest, progress=report)
 
         return with_bar
@@ -61,18 +61,16 @@ def callback_of(progress: ProgressLike) -> ProgressCallback | None:
     return progress if callable(progress) else None
 
 
-@contextmanager
-def _bar(doing: str) -> Generator[ProgressCallback | None]:
+def progress_bar(doing: str) -> AbstractContextManager[ProgressCallback | None]:
+    """Return a context in which a bar is drawn, in terminals and notebooks."""
     display = _notebook_display()
     if display is not None:
-        yield _notebook_bar(display, doing)
-        return
-    with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as drawn:
-        yield drawn
+        return nullcontext(_notebook_bar(display, doing))
+    return _terminal_bar(doing) if sys.stderr.isatty() else nullcontext()
 
 
 @contextmanager
-def terminal_bar(doing: str) -> Generator[ProgressCallback]:
+def _terminal_bar(doing: str) -> Generator[ProgressCallback]:
     """Draw a bar on the standard error, and remove it at the end."""
     require("rich", "a progress bar")
     from rich import progress as bars  # noqa: PLC0415 - slow to load, only for terminals

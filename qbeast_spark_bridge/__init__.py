@@ -10,11 +10,9 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
-    from qbeast_spark_bridge.maintenance import convert, optimize, upgrade
-    from qbeast_spark_bridge.planning import explain
-    from qbeast_spark_bridge.read import read_table
+    from qbeast_spark_bridge.maintenance import check, convert, optimize, upgrade
+    from qbeast_spark_bridge.read import explain, read_table
     from qbeast_spark_bridge.session import register
-    from qbeast_spark_bridge.verify import check
     from qbeast_spark_bridge.write import write_table
 
 __all__ = [
@@ -34,22 +32,16 @@ __all__ = [
     "write_table",
 ]
 
-_MODULES = {
-    "check": "verify",
-    "convert": "maintenance",
-    "delete": "change",
-    "estimate": "aggregate",
-    "explain": "planning",
-    "import_carbondata": "carbondata",
-    "merge": "change",
-    "optimize": "maintenance",
-    "read_carbondata": "carbondata",
-    "read_table": "read",
-    "register": "session",
-    "update": "change",
-    "upgrade": "maintenance",
-    "write_table": "write",
+_HOMES = {
+    "aggregate": ("estimate",),
+    "carbondata": ("import_carbondata", "read_carbondata"),
+    "change": ("delete", "merge", "update"),
+    "maintenance": ("check", "convert", "optimize", "upgrade"),
+    "read": ("explain", "read_table"),
+    "session": ("register",),
+    "write": ("write_table",),
 }
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

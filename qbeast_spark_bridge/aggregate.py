@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from qbeast_core.opened import open_reader
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
 from qbeast_core.table.data.frames import FrameLike
@@ -15,6 +14,7 @@ from qbeast_core.table.estimate.named import Expressions
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
+from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def estimate(
     >>> result.met, result.frame["total"].item() == rows.filter(pl.col("price") < 50)["price"].sum()
     (True, True)
     """
-    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
     request = EstimateRequest(
         aggregates=aggregates,
         by=by,

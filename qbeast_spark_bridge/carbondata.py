@@ -14,7 +14,7 @@ from qbeast_core.carbon_tables.table import CarbonTable, OnUnreadable, open_carb
 from qbeast_core.carbondata.metadata.open_table import Segment
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.carbondata.task import carbon_tasks
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import unknown_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.spec.block import BlocksDialect
@@ -93,8 +93,7 @@ def read_carbondata(
     )
     unknown = [name for name in columns or () if name not in table.schema]
     if unknown:
-        msg = f"no such column(s): {unknown}; {table.uri!r} has {list(table.schema)}. Nothing was read."
-        raise InvalidInputError(msg, argument="columns")
+        unknown_columns("columns", unknown, table.schema, "nothing was read")
     names = list(table.schema) if columns is None else list(columns)
     if is_column(where):  # Spark applies it, and it may use any column
         condition: Any = where

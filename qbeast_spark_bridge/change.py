@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.opened import open_reader
-from qbeast_core.progress import ProgressLike, callback_of, shows_progress
-from qbeast_core.table.dml.change import Change, ChangeOptions, run_change
+from qbeast_core.progress import ProgressLike, shows_progress
+from qbeast_core.table.dml.change import Change, ChangeOptions, change_options, run_change
 from qbeast_core.table.dml.delete import Delete
 from qbeast_core.table.dml.merge.clauses import Clauses, WhenMatched, WhenNew, WhenNotMatchedBySource
 from qbeast_core.table.dml.merge.merge import Merge
 from qbeast_core.table.dml.plan import ChangeResult
 from qbeast_core.table.dml.update import Update
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.write.options import metadata_of
+from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine, persisted
 from qbeast_spark_bridge.engine.match import SparkMergeSource
 from qbeast_spark_bridge.predicates.given import ColumnTranslator
@@ -84,11 +83,9 @@ def delete(
     >>> bridge.delete(spark, "sales", "id BETWEEN 10 AND 19").rows_deleted
     10
     """
-    reader = open_reader(path, None, storage_options)
+    reader = open_version(path, None, storage_options).reader
     change = Delete(_rows(reader, where))
-    options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
-    )
+    options = change_options(dry_run, txn, commit_metadata, progress)
     return _run(spark, reader, change, options)
 
 
@@ -141,12 +138,10 @@ def update(
     >>> bridge.update(spark, "sales", "id < 10", {"price": pl.col("price") * 1.1}).rows_updated
     10
     """
-    reader = open_reader(path, None, storage_options)
+    reader = open_version(path, None, storage_options).reader
     values: Any = _translator(reader).values(set, "set")
     change = Update(_rows(reader, where), values)
-    options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
-    )
+    options = change_options(dry_run, txn, commit_metadata, progress)
     return _run(spark, reader, change, options)
 
 
@@ -228,10 +223,8 @@ def merge(
     if source.isStreaming:
         msg = "source is a stream; nothing was changed. Merge its batches, in foreachBatch."
         raise InvalidInputError(msg, argument="source")
-    reader = open_reader(path, None, storage_options)
-    options = ChangeOptions(
-        dry_run=dry_run, txn=txn, commit_metadata=metadata_of(commit_metadata), progress=callback_of(progress)
-    )
+    reader = open_version(path, None, storage_options).reader
+    options = change_options(dry_run, txn, commit_metadata, progress)
     with persisted(source, enabled=persist) as df:
         rows = SparkMergeSource(df)
         schema = pl.Schema({source_name: pl.Struct(_plain(df.schema, rows.empty.schema))})
@@ -263,11 +256,9 @@ def merge(
 
 def _rows(reader: Reader, where: Any) -> Any:
     """Return the condition in Polars; `Delete` and `Update` raise for invalid values."""
-    return (
-        where
-        if where is None or isinstance(where, bool | Mapping)
-        else _translator(reader).condition(where, "where")
-    )
+    if where is None or isinstance(where, bool | Mapping):
+        return where
+    return _translator(reader).condition(where, "where")
 
 
 def _translator(reader: Reader) -> ColumnTranslator:

@@ -1,17 +1,19 @@
-"""Optimize, convert and upgrade tables with Spark: the driver plans and commits, executors read and write files."""
+"""Optimize, convert, upgrade and check tables with Spark: the driver plans and commits, executors use files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from qbeast_core.io.stores.location import resolve_location
-from qbeast_core.opened import open_reader
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Share
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.table.check.check import check_table
+from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
@@ -19,6 +21,7 @@ from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
 from qbeast_core.table.maintenance.upgrade import upgrade as upgrade_table
 from qbeast_core.table.rewrite.optimize import Into, OptimizeOptions, OptimizeResult
 from qbeast_core.table.rewrite.optimize import optimize as optimize_table
+from qbeast_core.table.table import open_version
 from qbeast_core.table.write.options import WriteOptions, metadata_of
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
@@ -92,7 +95,7 @@ def optimize(
         commit_metadata=metadata_of(commit_metadata),
         progress=callback_of(progress),
     )
-    reader = open_reader(path, None, storage_options)
+    reader = open_version(path, None, storage_options).reader
     result, _ = optimize_table(reader, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
 
@@ -192,3 +195,57 @@ def upgrade(
     return upgrade_table(
         resolve_location(path), replicated=replicated, storage_options=storage_options, dry_run=dry_run
     )
+
+
+@shows_progress("checking")
+def check(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    data: bool = True,
+    version: int | str | date | None = None,
+    progress: ProgressLike = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> CheckReport:
+    """Check a table like `Table.check`: executors read the data files.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table, the same for executors and this process.
+    data : bool, default True
+        Whether to read the data files. If False, only the log is checked, without Spark.
+    version : int, date, datetime or str, optional
+        See `qbeast.open_table`.
+    progress : callable or bool, optional
+        Called with a `Progress` once all files are read.
+    storage_options : mapping of str to str, optional
+        Options of the object store, as in `deltalake`; sent to the tasks.
+    allow_absolute_paths : bool, default False
+        See `qbeast.open_table`.
+
+    Returns
+    -------
+    CheckReport
+        See `Table.check`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_table` and `Table.check`; errors of executors are raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
+    >>> report = bridge.check(spark, "sales")
+    >>> report.ok, report.rows
+    (True, 1000)
+    """
+    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
+    return check_table(reader, data=data, progress=callback_of(progress), engine=SparkEngine(spark))

@@ -1,11 +1,11 @@
-"""Read a table with Spark's own Parquet reader: the driver plans, Spark reads."""
+"""Read a table with Spark's own Parquet reader, or explain a read: the driver plans, Spark reads."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -18,16 +18,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from qbeast_core.opened import open_reader
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
+from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
 from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
@@ -49,6 +51,11 @@ _THRESHOLD: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _DEFAULT_THRESHOLD: Final = 32
 
 _NO_LIMIT: Final = 1 << 30
+
+_BY_SPARK: Final = (
+    "Spark applies it after the read, and it skips no files; give SQL text or a Polars expression that "
+    "compares columns with constants"
+)
 
 
 if TYPE_CHECKING:
@@ -129,7 +136,7 @@ def read_table(
     >>> 700 < few.selectExpr("sum(sampling_weight)").first()[0] < 1300
     True
     """
-    reader = open_reader(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
+    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
     names = None if columns is None else reader.names_of(columns)
     collated = collated_columns(schema)  # only Spark compares these
@@ -143,17 +150,61 @@ def read_table(
 
     if rows is not None:
         refuse_rows(rows, sample)
-        upper_bound = None if where is None else max_rows(reader, condition.predicate)
-        lowest = partial(_lowest_weights, matching, reader.indexed, rows)
-        sample = (
-            sample_of_table(reader, rows) if where is None else fraction_of_matches(rows, upper_bound, lowest)
-        )
+        sample = sample_of_table(reader, rows)
+        if where is not None:
+            lowest = partial(_lowest_weights, matching, reader.indexed, rows)
+            sample = fraction_of_matches(rows, max_rows(reader, condition.predicate), lowest)
     weight = sampling_weight(reader, sample) if expand else None
     warn_if_empty(reader, sample)
     df = matching(sample)
     if names is not None:
         df = df.select([quoted(name) for name in names])
     return df if weight is None else df.withColumn(SAMPLING_WEIGHT, F.lit(weight))
+
+
+def explain(
+    path: str | os.PathLike[str],
+    *,
+    where: str | Column | pl.Expr | None = None,
+    columns: Sequence[str] | None = None,
+    sample: Sample | None = None,
+    version: int | str | date | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_absolute_paths: bool = False,
+) -> Plan:
+    """Plan a `read_table` without a session: the files and pages to open, and unused conditions.
+
+    Spark finds the pages to read by their statistics, so it may read a few more bytes than planned.
+
+    Parameters
+    ----------
+    path, where, columns, sample, version, storage_options, allow_absolute_paths
+        See `read_table`.
+
+    Returns
+    -------
+    Plan
+        See `qbeast.Table.explain`. A Column is always one of the `unused_conditions`.
+
+    Raises
+    ------
+    QbeastError
+        As `read_table`.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"client": range(1000)}), "clients", columns=["client:hash"])
+    >>> list(bridge.explain("clients", where="client < 10").unused_conditions.values())[0][:24]
+    "'client' is indexed by h"
+    """
+    reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
+    collated = collated_columns(spark_schema(reader.snapshot.schema_json))
+    predicate = parse_where(where, reader.snapshot.schema, collated).predicate
+    plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
+    return plan if where is None or predicate is not None else replace(plan, beside={str(where): _BY_SPARK})
 
 
 def _lowest_weights(
@@ -184,7 +235,7 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
         opened = job.selection.opened.copy()
         opened[plain] = False
         rest = replace(job, selection=replace(job.selection, opened=opened), predicate=None)
-        parts.append(_read_by_tasks(spark, reader, rest, schema))
+        parts.append(rows_of_tasks(spark, tasks_of(reader, rest, schema=schema), schema))
     if not parts:
         return spark.createDataFrame([], schema)
     return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
@@ -206,27 +257,18 @@ def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *
     if weights.is_full:
         return files
     high, weight = quoted(WEIGHT_COLUMN), _hash(indexed)
-    coarse, exact = [], []
-    if weights.from_ > MIN_WEIGHT:
-        coarse.append(f"{high} >= {weights.from_ >> 16}")
-        exact.append(f"{weight} >= {weights.from_}")
-    if weights.last < MAX_WEIGHT:
-        coarse.append(f"{high} <= {weights.last >> 16}")
-        exact.append(f"{weight} <= {weights.last}")
+    bounds = [(">=", weights.from_)] if weights.from_ > MIN_WEIGHT else []
+    bounds += [("<=", weights.last)] if weights.last < MAX_WEIGHT else []
+    exact = " AND ".join(f"{weight} {sign} {bound}" for sign, bound in bounds)
     if not hidden:
-        return keep_where(files, " AND ".join(exact))
-    condition = f"({high} IS NULL OR ({' AND '.join(coarse)})) AND {' AND '.join(exact)}"
-    return keep_where(files, condition).drop(WEIGHT_COLUMN)
+        return keep_where(files, exact)
+    coarse = " AND ".join(f"{high} {sign} {bound >> 16}" for sign, bound in bounds)
+    return keep_where(files, f"({high} IS NULL OR ({coarse})) AND {exact}").drop(WEIGHT_COLUMN)
 
 
 def _hash(indexed: tuple[str, ...]) -> str:
     """Return the weight of a row as an expression of Spark's SQL."""
     return f"hash({', '.join(map(quoted, indexed))})"
-
-
-def _read_by_tasks(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
-    """Return the rows of a job, read by tasks with Polars: without deleted rows and copies."""
-    return rows_of_tasks(spark, tasks_of(reader, job, schema=schema), schema)
 
 
 def _spark_path(location: str) -> str:
@@ -256,17 +298,13 @@ def _can_read(location: str) -> bool:
     return not is_ignored and not fails
 
 
-@contextmanager
-def _list_on_driver(spark: SparkSession, locations: list[str]) -> Generator[None]:
+def _list_on_driver(spark: SparkSession, locations: list[str]) -> AbstractContextManager[None]:
     """Make Spark list many local files on the driver, instead of by a job with a task for each.
 
     The session's setting is restored afterwards. Files in object stores are still listed by jobs.
     """
-    if len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations)):
-        yield
-        return
-    with session_settings(spark, {_THRESHOLD: _NO_LIMIT}):
-        yield
+    is_default = len(locations) <= _DEFAULT_THRESHOLD or any(map(_is_address, locations))
+    return session_settings(spark, {} if is_default else {_THRESHOLD: _NO_LIMIT})
 
 
 def _is_address(location: str) -> bool:

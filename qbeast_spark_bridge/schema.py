@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -68,7 +69,11 @@ def spark_schema(schema_json: str) -> StructType:
 
 def nullable_schema(schema: StructType) -> StructType:
     """Return the same columns with everything nullable, as Spark reads files."""
-    return StructType([_nullable_field(field) for field in schema.fields])
+    fields = [
+        StructField(field.name, _nullable(field.dataType), nullable=True, metadata=field.metadata)
+        for field in schema.fields
+    ]
+    return StructType(fields)
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:
@@ -86,7 +91,11 @@ def empty_frame(schema: StructType) -> pl.DataFrame:
         raise SchemaMismatchError(msg, problems=problems)
     # A list of Series, not a schema: a mapping would drop the second of two columns of one name.
     columns = [pl.Series(field.name, [], dtype=_to_polars(field.dataType)) for field in schema.fields]
-    _refuse_duplicates([column.name for column in columns])
+    duplicates = [name for name, count in sorted(Counter(schema.names).items()) if count > 1]
+    if duplicates:
+        problems = [f"column {name!r} occurs more than once" for name in duplicates]
+        msg = f"the DataFrame has more than one column named {duplicates}; nothing was written. Rename them."
+        raise SchemaMismatchError(msg, problems=problems)
     return pl.DataFrame(columns)
 
 
@@ -108,10 +117,6 @@ def _without_padding(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_padding(part) for key, part in value.items() if key != _PADDING}
     return [_without_padding(item) for item in value] if isinstance(value, list) else value
-
-
-def _nullable_field(field: StructField) -> StructField:
-    return StructField(field.name, _nullable(field.dataType), nullable=True, metadata=field.metadata)
 
 
 def _nullable(dtype: DataType) -> DataType:
@@ -164,15 +169,6 @@ def _to_polars(dtype: DataType) -> pl.DataType:
             return pl.Decimal(dtype.precision, dtype.scale)
         case _:
             return _POLARS[type(dtype)]
-
-
-def _refuse_duplicates(names: list[str]) -> None:
-    duplicates = sorted({name for name in names if names.count(name) > 1})
-    if duplicates:
-        msg = f"the DataFrame has more than one column named {duplicates}; nothing was written. Rename them."
-        raise SchemaMismatchError(
-            msg, problems=[f"column {name!r} occurs more than once" for name in duplicates]
-        )
 
 
 def _is_collated(dtype: DataType) -> bool:

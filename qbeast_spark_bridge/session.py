@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import shlex
 import shutil
@@ -62,7 +61,7 @@ def register(spark: SparkSession) -> None:
     10
     """
     try:
-        source = importlib.import_module("qbeast_spark_bridge.datasource.source")
+        source = import_module("qbeast_spark_bridge.datasource.source")
     except ModuleNotFoundError as error:
         if error.name != "pyspark.sql.datasource":
             raise

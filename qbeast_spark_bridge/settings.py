@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import reduce
-from operator import add
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
@@ -43,7 +42,8 @@ def session_settings(spark: SparkSession, settings: Mapping[str, int]) -> Genera
         for name, value in settings.items():
             before = spark.conf.get(name, None)
             spark.conf.set(name, str(value))
-            stack.callback(_restore, spark, name, before)
+            restore = spark.conf.unset if before is None else partial(spark.conf.set, value=before)
+            stack.callback(restore, name)
         yield
 
 
@@ -76,14 +76,7 @@ def _with_length_check(df: DataFrame) -> DataFrame | None:
         return None
     if not texts:
         return df
-    length = reduce(add, (F.coalesce(F.octet_length(name).cast("long"), F.lit(0)) for name in texts))
+    length = sum((F.coalesce(F.octet_length(name).cast("long"), F.lit(0)) for name in texts), F.lit(0))
     first, *_ = texts
     is_long = length > _MAX_BATCH_BYTES // rows
     return df.withColumn(first, F.when(is_long, F.raise_error(F.lit(_TOO_LONG))).otherwise(F.col(first)))
-
-
-def _restore(spark: SparkSession, name: str, before: str | None) -> None:
-    if before is None:
-        spark.conf.unset(name)
-    else:
-        spark.conf.set(name, before)

@@ -2,7 +2,5 @@
 
 from qbeast_core.cli import main
 
-__all__: list[str] = []
-
 if __name__ == "__main__":
     main()

@@ -68,16 +68,17 @@ def reported(settings: Settings) -> Generator[None]:
     """
     try:
         yield
+    except (SystemExit, click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+        raise  # click ended the command itself, such as after `--help`
     except BaseException as error:
-        if _is_clicks_own(error):
-            raise
         if settings.traceback:
             shown = "\n".join(map(for_people, "".join(traceback.format_exception(error)).split("\n")))
             click.echo(shown, err=True, nl=False)
         code, exit_code, text = _described(error)
         message = for_people(text)
         if isinstance(error, BrokenPipeError):
-            _silence_stdout()  # as other tools do: the reader is gone
+            # The reader is gone: without this, the interpreter's last flush fails on the broken pipe again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         else:
             click.echo(f"{click.style('error:', fg='red')} {message}", err=True)
             facts = _facts(error, settings)
@@ -90,11 +91,6 @@ def reported(settings: Settings) -> Generator[None]:
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))
         raise click.exceptions.Exit(exit_code) from error
-
-
-def _is_clicks_own(error: BaseException) -> bool:
-    """Return whether click ended the command itself, such as after ``--help``: not an error."""
-    return isinstance(error, SystemExit | click.exceptions.Exit | click.exceptions.NoArgsIsHelpError)
 
 
 def _facts(error: BaseException, settings: Settings) -> dict[str, object]:
@@ -166,8 +162,3 @@ def _arguments(ctx: click.Context | None) -> list[str]:
     if ctx is None:
         return []
     return [p.make_metavar(ctx) for p in ctx.command.params if isinstance(p, click.Argument)]
-
-
-def _silence_stdout() -> None:
-    """Keep the interpreter's last flush from failing on the broken pipe again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

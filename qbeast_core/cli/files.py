@@ -27,12 +27,16 @@ ENDINGS: Final[dict[str, FileFormat]] = {
 }
 
 
+# Methods of a LazyFrame that write a format.
+_SINKS: Final[dict[FileFormat, str]] = {"parquet": "sink_parquet", "csv": "sink_csv", "jsonl": "sink_ndjson"}
+
+
 class OutputFile:
     """A file to be written, checked before any row is read."""
 
     def __init__(self, name: str, *, file_format: FileFormat | None = None, overwrite: bool = False) -> None:
         self.name = name
-        self.file_format = file_format or _format_of(name)
+        self.file_format: FileFormat = file_format or _format_of(name)
         self._path = None if name == "-" else fresh_file(name, overwrite=overwrite)
 
     def write(self, rows: pl.LazyFrame) -> int | None:
@@ -74,12 +78,7 @@ class OutputFile:
             raise
 
     def _sink(self, rows: pl.LazyFrame, where: Path | IO[bytes]) -> None:
-        if self.file_format == "parquet":
-            rows.sink_parquet(where)
-        elif self.file_format == "csv":
-            rows.sink_csv(where)
-        else:
-            rows.sink_ndjson(where)
+        getattr(rows, _SINKS[self.file_format])(where)
 
 
 def fresh_file(name: str, *, overwrite: bool) -> Path:

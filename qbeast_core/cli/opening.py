@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
@@ -56,11 +55,11 @@ def opening_options(options: dict[str, Any]) -> dict[str, Any]:
 def working(doing: str) -> Generator[ProgressCallback | None]:
     """Show progress if the standard error is a terminal; print warnings, a line each, at the end."""
     from qbeast_core.errors import QbeastWarning
-    from qbeast_core.progress import terminal_bar
+    from qbeast_core.progress import progress_bar
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", QbeastWarning)
-        with terminal_bar(doing) if sys.stderr.isatty() else nullcontext() as progress:
+        with progress_bar(doing) as progress:
             yield progress
     for warning in caught:
         if issubclass(warning.category, QbeastWarning):

@@ -96,11 +96,6 @@ def as_fraction(
     return (start, end) if ":" in text or "," in text else end
 
 
-def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
-    """Return a version number as a number, and a time as it is: the library reads it."""
-    return int(text) if text is not None and text.isdecimal() else text
-
-
 def as_mapping(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str] | None:
@@ -115,16 +110,11 @@ def as_mapping(
     return values or None
 
 
-def _as_bytes(_ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+def _as_bytes(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
     """Read ``2GiB``, ``512MB`` or a plain number of bytes."""
-    from qbeast_core.errors import InvalidInputError
     from qbeast_core.table.engine.budget import bytes_of_text
 
-    try:
-        return None if text is None else bytes_of_text(text, argument="--memory")
-    except InvalidInputError:
-        msg = f"{text!r} is not a size: write 2GiB, 512MB or a number of bytes"
-        raise click.BadParameter(msg, param=parameter) from None
+    return None if text is None else bytes_of_text(text, argument="--memory", outcome="nothing was done")
 
 
 def _as_names(
@@ -169,7 +159,6 @@ version_option: Final = option(
     "--version",
     "A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
     "VERSION",
-    callback=as_version,
 )
 
 absolute_paths_option: Final = flag(

@@ -10,7 +10,7 @@ import click
 
 from qbeast_core.cli.answer import Answer, Settings, print_answer
 from qbeast_core.cli.exits import reported
-from qbeast_core.cli.options import flag, json_option
+from qbeast_core.cli.options import json_option
 from qbeast_core.support.suggestions import did_you_mean
 
 # As `qbeast --help` lists them: group -> name -> module below qbeast_core.cli.commands.
@@ -116,16 +116,10 @@ class _Program(click.Group):
         return made
 
 
-def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
-    if value and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to load, for this option alone
-
-        click.echo(f"qbeast {version('qbeast')}")
-        ctx.exit()
-
-
 @click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@flag("-V --version", "Print the version.", is_eager=True, expose_value=False, callback=_show_version)
+@click.version_option(
+    None, "-V", "--version", package_name="qbeast", message="qbeast %(version)s", help="Print the version."
+)
 @json_option
 def program() -> None:
     """Delta tables organised by a multidimensional index.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from types import NoneType
 from typing import Any, Final
 
 import click
@@ -24,6 +25,16 @@ from qbeast_core.support.plain_text import on_one_line, visible
 _MAX_CHARACTERS: Final = 40
 _GAP: Final = 2
 _UNLIMITED: Final = 100_000
+
+# How values are shown, if not by `str`.
+_TEXTS: Final[Mapping[type, Callable[[Any], str]]] = {
+    NoneType: lambda _: "null",
+    bool: lambda value: str(value).lower(),
+    float: "{:.6g}".format,
+    datetime: partial(datetime.isoformat, sep=" "),
+    bytes: bytes.hex,
+    pl.Series: lambda value: str(value.to_list()),
+}
 
 # Formats a number of bytes: `8.09 MB`.
 size_text: Final = partial(decimal, precision=2)
@@ -104,21 +115,6 @@ def _fitting(widths: Sequence[int]) -> int:
     return len(widths)
 
 
-def _cell(value: object) -> str:
-    match value:
-        case None:
-            text = "null"
-        case bool():
-            text = str(value).lower()
-        case float():
-            text = f"{value:.6g}"
-        case datetime():
-            text = value.isoformat(sep=" ")
-        case bytes():
-            text = value.hex()
-        case pl.Series():
-            text = str(value.to_list())
-        case _:
-            text = str(value)
-    text = visible(text).replace("\n", " ")
+def _cell(value: Any) -> str:
+    text = visible(_TEXTS.get(type(value), str)(value)).replace("\n", " ")
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

@@ -1,4 +1,4 @@
-"""The class `Table`: public methods of a table at one version.
+"""The class `Table`: public methods of a table at one version; and a function that opens tables.
 
 One class, so one file, and most of it docstrings: a method converts its arguments and calls the operation, which is in
 its own package.
@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError, check_whole_number, invalid_argument
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.query.sql.statement import refuse_statement
@@ -37,7 +38,7 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.snapshot.log_files import read_history
-from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh, travel
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, newest_snapshot, refresh
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
     from qbeast_core.table.maintenance.vacuum import VacuumResult
     from qbeast_core.table.rewrite.optimize import Into, OptimizeResult
+
+_ResultT = TypeVar("_ResultT")
 
 _UNREAD: Final = "nothing was read"
 
@@ -92,7 +95,9 @@ class Table:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        _refuse_all_but_snapshots(snapshot)
+        if not isinstance(cast("object", snapshot), Snapshot):  # a path
+            msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
+            raise InvalidInputError(msg, argument="snapshot")
         self._reader = Reader(snapshot)
 
     @property
@@ -115,38 +120,26 @@ class Table:
         """Planner of reads of this version, for engines. It is subject to change."""
         return self._reader
 
-    def _newest(self) -> Snapshot:
-        """Return the newest version, which a change is based on."""
-        return refresh(self._snapshot)
+    def _moved(self, result: _ResultT, snapshot: Snapshot | None) -> _ResultT:
+        """Move to the version of a change, by default the newest, and return its result.
 
-    def _move_to(self, snapshot: Snapshot | None) -> None:
-        """Move to a version, by default the newest. Reads that began before keep their version."""
-        self._reader = self._reader.renewed() if snapshot is None else self._reader.at(snapshot)
+        Reads that began before keep their version.
+        """
+        self._reader = self._reader.at(snapshot or refresh(self._snapshot))
+        return result
 
     def __repr__(self) -> str:
         if is_forked():  # counting rows would hang
             return f"Table {self.uri!r}, version {self.version}, cannot be used here: {FORKED}"
-        latest = self._snapshot.config.latest
-        kinds = {} if latest is None else latest.transformer_kinds
-        columns = (
-            on_one_line(", ".join(f"{name}:{kind}" for name, kind in kinds.items())) or "unknown columns"
-        )
-        files = self._snapshot.files
+        columns = ", ".join(f"{name}:{kind}" for name, kind in self._kinds.items()) or "unknown columns"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {files.height:,} files, indexed by {on_one_line(columns)}"
+            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}"
         )
 
     def _repr_html_(self) -> str:
-        latest = self._snapshot.config.latest
-        kinds = {} if latest is None else latest.transformer_kinds
-        names = pl.DataFrame(
-            {
-                "column": self.columns,
-                "type": [str(dtype) for dtype in self.schema.dtypes()],
-                "indexed by": [kinds.get(name, "") for name in self.columns],
-            }
-        )
+        types, kinds = map(str, self.schema.dtypes()), (self._kinds.get(name, "") for name in self.columns)
+        names = pl.DataFrame({"column": self.columns, "type": types, "indexed by": kinds})
         files = self._snapshot.files
         facts = {
             "version": f"{self.version}",
@@ -155,6 +148,12 @@ class Table:
             "bytes": f"{int(files['size_bytes'].sum()):,}",
         }
         return html_of(f"Table {self.uri}", facts, names)
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        """How each indexed column is transformed."""
+        latest = self._snapshot.config.latest
+        return {} if latest is None else latest.transformer_kinds
 
     @property
     def schema(self) -> pl.Schema:
@@ -214,8 +213,7 @@ class Table:
         >>> table.version, table.refresh().version, table.version
         (0, 1, 1)
         """
-        self._move_to(None)
-        return self
+        return self._moved(self, None)
 
     @property
     def columns(self) -> list[str]:
@@ -311,12 +309,7 @@ class Table:
         """
         from qbeast_core.table.data.query_batches import batches_within
 
-        if (
-            isinstance(batch_bytes, bool)
-            or not isinstance(cast("object", batch_bytes), int)
-            or batch_bytes < 1
-        ):
-            invalid_argument("batch_bytes", "must be a whole number, 1 or more", _UNREAD, value=batch_bytes)
+        check_whole_number("batch_bytes", batch_bytes, 1, _UNREAD)
         lazy = self.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
 
         def batches() -> Iterator[pl.DataFrame]:
@@ -347,8 +340,7 @@ class Table:
         >>> qbeast.open_table("ids").head(3, where="id >= 998")["id"].sort().to_list()
         [998, 999]
         """
-        if isinstance(rows, bool) or not isinstance(cast("object", rows), int) or rows < 0:
-            invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
+        check_whole_number("rows", rows, 0, _UNREAD)
         with evaluating(where, outcome=_UNREAD):
             return self.scan(where, columns=columns, sample=sample).head(rows).collect()
 
@@ -519,17 +511,10 @@ class Table:
         """
         plan = self.explain(where, sample=sample)
         files, locate = self._snapshot.files, self._reader.store.locate
-        listed = pl.DataFrame(
-            {
-                "path": self._reader.paths,
-                "size_bytes": files["size_bytes"],
-                "num_records": files["num_records"],
-                "revision_id": files["revision"],
-                "ranges": plan.files["ranges"],
-            },
-            schema_overrides={"path": pl.String},
-        ).filter(plan.files["opened"])
-        return listed.with_columns(pl.Series("path", map(locate, listed["path"]), pl.String))
+        stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
+        listed = pl.concat([plan.files.select("path"), stored, plan.files.select("ranges")], how="horizontal")
+        opened = listed.filter(plan.files["opened"])
+        return opened.with_columns(pl.Series("path", map(locate, opened["path"]), pl.String))
 
     def scan_tasks(
         self,
@@ -667,7 +652,7 @@ class Table:
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = EstimateRequest(
+        request = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,
@@ -682,7 +667,7 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return list(rounds(self._reader, question_of(asked, self.schema)))[-1]
+        return list(rounds(self._reader, question_of(request, self.schema)))[-1]
 
     def estimates(
         self,
@@ -727,7 +712,7 @@ class Table:
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
-        asked = EstimateRequest(
+        request = EstimateRequest(
             aggregates=aggregates,
             by=by,
             where=where,
@@ -741,7 +726,7 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return rounds(self._reader, question_of(asked, self.schema), progressive=True)
+        return rounds(self._reader, question_of(request, self.schema), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
@@ -785,8 +770,8 @@ class Table:
         >>> history.unnest("metadata").select("operation", "rows_written", "files_added", "why").rows()
         [('CREATE TABLE AS SELECT', 1000, 1, 'first')]
         """
-        if type(limit) not in {int, type(None)} or (limit is not None and limit < 0):
-            invalid_argument("limit", "must be a whole number, 0 or more", _UNREAD, value=limit)
+        if limit is not None:
+            check_whole_number("limit", limit, 0, _UNREAD)
         from qbeast_core.table.inspect.history import history_frame
 
         return history_frame(read_history(self._reader.store, version=self.version, limit=limit))
@@ -915,12 +900,9 @@ class Table:
         """
         from qbeast_core.table.check.repair import repair_table
 
-        newest = self._newest()
-        reader = self._reader.at(newest)
-        result, made = repair_table(reader, dry_run=dry_run, progress=callback_of(progress))
-        if result.committed:
-            self._move_to(made)
-        return result
+        reader = self._reader.renewed()
+        result, newest = repair_table(reader, dry_run=dry_run, progress=callback_of(progress))
+        return self._moved(result, newest) if result.committed else result
 
     def plot(
         self,
@@ -1082,9 +1064,7 @@ class Table:
             options = replace(options, progress=local.report_progress(callback_of(progress)))
             result, newest = optimize(self._reader, options, engine=local)
             result = local.report(result)
-        if result.committed:
-            self._move_to(newest)
-        return result
+        return self._moved(result, newest) if result.committed else result
 
     @shows_progress("deleting")
     def delete(
@@ -1140,10 +1120,11 @@ class Table:
         >>> table.delete("price > 50").rows_deleted, table.read().height, table.version
         (460, 540, 1)
         """
+        from qbeast_core.table.dml.change import change_options
         from qbeast_core.table.dml.delete import Delete
 
-        options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(Delete(where), options, resources, memory_bytes, spill_dir)
+        options = change_options(dry_run, txn, commit_metadata, progress)
+        return self._run(lambda _: Delete(where), options, resources, memory_bytes, spill_dir)
 
     @shows_progress("updating")
     def update(
@@ -1200,30 +1181,28 @@ class Table:
         >>> table.scan().filter(pl.col("price") > 50, pl.col("price") % 2 == 1).collect().height
         0
         """
+        from qbeast_core.table.dml.change import change_options
         from qbeast_core.table.dml.update import Update
 
-        options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(Update(where, set), options, resources, memory_bytes, spill_dir)
+        options = change_options(dry_run, txn, commit_metadata, progress)
+        return self._run(lambda _: Update(where, set), options, resources, memory_bytes, spill_dir)
 
     def _run(
         self,
-        change: Change | Callable[[LocalEngine], Change],
+        change_of: Callable[[LocalEngine], Change],
         options: ChangeOptions,
         resources: Resources | None,
         memory_bytes: int | None,
         spill_dir: str | os.PathLike[str] | None,
     ) -> ChangeResult:
-        from qbeast_core.table.dml.change import Change, run_change
+        from qbeast_core.table.dml.change import run_change
         from qbeast_core.table.engine.choice import local_engine
 
         with local_engine(resources, memory_bytes, spill_dir) as local:
             options = replace(options, progress=local.report_progress(options.progress))
-            operation = change if isinstance(change, Change) else change(local)
-            result, newest = run_change(self._reader, operation, options, engine=local)
+            result, newest = run_change(self._reader, change_of(local), options, engine=local)
             result = local.report(result)
-        if result.committed:
-            self._move_to(newest)
-        return result
+        return self._moved(result, newest) if result.committed else result
 
     @shows_progress("merging")
     def merge(
@@ -1332,6 +1311,7 @@ class Table:
         >>> sorted(table.read().rows())
         [(2, 15, None), (3, 33, None), (4, 40, 'last'), (5, None, 'new')]
         """
+        from qbeast_core.table.dml.change import change_options
         from qbeast_core.table.dml.merge.clauses import Clauses
         from qbeast_core.table.dml.merge.merge import Merge
         from qbeast_core.table.dml.merge.stream import local_merge_source
@@ -1351,14 +1331,12 @@ class Table:
             source_name=source_name,
             schema_mode=schema_mode,
         )
-        options = _options(dry_run, txn, commit_metadata, progress)
-        return self._run(
-            lambda local: Merge(local_merge_source(source_of(source), local), clauses),
-            options,
-            resources,
-            memory_bytes,
-            spill_dir,
-        )
+        options = change_options(dry_run, txn, commit_metadata, progress)
+
+        def change_of(local: LocalEngine) -> Change:
+            return Merge(local_merge_source(source_of(source), local), clauses)
+
+        return self._run(change_of, options, resources, memory_bytes, spill_dir)
 
     def vacuum(
         self,
@@ -1456,14 +1434,10 @@ class Table:
 
         if cast("object", version) is None:
             invalid_argument("version", "must be a number or a time", "nothing was changed", value=version)
-        number, moment = travel(version)
-        newest = self._newest()
-        options = newest.storage_options
-        old = load_snapshot(newest.uri, version=number, timestamp=moment, storage_options=options)
+        newest = refresh(self._snapshot)
+        old = load_snapshot(newest.uri, version=version, storage_options=newest.storage_options)
         result, made = restore(newest, old, dry_run=dry_run)
-        if not dry_run:
-            self._move_to(made)
-        return result
+        return result if dry_run else self._moved(result, made)
 
     def switch_dialect(self, dialect: BlocksDialect, *, jvm: JvmRelease = "0.7") -> DialectResult:
         """Convert the index in the log to another dialect, for readers that support only one.
@@ -1504,9 +1478,8 @@ class Table:
         """
         from qbeast_core.table.maintenance.dialect import switch_dialect
 
-        result, outcome = switch_dialect(self._newest(), dialect, jvm=jvm)
-        self._move_to(outcome.snapshot)
-        return result
+        result, outcome = switch_dialect(refresh(self._snapshot), dialect, jvm=jvm)
+        return self._moved(result, outcome.snapshot)
 
     def upgrade(self, *, replicated: Copies | None = None, dry_run: bool = False) -> UpgradeResult:
         """Update a table that qbeast-spark wrote before its version 0.6.0; see `qbeast.upgrade_table`.
@@ -1527,9 +1500,7 @@ class Table:
 
         options = self._snapshot.storage_options
         result = upgrade(self.uri, replicated=replicated, storage_options=options, dry_run=dry_run)
-        if result.committed:
-            self._move_to(None)
-        return result
+        return self._moved(result, None) if result.committed else result
 
     def set_properties(self, properties: Mapping[str, str | None]) -> MetadataResult:
         """Set or unset properties of the table, in one commit.
@@ -1565,9 +1536,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.metadata import set_properties
 
-        result, newest = set_properties(self._newest(), properties)
-        self._move_to(newest)
-        return result
+        return self._moved(*set_properties(refresh(self._snapshot), properties))
 
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit. Existing rows get nulls.
@@ -1611,9 +1580,7 @@ class Table:
         """
         from qbeast_core.table.maintenance.metadata import add_columns
 
-        result, newest = add_columns(self._newest(), columns)
-        self._move_to(newest)
-        return result
+        return self._moved(*add_columns(refresh(self._snapshot), columns))
 
     def widen_columns(
         self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None
@@ -1659,26 +1626,16 @@ class Table:
         from qbeast_core.table.maintenance.widen import widen_columns
 
         with local_engine(resources) as local:
-            result, newest = widen_columns(self._reader, columns, engine=local)
-        self._move_to(newest)
-        return result
+            return self._moved(*widen_columns(self._reader, columns, engine=local))
 
 
-def _refuse_all_but_snapshots(snapshot: object) -> None:
-    """Raise if `Table` is called with a path."""
-    if not isinstance(snapshot, Snapshot):
-        msg = f"Table cannot be called with {snapshot!r}; nothing was read. Call qbeast.open_table(path)."
-        raise InvalidInputError(msg, argument="snapshot")
-
-
-def _options(
-    dry_run: bool,  # noqa: FBT001 - passed on
-    txn: tuple[str, int] | None,
-    commit_metadata: Mapping[str, str] | None,
-    progress: ProgressLike,
-) -> ChangeOptions:
-    from qbeast_core.table.dml.change import ChangeOptions
-    from qbeast_core.table.write.options import metadata_of
-
-    metadata = metadata_of(commit_metadata)
-    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback_of(progress))
+def open_version(
+    path: str | os.PathLike[str],
+    version: int | str | date | None,
+    storage_options: Mapping[str, str] | None,
+    *,
+    allow_absolute_paths: bool = False,
+) -> Table:
+    """Return a table at a version, or its newest one; see `qbeast.open_table`."""
+    load = newest_snapshot if version is None else partial(load_snapshot, version=version)
+    return Table(load(path, storage_options=storage_options, allow_absolute_paths=allow_absolute_paths))

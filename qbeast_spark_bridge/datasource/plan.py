@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.snapshot.snapshot import load_snapshot, travel
+from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import tasks_of
 from qbeast_spark_bridge.predicates.predicates import polars_filter
@@ -28,11 +28,9 @@ class SourcePlan:
     @staticmethod
     def open(options: ReadOptions, version: int | None) -> SourcePlan:
         """Open the table."""
-        number, moment = travel(options.version if version is None else version)
         snapshot = load_snapshot(
             options.path,
-            version=number,
-            timestamp=moment,
+            version=options.version if version is None else version,
             storage_options=options.storage_options,
             allow_absolute_paths=options.allow_absolute_paths,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import get_completion_class
@@ -26,9 +26,6 @@ fish:  qbeast completion fish > ~/.config/fish/completions/qbeast.fish
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> Answer:
     """Print the script of a shell."""
-    shell_class = get_completion_class(shell)
-    if shell_class is None:
-        msg = f"there is no completion for {shell}"
-        raise click.UsageError(msg, ctx)
+    shell_class: Any = get_completion_class(shell)
     script = shell_class(ctx.find_root().command, {}, "qbeast", _VARIABLE).source()
     return Answer(parts=(script,), data={"shell": shell, "script": script})

@@ -36,10 +36,6 @@ def _as_numbers(
         raise click.BadParameter(msg, param=parameter) from error
 
 
-def _as_list(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> list[str] | None:
-    return list(texts) or None
-
-
 # A name and an aggregate: no aggregate begins with a name and a sign of equality.
 _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
 
@@ -52,7 +48,6 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
         "Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
         "SQL",
         multiple=True,
-        callback=_as_list,
     ),
     where_option,
     option("--error", "How far an answer may be off, as a fraction of it: 0.02 or 2%.", "FRACTION"),
@@ -90,7 +85,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     version_option,
     absolute_paths_option,
 )
-def estimate(table: qbeast.Table, *, aggregates: Sequence[str], **options: Any) -> Answer:
+def estimate(table: qbeast.Table, *, aggregates: Sequence[str], by: Sequence[str], **options: Any) -> Answer:
     """Answer aggregates to a promised error.
 
     The sample is as small as the error allows. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
@@ -99,7 +94,7 @@ def estimate(table: qbeast.Table, *, aggregates: Sequence[str], **options: Any) 
     """
     from qbeast_core.cli.tables import frame_table, remark
 
-    answer = table.estimate(_named(aggregates), **options)
+    answer = table.estimate(_named(aggregates), by=list(by) or None, **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
     facts = {**facts_of(answer, *names, "design_effect", "notes"), "rows": answer.frame.to_dicts()}
     parts = (*frame_table(answer.frame), *map(remark, (answer.summary, *answer.notes)))

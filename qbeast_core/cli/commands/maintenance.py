@@ -11,7 +11,6 @@ from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     as_mapping,
-    as_version,
     choice_option,
     columns_option,
     command,
@@ -70,11 +69,7 @@ def upgrade(table: str, **options: Any) -> Answer:
 
 @on_table(
     "optimizing",
-    option(
-        "--revision",
-        "Look at this revision only (0: files without index; all: each one).",
-        "N",
-    ),
+    option("--revision", "Look at this revision only (0: files without index; all: each one).", "N"),
     option("--fraction", "Only what samples up to this fraction read: 0.1 or 10%.", "FRACTION"),
     option("--file files", "Rewrite this file, whatever its shape; may be repeated.", multiple=True),
     flag("--full", "Rewrite every file looked at into a fresh tree."),
@@ -154,12 +149,8 @@ def repair(table: qbeast.Table, **options: Any) -> Answer:
     return Answer(parts=(repr(result),), data=result.to_dict())
 
 
-@on_table(
-    "restoring",
-    click.argument("older", metavar="VERSION", callback=as_version),
-    dry_run_option,
-)
-def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
+@on_table("restoring", click.argument("older", metavar="VERSION"), dry_run_option)
+def restore(table: qbeast.Table, *, older: str, dry_run: bool) -> Answer:
     """Make an older VERSION the newest again, in one commit. VERSION is a number, or a time."""
     return answer_of(table.restore(older, dry_run=dry_run))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -242,17 +241,15 @@ def explain(
 def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.LazyFrame:
     """Return the rows that are wanted, all of them, not read yet."""
     import qbeast
-    from qbeast_core.table.data.expressions import filter_of
     from qbeast_core.table.read.reader import different_names
-    from qbeast_core.table.read.scan import SAMPLING_WEIGHT
 
-    names = None if wanted.select is None else different_names(wanted.select, list(table.schema))
+    where, columns = wanted.where, wanted.select
     if isinstance(table, qbeast.Table):
-        kept = table.scan(where=wanted.where, sample=wanted.sample, rows=wanted.rows, expand=wanted.expand)
-    else:
-        condition = filter_of(wanted.where, table.schema)
-        kept = table.scan() if condition is None else table.scan().filter(condition)
-    return kept if names is None else kept.select(*names, *([SAMPLING_WEIGHT] if wanted.expand else []))
+        return table.scan(
+            where, columns=columns, sample=wanted.sample, rows=wanted.rows, expand=wanted.expand
+        )
+    names = None if columns is None else different_names(columns, list(table.schema))
+    return table.scan(where, columns=names)
 
 
 def _on_screen(
@@ -264,9 +261,10 @@ def _on_screen(
     rows_in_all: int | None = None,
 ) -> Answer:
     from qbeast_core.cli.tables import frame_table, remark
+    from qbeast_core.table.data.expressions import evaluating
 
     limit = _SHOWN if wanted.limit is None else wanted.limit
-    with _evaluating(wanted):
+    with evaluating(wanted.where, outcome=_OUTCOME):
         frame = rows.head(limit).collect()
     data: dict[str, Any] = {**facts, "rows": frame.to_dicts()}
     remarks: list[str] = []
@@ -280,27 +278,23 @@ def _on_screen(
     return Answer(parts=(repr(table), "", *frame_table(frame), *map(remark, remarks)), data=data)
 
 
-def _evaluating(wanted: _Request) -> AbstractContextManager[None]:
-    """Name the condition in errors of Polars."""
-    from qbeast_core.table.data.expressions import evaluating
-
-    return evaluating(wanted.where, outcome=_OUTCOME)
-
-
 def _count(rows: pl.LazyFrame, wanted: _Request) -> int:
     import polars as pl
 
-    with _evaluating(wanted):
+    from qbeast_core.table.data.expressions import evaluating
+
+    with evaluating(wanted.where, outcome=_OUTCOME):
         return int(rows.select(pl.len()).collect().item())
 
 
 def _into_file(rows: pl.LazyFrame, wanted: _Request, name: str, facts: Mapping[str, Any]) -> Answer:
     from qbeast_core.cli.files import OutputFile
     from qbeast_core.cli.tables import size_text
+    from qbeast_core.table.data.expressions import evaluating
 
     file = OutputFile(name, file_format=wanted.file_format, overwrite=wanted.overwrite)
     kept = rows if wanted.limit is None else rows.head(wanted.limit)
-    with _evaluating(wanted):
+    with evaluating(wanted.where, outcome=_OUTCOME):
         size = file.write(kept)
     if size is None:
         return Answer(parts=())

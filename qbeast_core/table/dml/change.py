@@ -17,6 +17,7 @@ from qbeast_core.log.features import Brings
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode, check_writable
 from qbeast_core.log.refusals import damaged_index
+from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
@@ -28,7 +29,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.write.options import check_txn, is_applied
+from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -43,6 +44,17 @@ class ChangeOptions:
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     progress: ProgressCallback | None = None
+
+
+def change_options(
+    dry_run: bool,  # noqa: FBT001 - passed on
+    txn: tuple[str, int] | None,
+    commit_metadata: Mapping[str, str] | None,
+    progress: ProgressLike,
+) -> ChangeOptions:
+    """Return the options of a change from the arguments of a public function."""
+    metadata, callback = metadata_of(commit_metadata), callback_of(progress)
+    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback)
 
 
 class Change(ABC):

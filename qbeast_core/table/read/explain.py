@@ -52,10 +52,9 @@ class Plan:
     """Conditions that another engine applies, with the reason."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the request, and `files` if they were computed. Unpickling plans the read again from the log."""
-        request = {"sample": self.sample, "columns": self.columns, "where": self.where, "beside": self.beside}
-        request["files"] = self.__dict__.get("files")
-        return _planned_again, (self.reader, self.scan_plan.predicate, request)
+        """Pickle the request. Unpickling plans the read again from the log."""
+        request = (self.sample, self.columns, self.where, self.beside)
+        return _planned_again, (self.reader, self.scan_plan.predicate, *request)
 
     @cached_property
     def files(self) -> pl.DataFrame:
@@ -68,6 +67,7 @@ class Plan:
         """
         chosen = self.scan_plan.selection
         ranges = [self._ranges_of(number) for number in range(len(self.reader.paths))]
+        sizes = [None if r is None else r.bytes_total for r in ranges]
         dicts = [None if r is None else [{"start": s, "length": n} for s, n in r.data] for r in ranges]
         return pl.DataFrame(
             {
@@ -77,9 +77,7 @@ class Plan:
                 # From all blocks: a plan may not have decoded the tags of skipped files.
                 "pages_total": np.diff(self.reader.blocks.pages.first_page),
                 "ranges": pl.Series(dicts, dtype=_RANGES),
-                "bytes_opened": pl.Series(
-                    [self._bytes_of(number, r) for number, r in enumerate(ranges)], dtype=pl.Int64
-                ),
+                "bytes_opened": pl.Series(sizes, dtype=pl.Int64).fill_null(self._sizes),
                 "reason": chosen.reasons,
             }
         )
@@ -93,7 +91,7 @@ class Plan:
     @cached_property
     def bytes_total(self) -> int:
         """Size of all live data files."""
-        return int(self.reader.snapshot.files["size_bytes"].sum())
+        return int(self._sizes.sum())
 
     @cached_property
     def rows_opened(self) -> int:
@@ -165,10 +163,10 @@ class Plan:
         """Columns to read."""
         return self.reader.row_filter(self.scan_plan, self.columns).needed
 
-    def _bytes_of(self, number: int, ranges: PageRanges | None) -> int:
-        """Return the number of bytes to read from one file."""
-        whole = self.reader.snapshot.files["size_bytes"]
-        return int(whole[number]) if ranges is None else ranges.bytes_total
+    @property
+    def _sizes(self) -> pl.Series:
+        """Sizes of the live data files."""
+        return self.reader.snapshot.files["size_bytes"]
 
     def _ranges_of(self, number: int) -> PageRanges | None:
         """Return the ranges to read from one file. None: the whole file."""
@@ -178,7 +176,7 @@ class Plan:
         if request is None:
             return None
         try:
-            return self.reader.pages.ranges(request, self._needed)
+            return self.reader.files.pages.ranges(request, self._needed)
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
 
@@ -187,8 +185,8 @@ class Plan:
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.reader.pages.bytes_of(request, self._needed)
-        return self._bytes_of(number, None)
+                return self.reader.files.pages.bytes_of(request, self._needed)
+        return int(self._sizes[number])
 
     def _request_of(self, number: int) -> PageRequest | None:
         """Return the pages to read from an opened file. None: the whole file."""
@@ -271,13 +269,9 @@ def _rows_of_footer(reader: Reader, number: int) -> int:
         return 0
 
 
-def _planned_again(reader: Reader, predicate: pl.Expr | None, request: dict[str, Any]) -> Plan:
+def _planned_again(reader: Reader, predicate: pl.Expr | None, sample: Sample | None, *request: Any) -> Plan:
     """Unpickle a plan."""
-    files = request.pop("files")
-    plan = Plan(reader, reader.plan(predicate, request["sample"]), **request)
-    if files is not None:
-        plan.__dict__["files"] = files
-    return plan
+    return Plan(reader, reader.plan(predicate, sample), sample, *request)
 
 
 def explain(

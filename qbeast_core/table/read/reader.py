@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,6 @@ from qbeast_core.errors import (
     invalid_argument,
 )
 from qbeast_core.io.parquet.page_plan import PageRequest
-from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.filters.nodes import Node, Unknown
@@ -83,14 +82,9 @@ class Reader:
         return self.snapshot.source.store
 
     @property
-    def pages(self) -> PageReader:
-        """Reader of pages of the data files."""
-        return self.snapshot.source.pages
-
-    @property
     def files(self) -> TableFiles:
         """Access to the data files."""
-        return TableFiles(self.store, self.pages, self.snapshot.storage_options)
+        return TableFiles(self.store, self.snapshot.source.pages, self.snapshot.storage_options)
 
     @property
     def latest(self) -> Revision:
@@ -143,7 +137,14 @@ class Reader:
         return self.blocks
 
     def _warned(self, table: IndexTable) -> IndexTable:
-        self._warn_of_settings()
+        faults = self.snapshot.config.faults
+        if faults:
+            message = (
+                f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
+                "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
+                "can."
+            )
+            warnings.warn(message, CorruptTagWarning, stacklevel=3)
         if table.corrupt:
             shown = ", ".join(table.corrupt[:3])
             message = (
@@ -152,16 +153,6 @@ class Reader:
             )
             warnings.warn(message, CorruptTagWarning, stacklevel=3)
         return table
-
-    def _warn_of_settings(self) -> None:
-        faults = self.snapshot.config.faults
-        if faults:
-            message = (
-                f"settings of {self.snapshot.uri!r} cannot be read, or cannot be true ({', '.join(faults)}): files of "
-                "such revisions are read whole. No row is lost; Table.check() says why, Table.repair() repairs what it "
-                "can."
-            )
-            warnings.warn(message, CorruptTagWarning, stacklevel=4)
 
     @cached_property
     def index_state(self) -> IndexState:
@@ -180,19 +171,19 @@ class Reader:
     def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
         """Return a function that plans reads of one filter. The filter is parsed once for all samples."""
         refuse_forked(self.snapshot.uri)
-        parsed: list[tuple[MatchingBlocks, bool]] = []
+
+        @cache
+        def matches() -> tuple[MatchingBlocks, bool]:
+            schema = self.snapshot.schema
+            node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
+            return match(self._blocks_for(node), node), compares
 
         def plan(sample: Sample | None) -> ScanPlan:
             weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
             if not weights.is_full:
                 refuse_lost_columns(self.snapshot.uri, self.latest, self.snapshot.schema, done="read")
-            if not parsed:
-                node, compares = (
-                    (Unknown(), False) if predicate is None else understand(predicate, self.snapshot.schema)
-                )
-                parsed.append((match(self._blocks_for(node), node), compares))
-            matches, compares = parsed[0]
-            return ScanPlan(matches.within(weights), weights, predicate, compares)
+            blocks, compares = matches()
+            return ScanPlan(blocks.within(weights), weights, predicate, compares)
 
         return plan
 

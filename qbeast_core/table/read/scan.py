@@ -65,57 +65,54 @@ def _counting(reader: Reader, sample: Sample | None) -> pl.LazyFrame:
     return lazy_frame(partial(_rows_or_heights, reader, sample), shown).drop(_HIDDEN)
 
 
-def _rows_or_heights(  # noqa: PLR0917 -- the signature of Polars
+def _rows_or_heights(
     reader: Reader,
     sample: Sample | None,
     with_columns: list[str] | None,
     predicate: pl.Expr | None,
     n_rows: int | None,
-    size: int | None,
+    _size: int | None,
 ) -> Iterator[pl.DataFrame]:
     """Read rows with hidden columns for Polars, or count them if only their number is needed."""
     filtered = [] if predicate is None else predicate.meta.root_names()
-    if (
-        with_columns is not None
-        and _HIDDEN[0] in with_columns
-        and set(with_columns) <= {_HIDDEN[0], *filtered}
-    ):
-        yield from _nulls(reader, with_columns, heights(reader, predicate, sample), n_rows)
+    columns = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
+    if _HIDDEN[0] in columns and set(columns) <= {_HIDDEN[0], *filtered}:
+        yield from _first_rows(_nulls(reader, columns, heights(reader, predicate, sample)), n_rows)
         return
-    names = [*_HIDDEN, *reader.snapshot.schema] if with_columns is None else with_columns
-    shown = [name for name in names if name not in _HIDDEN]
-    for frame in _rows(reader, sample, shown, predicate, n_rows, size):
-        missing = [pl.lit(None).alias(name) for name in names if name in _HIDDEN]
-        yield frame.with_columns(missing).select(names) if missing else frame
+    shown = [name for name in columns if name not in _HIDDEN]
+    missing = [pl.lit(None).alias(name) for name in columns if name in _HIDDEN]
+    for frame in _first_rows(_rows(reader, sample, shown, predicate, n_rows), n_rows):
+        yield frame.with_columns(missing).select(columns) if missing else frame
 
 
 def _rows(
-    reader: Reader,
-    sample: Sample | None,
-    with_columns: list[str] | None,
-    predicate: pl.Expr | None,
-    n_rows: int | None,
-    _: int | None,
+    reader: Reader, sample: Sample | None, columns: list[str], predicate: pl.Expr | None, limit: int | None
 ) -> Iterator[pl.DataFrame]:
-    """Read rows for Polars."""
-    names = list(reader.snapshot.schema) if with_columns is None else with_columns
-    return _read_rows(reader, names, predicate=predicate, sample=sample, limit=n_rows)
+    """Yield the rows of a filter and a sample, in frames of bounded size. The limit is only a hint."""
+    plan = reader.plan(predicate, sample)
+    log_read(reader, plan, sample)
+    row_filter = reader.row_filter(plan, columns)
+    yield from read_parts(all_parts(reader, plan), row_filter, reader.files, limit=limit)
 
 
-def _nulls(
-    reader: Reader, columns: list[str], counts: Iterator[int], limit: int | None
-) -> Iterator[pl.DataFrame]:
+def _nulls(reader: Reader, columns: list[str], counts: Iterator[int]) -> Iterator[pl.DataFrame]:
     """Yield frames of nulls with these numbers of rows. Only their heights are used; they need little memory."""
-    left = limit
+    types = {name: dtype for name, dtype in reader.snapshot.schema.items() if name in columns}
+    nulls = [pl.lit(None, dtype).alias(name) for name, dtype in types.items()]
     for count in counts:
-        rows = count if left is None else min(count, left)
-        frame = pl.DataFrame({_HIDDEN[0]: pl.repeat(None, rows, dtype=pl.Null, eager=True)})
-        types = {name: reader.snapshot.schema[name] for name in columns if name not in _HIDDEN}
-        yield frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in types.items()).select(
-            columns
-        )
-        left = None if left is None else left - rows
-        if left == 0:
+        rows = pl.select(pl.repeat(None, count, dtype=pl.Null).alias(_HIDDEN[0]))
+        yield rows.with_columns(nulls).select(columns)
+
+
+def _first_rows(frames: Iterator[pl.DataFrame], limit: int | None) -> Iterator[pl.DataFrame]:
+    """Yield the first rows of frames; all of them without a limit."""
+    if limit is None:
+        yield from frames
+        return
+    for frame in frames:
+        yield frame.head(limit)
+        limit -= min(frame.height, limit)
+        if limit == 0:
             return
 
 
@@ -149,7 +146,7 @@ def lazy_frame(source: _Source, schema: pl.Schema) -> pl.LazyFrame:
 def pushed_down(
     schema: pl.Schema, predicate: pl.Expr | None, columns: Sequence[str] | None
 ) -> tuple[pl.Expr | None, list[str]]:
-    """Return the filter and the columns that Polars' optimizer passes to `_read_rows`.
+    """Return the filter and the columns that Polars' optimizer passes to `_rows_or_heights`.
 
     Polars itself applies conditions that can fail (a strict cast), and reads the columns for them.
 
@@ -193,31 +190,3 @@ def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None =
         "and there are few such values. Take a larger sample, or index a column of many values as well in a new table."
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())
-
-
-def _read_rows(
-    reader: Reader,
-    columns: list[str],
-    *,
-    predicate: pl.Expr | None = None,
-    sample: Sample | None = None,
-    limit: int | None = None,
-) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a filter and a sample, in frames of bounded size."""
-    plan = reader.plan(predicate, sample)
-    log_read(reader, plan, sample)
-    left = limit
-    yielded = False
-    for frame in read_parts(
-        all_parts(reader, plan), reader.row_filter(plan, columns), reader.files, limit=limit
-    ):
-        cut = frame if left is None else frame.head(left)
-        if cut.height or not yielded:
-            yielded = True
-            yield cut
-        if left is not None:
-            left -= cut.height
-            if left <= 0:
-                return
-    if not yielded:
-        yield pl.DataFrame(schema={name: reader.snapshot.schema[name] for name in columns})

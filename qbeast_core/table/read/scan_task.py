@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -17,12 +17,16 @@ from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.space.columns import frame_weights
 
 _Scan: TypeAlias = Callable[[list[str]], pl.LazyFrame]
+
+# Column with the weights of drawn rows.
+_DRAWN: Final = own_column("drawn")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,25 +53,21 @@ class RowFilter:
         hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
         return list(dict.fromkeys([*self.columns, *filtered, *hashed]))
 
-    def finish(self, frame: pl.DataFrame, drawn_weights: pl.Series | None = None) -> pl.DataFrame:
+    def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of the sample and the filter, with the columns to return.
 
-        `drawn_weights` are the weights of drawn rows, null where the weight is the hash.
+        A column `_DRAWN` has the weights of drawn rows, null where the weight is the hash.
         """
         columns = list(self.columns)
         hashed = not self.weights.is_full or self.weight_column is not None
         if self.predicate is not None:  # filter first: hashing takes longer than most filters
-            needed = list(dict.fromkeys([*columns, *self.indexed])) if hashed else columns
-            if drawn_weights is not None:
-                drawn_weights = drawn_weights.alias(f"{max(frame.columns, key=len)}_")  # a unique name
-                frame, needed = frame.with_columns(drawn_weights), [*needed, drawn_weights.name]
-            frame = frame.lazy().filter(self.predicate).select(needed).collect()
-            if drawn_weights is not None:
-                drawn_weights = frame.drop_in_place(drawn_weights.name)
+            needed = dict.fromkeys([*columns, *self.indexed]) if hashed else columns
+            drawn = [_DRAWN] if _DRAWN in frame.columns else []
+            frame = frame.lazy().filter(self.predicate).select(*needed, *drawn).collect()
         if hashed:
             weights = frame_weights(frame, self.indexed)
-            if drawn_weights is not None:
-                weights = drawn_weights.fill_null(pl.Series(weights)).to_numpy()
+            if _DRAWN in frame.columns:
+                weights = frame[_DRAWN].fill_null(pl.Series(weights)).to_numpy()
             if self.weight_column is not None:
                 frame = frame.with_columns(pl.Series(self.weight_column, weights))
                 columns.append(self.weight_column)
@@ -270,9 +270,9 @@ def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Sc
         rows = indexes[start : start + frame.height]
         start += frame.height
         is_read, is_drawn, weights = drawn.draw.of(rows)
-        shown = pl.Series(is_read & ~np.isin(rows, drawn.hidden))
-        drawn_weights = pl.Series(weights).set(pl.Series(~is_drawn), None)
-        yield keep.finish(frame.filter(shown), drawn_weights.filter(shown))
+        drawn_weights = pl.Series(_DRAWN, weights).set(pl.Series(~is_drawn), None)
+        is_shown = pl.Series(is_read & ~np.isin(rows, drawn.hidden))
+        yield keep.finish(frame.with_columns(drawn_weights).filter(is_shown))
 
 
 def _every_row(lazy: pl.LazyFrame, paths: Sequence[str], scan: _Scan) -> Iterator[pl.DataFrame]:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.query.plan.fractions import Sample, fraction_below
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
@@ -91,8 +91,7 @@ def refuse_rows(rows: object, sample: Sample | None) -> None:
     if sample is not None:
         msg = "`rows` and `sample` cannot be combined; nothing was read. Pass one of them."
         raise InvalidInputError(msg, argument="rows")
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        invalid_argument("rows", "must be a whole number, 0 or more", _UNREAD, value=rows)
+    check_whole_number("rows", rows, 0, _UNREAD)
 
 
 def _lowest(parts: Iterable[I32Array], rows: int) -> pl.DataFrame:

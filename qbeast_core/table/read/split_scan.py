@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import invalid_argument
+from qbeast_core.errors import check_whole_number
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
@@ -28,9 +28,7 @@ def scan_tasks(
     reader: Reader, plan: ScanPlan, columns: Sequence[str] | None = None, *, task_bytes: int = TASK_BYTES
 ) -> list[ScanTask]:
     """Split a read into tasks; see `Table.scan_tasks`."""
-    size = cast("object", task_bytes)  # callers without a type checker pass anything
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        invalid_argument("task_bytes", "must be a number of bytes, 1 or more", "nothing was read", value=size)
+    check_whole_number("task_bytes", task_bytes, 1, "nothing was read")
     keep = reader.row_filter(plan, reader.names_of(columns))
     keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in keep.needed}))
     return [

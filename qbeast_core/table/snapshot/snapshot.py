@@ -122,12 +122,11 @@ _NEWEST: Final = LruCache[_Place, Snapshot](_CACHED_TABLES, lambda snapshot: sna
 def load_snapshot(
     uri: str | os.PathLike[str],
     *,
-    version: int | None = None,
-    timestamp: datetime | None = None,
+    version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
 ) -> Snapshot:
-    """Load a table: the newest version, a given version, or the newest version at a time.
+    """Load a table: the newest version, a given version, or the newest version at a time, see `qbeast.open_table`.
 
     >>> from deltalake import write_deltalake
     >>> write_deltalake("sales", pl.DataFrame({"price": [1.5, 2.5]}))
@@ -135,15 +134,13 @@ def load_snapshot(
     >>> snapshot.version, snapshot.schema, snapshot.files["num_records"].to_list()
     (0, Schema([('price', Float64)]), [2])
     """
-    if timestamp is not None and (version is not None or timestamp.tzinfo is None):
-        message = "give a version or a timestamp with a time zone, not both; nothing was read"
-        raise InvalidInputError(message, argument="timestamp")
+    number, timestamp = _travel(version)
     refuse_forked(str(uri))
     options = MappingProxyType(checked_options(storage_options))
     store = open_store(uri, options, allow_absolute_paths=allow_absolute_paths)
     missing: FileNotFoundError | None = None
     for _ in range(2):  # try again if another process cleans up the log meanwhile
-        source, known = open_delta(store, version=version, timestamp=timestamp, storage_options=options)
+        source, known = open_delta(store, version=number, timestamp=timestamp, storage_options=options)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
             log = read_log(source.log, known.version, actions=actions)
@@ -313,10 +310,10 @@ def has_old_layout(snapshot: Snapshot) -> bool:
     return bool(snapshot.config.replicated_sets) or states.null_count() < len(states)
 
 
-def travel(version: object) -> tuple[int | None, datetime | None]:
+def _travel(version: object) -> tuple[int | None, datetime | None]:
     """Return a version number or a time. A time without zone is in UTC.
 
-    >>> travel(3), travel("3"), travel("2026-01-31")[1].isoformat()
+    >>> _travel(3), _travel("3"), _travel("2026-01-31")[1].isoformat()
     ((3, None), (3, None), '2026-01-31T00:00:00+00:00')
     """
     match version:
