@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import struct
 from itertools import pairwise
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 from pydantic import Field, model_validator
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.spec._base import Number, SpecModel
+from qbeast_core.spec._base import NamedModel, Number
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 
 _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
-class _Stored(SpecModel):
+class _Stored(NamedModel):
     """Properties of every transformation."""
 
     # Whether rows can be indexed in it.
@@ -45,9 +45,6 @@ class LinearTransformation(_Stored):
     the coordinate of ``null_value``, which was drawn from the range when the revision was made.
     """
 
-    class_name: Literal["io.qbeast.core.transform.LinearTransformation"] = (
-        "io.qbeast.core.transform.LinearTransformation"
-    )
     min_number: Number
     max_number: Number
     null_value: Number
@@ -75,9 +72,6 @@ class LinearTransformation(_Stored):
 class IdentityTransformation(_Stored):
     """A column seen with a single value: every row has coordinate 0; None: only nulls were seen."""
 
-    class_name: Literal["io.qbeast.core.transform.IdentityTransformation"] = (
-        "io.qbeast.core.transform.IdentityTransformation"
-    )
     identity_value: Number | None
     ordered_data_type: OrderedDataType
 
@@ -96,18 +90,12 @@ class IdentityTransformation(_Stored):
 class HashTransformation(_Stored):
     """The JVM's byte hash of the value's text; a null hashes ``null_value``, drawn once and stored."""
 
-    class_name: Literal["io.qbeast.core.transform.HashTransformation"] = (
-        "io.qbeast.core.transform.HashTransformation"
-    )
     null_value: int | str
 
 
 class CDFNumericQuantilesTransformation(_Stored):
     """At least two finite numbers that never decrease, in the units of format 4; a null has coordinate 0."""
 
-    class_name: Literal["io.qbeast.core.transform.CDFNumericQuantilesTransformation"] = (
-        "io.qbeast.core.transform.CDFNumericQuantilesTransformation"
-    )
     quantiles: Annotated[tuple[float, ...], Field(min_length=2)]
     data_type: OrderedDataType
 
@@ -132,9 +120,6 @@ class CDFStringQuantilesTransformation(_Stored):
     Their order is not checked: the JVM sorts by UTF-16 units, others by UTF-8 bytes.
     """
 
-    class_name: Literal["io.qbeast.core.transform.CDFStringQuantilesTransformation"] = (
-        "io.qbeast.core.transform.CDFStringQuantilesTransformation"
-    )
     quantiles: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
@@ -147,17 +132,11 @@ class EmptyTransformation(_Stored):
     """No space is known yet, as of the columns of the staging revision: every row has coordinate 0."""
 
     is_space: ClassVar[bool] = False
-    class_name: Literal["io.qbeast.core.transform.EmptyTransformation"] = (
-        "io.qbeast.core.transform.EmptyTransformation"
-    )
 
 
 class StringHistogramTransformation(_Stored):
     """The rank among at least two strings; a null is read as the text ``null``. Older writers': never written."""
 
-    class_name: Literal["io.qbeast.core.transform.StringHistogramTransformation"] = (
-        "io.qbeast.core.transform.StringHistogramTransformation"
-    )
     histogram: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
@@ -169,9 +148,6 @@ class StringHistogramTransformation(_Stored):
 class IdentityToZeroTransformation(_Stored):
     """A column seen with a single value: every row has coordinate 0. Older writers': never written."""
 
-    class_name: Literal["io.qbeast.core.transform.IdentityToZeroTransformation"] = (
-        "io.qbeast.core.transform.IdentityToZeroTransformation"
-    )
     identity_value: Number | str | None
 
     @property
@@ -191,10 +167,10 @@ class NullToZeroTransformation(_Stored):
     The JVM's name really ends in ``$``.
     """
 
-    class_name: Literal[
+    class_names: ClassVar[tuple[str, ...]] = (
         "io.qbeast.core.transform.NullToZeroTransformation$",
         "io.qbeast.core.transform.NullToZeroTransformation",
-    ] = "io.qbeast.core.transform.NullToZeroTransformation$"
+    )
 
     @property
     def limits(self) -> tuple[()]:
