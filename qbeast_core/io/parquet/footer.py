@@ -14,7 +14,6 @@ from qbeast_core.io.parquet.thrift import (
     ThriftStruct,
     field,
     read_struct,
-    read_varint,
     write_binary,
     write_list,
     write_zigzag,
@@ -91,14 +90,12 @@ def parse_footer(data: bytes) -> FileFooter:
 
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
     """Parse a Thrift ``OffsetIndex``."""
-    if data[:1] != b"\x19":
-        message = "an OffsetIndex starts with its list of pages"
-        raise ThriftError(message)
-    count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
-    values = _varints(np.frombuffer(data, dtype=np.uint8, offset=at), 7 * count)
-    if values is None or np.any(values.reshape(count, 7)[:, ::2] != (0x16, 0x15, 0x16, 0)):
-        return _generic_page_locations(data)
-    numbers = values.reshape(count, 7)[:, 1::2].astype(np.int64) >> 1
+    try:
+        pages = [page.fields for page in read_struct(data).fields[1]]
+        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        message = f"not an OffsetIndex: {error}"
+        raise ThriftError(message) from error
     return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
 
 
@@ -201,29 +198,3 @@ def _constant(meta: dict[int, Any]) -> bytes:
             field(1, I32) + write_zigzag(meta[4]),
         )
     )
-
-
-def _varints(
-    data: np.ndarray[Any, np.dtype[np.uint8]], count: int
-) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
-    """Decode the first ``count`` varints; None if there are fewer or one is longer than 9 bytes."""
-    ends = np.flatnonzero(data < 0x80)[:count] + 1
-    if len(ends) < count or count == 0:
-        return None
-    starts = np.concatenate(([0], ends[:-1]))
-    lengths = ends - starts
-    if lengths.max() > 9:
-        return None
-    shifts = (np.arange(ends[-1]) - np.repeat(starts, lengths)).astype(np.uint64) * np.uint64(7)
-    bits = (data[: ends[-1]] & 0x7F).astype(np.uint64) << shifts
-    return np.add.reduceat(bits, starts)
-
-
-def _generic_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
-    try:
-        pages = [page.fields for page in read_struct(data).fields[1]]
-        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
-    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
-        message = f"not an OffsetIndex: {error}"
-        raise ThriftError(message) from error
-    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
