@@ -19,9 +19,6 @@ _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 class _Stored(NamedModel):
     """Properties of every transformation."""
 
-    # Whether rows can be indexed in it.
-    is_space: ClassVar[bool] = True
-
     @property
     def knots(self) -> tuple[Number, ...] | tuple[str, ...]:
         """The values at coordinates from 0 to 1 in equal steps; none if a coordinate does not give a value."""
@@ -30,7 +27,8 @@ class _Stored(NamedModel):
     @property
     def holds_texts(self) -> bool | None:
         """Whether it is made of texts, or else of numbers; None: it takes both."""
-        return isinstance(self.knots[0], str) if self.knots else None
+        values = self.knots or self.limits
+        return isinstance(values[0], str) if values else None
 
     @property
     def limits(self) -> tuple[Number | str, ...] | None:
@@ -56,10 +54,9 @@ class LinearTransformation(_Stored):
         return self.min_number, self.max_number
 
     @property
-    def limits(self) -> tuple[Number, Number]:
+    def limits(self) -> tuple[Number, ...]:
         """The least and the greatest value that need no other space."""
-        low, high = (typed_number(end, self.ordered_data_type) for end in self.knots)
-        return low, high
+        return tuple(typed_number(end, self.ordered_data_type) for end in self.knots)
 
     @model_validator(mode="after")
     def _range_is_open(self) -> LinearTransformation:
@@ -131,8 +128,6 @@ class CDFStringQuantilesTransformation(_Stored):
 class EmptyTransformation(_Stored):
     """No space is known yet, as of the columns of the staging revision: every row has coordinate 0."""
 
-    is_space: ClassVar[bool] = False
-
 
 class StringHistogramTransformation(_Stored):
     """The rank among at least two strings; a null is read as the text ``null``. Older writers': never written."""
@@ -149,11 +144,6 @@ class IdentityToZeroTransformation(_Stored):
     """A column seen with a single value: every row has coordinate 0. Older writers': never written."""
 
     identity_value: Number | str | None
-
-    @property
-    def holds_texts(self) -> bool | None:
-        """Whether it is made of texts."""
-        return None if self.identity_value is None else isinstance(self.identity_value, str)
 
     @property
     def limits(self) -> tuple[Number | str, ...]:

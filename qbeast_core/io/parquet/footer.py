@@ -10,6 +10,7 @@ import numpy as np
 from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
+    LIST,
     ThriftError,
     ThriftStruct,
     field,
@@ -22,7 +23,6 @@ from qbeast_core.space.arrays import I64Array
 
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
-_I32_LIST, _BINARY_LIST = 0x9, 0x9
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
 # Errors that damaged bytes can cause: missing or other fields, numbers out of range.
@@ -58,9 +58,8 @@ class ColumnChunk:
     start: int
     data_start: int
     size: int
-    # Bytes before compression; values, nulls included.
+    # Bytes before compression.
     uncompressed: int
-    num_values: int
     # Start and length of its OffsetIndex, or None.
     offset_index: tuple[int, int] | None
 
@@ -122,8 +121,8 @@ def _checked(footer: FileFooter) -> FileFooter:
     """Raise if a number is out of range: later arithmetic relies on them."""
     numbers: list[Any] = [footer.num_rows, footer.version]
     for chunk in footer.chunks:
-        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
-        numbers += [chunk.size - 1, *(chunk.offset_index or ())]
+        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.size - 1]
+        numbers += chunk.offset_index or ()
     if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
         reason = "the footer has impossible numbers of bytes or rows"
         raise PagesUnavailable(reason)
@@ -184,7 +183,6 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
         data_start=data_start,
         size=meta[7],
         uncompressed=meta[6],
-        num_values=meta[5],
         offset_index=(fields[4], fields[5]) if 4 in fields and 5 in fields else None,
     )
 
@@ -193,8 +191,8 @@ def _constant(meta: dict[int, Any]) -> bytes:
     return b"".join(
         (
             field(1, I32) + write_zigzag(meta[1]),
-            field(1, _I32_LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
-            field(1, _BINARY_LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
+            field(1, LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
+            field(1, LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
             field(1, I32) + write_zigzag(meta[4]),
         )
     )
