@@ -81,10 +81,7 @@ _NOT_HASHED: Final = ("DateDataType", "TimestampDataType")
 
 
 def transformer_for(
-    column: str,
-    *,
-    kind: Literal["linear", "hashing", "quantiles", "histogram"],
-    data_type: DataType,
+    column: str, *, kind: Literal["linear", "hashing", "quantiles", "histogram"], data_type: DataType
 ) -> Transformer:
     """Return the transformer that the writer stores for a column.
 

@@ -16,7 +16,8 @@ SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "fil
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+# Control characters, and halves of characters, which cannot be encoded.
+_UNUSABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 # obstore and deltalake cut an address off at the first two; deltalake panics at the others; Polars accepts all.
 _CUT: Final = "#?"
@@ -48,7 +49,7 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
         raise _invalid_path(kind, *_other_argument(text))
     if not text:
         raise _invalid_path(repr(text), "it is empty", "give a folder or an address; '.' is this folder")
-    if _CONTROL.search(text) or not _is_unicode(text):
+    if _UNUSABLE.search(text):
         raise _invalid_path(
             repr(text), "it has control characters or half characters", "choose a name without them"
         )
@@ -127,7 +128,7 @@ def _resolve_folder(text: str) -> str:
     if _ESCAPE.search(whole):
         cause = "it has a % and two hexadecimal digits, which deltalake reads as an encoded character"
         raise _invalid_path(repr(whole), cause, "choose a folder without them")
-    if _CONTROL.search(whole) or not _is_unicode(whole):
+    if _UNUSABLE.search(whole):
         raise _invalid_path(
             repr(whole), "it has control characters or is not Unicode", "choose another folder"
         )
@@ -178,14 +179,6 @@ def _other_argument(value: object) -> tuple[str, str]:
 def _bucket(address: str) -> str:
     scheme, _, rest = address.partition("://")
     return f"{scheme.lower()}://{rest.partition('/')[0]}"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _invalid_path(shown: str, cause: str, cure: str) -> InvalidInputError:

@@ -173,11 +173,7 @@ def _extended(column: ColumnSummary, bounds: ColumnBounds) -> ColumnSummary:
 
 
 def identity_or_unit(
-    data_type: OrderedDataType,
-    value: float | str | None,
-    dialect: BlocksDialect,
-    *,
-    only_nulls: bool = False,
+    data_type: OrderedDataType, value: float | str | None, dialect: BlocksDialect, *, only_nulls: bool = False
 ) -> Transformation:
     """Return the space of a column with one value or none.
 
@@ -264,7 +260,9 @@ def _refit_quantiles(current: QuantilesTransformation, data: ColumnData, growth:
     outside = share if isinstance(share, float) else 0.0
     if is_single_text and outside == 0.0 and column.lowest == first:
         return current
-    if not is_single_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+    all_outside = growth.outside_rows.get(column.name, 0.0) + outside * rows
+    is_outgrown = outside * rows > 0 and all_outside > _OUTSIDE_SHARE * (growth.rows + rows)
+    if not is_single_text and not is_outgrown:
         return current
     ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
     old = current.quantiles if not is_single_text else current.quantiles[:1] if growth.rows else ()
@@ -276,11 +274,6 @@ def _refit_quantiles(current: QuantilesTransformation, data: ColumnData, growth:
     if len(knots) < 2:
         return current
     return current.model_copy(update={"quantiles": tuple(knots)})
-
-
-def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
-    outside = growth.outside_rows.get(name, 0.0) + new_outside
-    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
 
 
 def _unit_range(value: float, data_type: OrderedDataType) -> tuple[float, float]:
@@ -378,7 +371,8 @@ def _sample_quantiles(values: pl.Series, *ends: float | str, max_knots: int) -> 
     >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), 0.0, 4.0, max_knots=1024)
     [0.0, 1.0, 2.0, 4.0]
     """
-    quantiles = values.gather(_positions(len(values), max_knots))
+    places = np.linspace(0, len(values) - 1, min(len(values), max_knots)).round().astype(np.int64)
+    quantiles = values.gather(places)
     return _knots(quantiles.append(pl.Series(ends, dtype=values.dtype)))
 
 
@@ -426,12 +420,6 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
     below = expected - np.arange(count) / count
     distance = max(float(above.max()), float(below.max()))
     return distance <= _UNIFORM_DISTANCE + _KS_95 / math.sqrt(count)
-
-
-def _positions(count: int, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if count <= max_count:
-        return np.arange(count)
-    return np.linspace(0, count - 1, max_count).round().astype(np.int64)
 
 
 def _weighted_positions(mass: F64Array, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -87,11 +87,7 @@ class IndexSummary:
 
 
 def summarise(
-    frame: pl.DataFrame,
-    names: Sequence[str],
-    *,
-    first_row: int = 0,
-    limits: SampleLimits = _QUANTILE_LIMITS,
+    frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0, limits: SampleLimits = _QUANTILE_LIMITS
 ) -> IndexSummary:
     """Summarise one batch of rows.
 
