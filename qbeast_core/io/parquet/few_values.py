@@ -9,7 +9,6 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 
@@ -134,11 +133,6 @@ def _words(column: pl.Series) -> Iterator[tuple[U64Array, npt.NDArray[np.bool_] 
     """Yield per chunk the 16 bytes of each value, and a mask of nulls."""
     for chunk in column.get_chunks():
         array: Any = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
-        parts: list[Any] = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        words = np.frombuffer(array.buffers()[1] or b"", np.uint64).reshape(-1, 2)
         nulls = chunk.is_null().to_numpy() if chunk.null_count() else None
-        start = 0
-        for part in parts:
-            words = np.frombuffer(part.buffers()[1] or b"", np.uint64).reshape(-1, 2)
-            stop = start + len(part)
-            yield words[part.offset : part.offset + len(part)], None if nulls is None else nulls[start:stop]
-            start = stop
+        yield words[array.offset : array.offset + len(array)], nulls

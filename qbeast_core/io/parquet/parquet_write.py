@@ -58,7 +58,7 @@ def encode_data_file(
     >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)
     (['Oslo', 'Rome', 'Oslo'], True)
     """
-    table = _with_values(_with_weights(frame, weights, page_rows), {} if values is None else values)
+    table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     chosen = set(dictionary)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
@@ -79,19 +79,13 @@ def encode_data_file(
         chosen -= misaligned  # a dictionary that overflows cuts a page short
 
 
-def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows: int) -> Any:
-    if page_rows < 1:
-        message = f"page_rows must be at least 1, not {page_rows}; nothing was written"
-        raise InvalidInputError(message, argument="page_rows")
+def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None) -> Any:
     table = _to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame
     if WEIGHT_COLUMN in table.column_names:
         message = f"the column name {WEIGHT_COLUMN!r} is reserved; rename the column; nothing was written"
         raise InvalidInputError(message, argument="frame")
     if weights is None:
         return table
-    if weights.shape != (len(table),):
-        message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
-        raise InvalidInputError(message, argument="weights")
     high = np.ascontiguousarray(weights >> 16, dtype=np.int32)
     # Built from a buffer: pa.array of an ndarray imports pandas.
     column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])

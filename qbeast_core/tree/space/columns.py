@@ -130,5 +130,4 @@ def _decimal_column(series: pl.Series, dtype: pl.Decimal) -> NumberColumn:
 
 
 def _one_chunk(series: pl.Series) -> Any:
-    array: Any = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    return series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -280,11 +280,8 @@ def _unit_range(value: float, data_type: OrderedDataType) -> tuple[float, float]
     """Return a range from `value` up with distinct ends in the column's type."""
     max_value = value_limits(data_type)[1]
     if value >= max_value:
-        return (
-            (value - 1, value)
-            if data_type in INTEGER_DATA_TYPES
-            else (_next(value, -max_value, data_type), value)
-        )
+        below = value - 1 if data_type in INTEGER_DATA_TYPES else _next(value, -max_value, data_type)
+        return below, value
     above = typed_number(value + 1, data_type)
     return value, above if value < above else _next(value, max_value, data_type)
 
