@@ -9,7 +9,6 @@ import numpy as np
 
 from qbeast_core.space.arrays import F64Array, I64Array
 
-_BLOCK_ROWS = 1 << 16
 _BUCKETS = 1 << 13
 
 
@@ -28,20 +27,16 @@ def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = 
     width[width == 0] = 1.0  # between equal knots lies no value
     rank = np.concatenate([[0.0], np.arange(len(knots), dtype=np.float64)])
     find = partial(np.searchsorted, knots) if first else _Finder(knots)
-    out = np.empty(len(values))
-    for start in range(0, len(values), _BLOCK_ROWS):
-        block = values[start : start + _BLOCK_ROWS]
-        entry = find(block)
-        if first:  # a value equal to the knot starts there
-            entry += knots[np.minimum(entry, len(knots) - 1)] == block
-        part = block * scale
-        np.fmin(part, origin[-1], out=part)  # takes NaN to the last knot
-        np.maximum(part, origin[0], out=part)
-        part -= origin[entry]
-        part /= width[entry]
-        part += rank[entry]
-        part /= len(knots) - 1
-        out[start : start + _BLOCK_ROWS] = part
+    entry = find(values)
+    if first:  # a value equal to the knot starts there
+        entry += knots[np.minimum(entry, len(knots) - 1)] == values
+    out: F64Array = values * scale
+    np.fmin(out, origin[-1], out=out)  # takes NaN to the last knot
+    np.maximum(out, origin[0], out=out)
+    out -= origin[entry]
+    out /= width[entry]
+    out += rank[entry]
+    out /= len(knots) - 1
     return out
 
 

@@ -118,20 +118,16 @@ def _resolve_folder(text: str) -> str:
     try:
         whole = os.path.realpath(text)  # as the system resolves "..", also behind links
     except OSError as error:
-        raise _invalid_path(
-            shown, f"it cannot be resolved ({error.strerror})", "give an absolute path"
-        ) from error
+        cause = f"it cannot be resolved ({error.strerror})"
+        raise _invalid_path(shown, cause, "give an absolute path") from error
+    shown = repr(whole)
     if "\\" in whole:
-        raise _invalid_path(
-            repr(whole), "deltalake reads a backslash as a slash", "choose a folder without one"
-        )
+        raise _invalid_path(shown, "deltalake reads a backslash as a slash", "choose a folder without one")
     if _ESCAPE.search(whole):
         cause = "it has a % and two hexadecimal digits, which deltalake reads as an encoded character"
-        raise _invalid_path(repr(whole), cause, "choose a folder without them")
+        raise _invalid_path(shown, cause, "choose a folder without them")
     if _UNUSABLE.search(whole):
-        raise _invalid_path(
-            repr(whole), "it has control characters or is not Unicode", "choose another folder"
-        )
+        raise _invalid_path(shown, "it has control characters or is not Unicode", "choose another folder")
     return whole
 
 
@@ -154,9 +150,8 @@ def _resolve_address(scheme: str, rest: str) -> str:
         raise _invalid_path(shown, "it names no bucket", f"write {scheme}://bucket/folder")
     if any(mark in rest for mark in _CUT):
         cause = "it has a # or ?, where some libraries cut it off and others do not"
-        raise _invalid_path(
-            shown, cause, "choose another name, and give the options after a ? in `storage_options`"
-        )
+        cure = "choose another name, and give the options after a ? in `storage_options`"
+        raise _invalid_path(shown, cause, cure)
     if any(mark in rest for mark in _BROKEN) or _ESCAPE.search(rest):
         cause = f"it has one of {_BROKEN} or a % and two hexadecimal digits, which libraries read differently"
         raise _invalid_path(shown, cause, "choose another name")

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -52,7 +51,6 @@ class RemoteStore:
     def __init__(
         self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
     ) -> None:
-        _refuse_password(uri)
         self.uri = resolve_location(uri)
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
@@ -199,15 +197,6 @@ def _matched(name: str, value: str, pattern: str, what: str) -> re.Match[str]:
         message = f"storage option {name!r} must be {what}, not {value!r}; nothing was read or written"
         raise InvalidInputError(message, argument="storage_options")
     return match
-
-
-def _refuse_password(uri: str) -> None:
-    """Raise if an address has a password: it would appear in messages and logs."""
-    if urlsplit(uri).password is not None:
-        message = (
-            f"{uri!r} has a password; nothing was read or written. Give credentials in `storage_options`."
-        )
-        raise InvalidInputError(message, argument="path")
 
 
 @contextmanager

@@ -142,15 +142,14 @@ def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
 
 
 def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
-    lows = [c.lowest for c in (left, right) if c.lowest is not None]
-    highs = [c.highest for c in (left, right) if c.highest is not None]
+    both = (left, right)
     # Values of one column have one type; texts compare by code points, which is UTF-8 byte order.
     return ColumnSummary(
         left.name,
         left.data_type,
         left.nulls + right.nulls,
-        min(lows) if lows else None,
-        max(highs) if highs else None,
+        min((c.lowest for c in both if c.lowest is not None), default=None),
+        max((c.highest for c in both if c.highest is not None), default=None),
     )
 
 
