@@ -13,9 +13,8 @@ import polars as pl
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 
 _MAX_VALUES: Final = 1 << 8
-_INLINE_BYTES: Final = (
-    12  # texts up to this length are stored in the view itself, so equal views are equal texts
-)
+# Texts up to this length are stored in the view itself, so equal views are equal texts.
+_INLINE_BYTES: Final = 12
 _ROUNDS: Final = 3
 _CHUNK_ROWS: Final = 1 << 14
 
@@ -103,9 +102,8 @@ class _HashTable:
         """Return the codes of all rows, and the rows whose value is neither null nor in the table."""
         places = np.empty(len(column), np.uint8)
         missed = [np.zeros(0, np.int64)]
-        whole = self.words.view(
-            np.complex128
-        ).ravel()  # one 16-byte item per value, so `take` copies whole values
+        # One 16-byte item per value, so `take` copies whole values.
+        whole = self.words.view(np.complex128).ravel()
         start = 0
         for words, nulls in _words(column):
             for first in range(0, len(words), _CHUNK_ROWS):

@@ -77,9 +77,8 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     kind = FilePath(path).kind
     if kind == "inside":
         return f"{root.rstrip('/')}/{path}"
-    can_allow = (
-        kind == "address" and _bucket(path) == _bucket(root) if is_address(root) else kind == "absolute"
-    )
+    is_near = kind == "address" and _bucket(path) == _bucket(root)
+    can_allow = is_near if is_address(root) else kind == "absolute"
     if can_allow and allow_absolute:
         return path
     article, feature = ("an", "absolute path") if can_allow else ("a", "path that leads out of the table")
