@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
 
 import numpy as np
 
-from qbeast_core.space.arrays import BoolArray, F64Array, I64Array
+from qbeast_core.space.arrays import F64Array, I64Array
 
-_BLOCK_ROWS = 1 << 16
 _BUCKETS = 1 << 13
 
 
@@ -27,22 +26,17 @@ def number_ranks(quantiles: Sequence[float], values: F64Array, *, first: bool = 
     width = np.concatenate([[1.0], gaps, [1.0]])
     width[width == 0] = 1.0  # between equal knots lies no value
     rank = np.concatenate([[0.0], np.arange(len(knots), dtype=np.float64)])
-    side: Literal["left", "right"] = "left" if first else "right"
-    find = _Finder(knots, side)
-    out = np.empty(len(values))
-    for start in range(0, len(values), _BLOCK_ROWS):
-        block = values[start : start + _BLOCK_ROWS]
-        entry = find(block)
-        if first:  # a value equal to the knot starts there
-            entry += knots[np.minimum(entry, len(knots) - 1)] == block
-        part = block * scale
-        np.fmin(part, origin[-1], out=part)  # takes NaN to the last knot
-        np.maximum(part, origin[0], out=part)
-        part -= origin[entry]
-        part /= width[entry]
-        part += rank[entry]
-        part /= len(knots) - 1
-        out[start : start + _BLOCK_ROWS] = part
+    find = partial(np.searchsorted, knots) if first else _Finder(knots)
+    entry = find(values)
+    if first:  # a value equal to the knot starts there
+        entry += knots[np.minimum(entry, len(knots) - 1)] == values
+    out: F64Array = values * scale
+    np.fmin(out, origin[-1], out=out)  # takes NaN to the last knot
+    np.maximum(out, origin[0], out=out)
+    out -= origin[entry]
+    out /= width[entry]
+    out += rank[entry]
+    out /= len(knots) - 1
     return out
 
 
@@ -53,31 +47,25 @@ class _Finder:
     a bucket.
     """
 
-    def __init__(self, knots: F64Array, side: Literal["left", "right"]) -> None:
+    def __init__(self, knots: F64Array) -> None:
         self.knots = knots
-        self.side: Literal["left", "right"] = side
         self.padded = np.concatenate([[-np.inf], knots, [np.inf]])
         span = float(knots[-1] / 2 - knots[0] / 2) * 2
         self.per_unit = _BUCKETS / span if 0 < span < np.inf else 0.0
         edges = knots[0] + np.arange(_BUCKETS + 1) / (self.per_unit or 1.0)
-        self.first = np.searchsorted(knots, edges, side)
+        self.first = np.searchsorted(knots, edges, "right")
 
     def __call__(self, values: F64Array) -> I64Array:
         if not 0 < self.per_unit < np.inf or len(values) < _BUCKETS:
-            return np.searchsorted(self.knots, values, self.side)
+            return np.searchsorted(self.knots, values, "right")
         with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinities end in some bucket
             place = (values - self.knots[0]) * self.per_unit
             np.fmax(np.fmin(place, _BUCKETS, out=place), 0.0, out=place)
         guess = self.first[place.astype(np.int64)]
-        guess += self._is_past(self.padded[guess + 1], values)
+        guess += self.padded[guess + 1] <= values
         np.minimum(guess, len(self.knots), out=guess)
-        right = self._is_past(self.padded[guess], values) & ~self._is_past(self.padded[guess + 1], values)
+        right = (self.padded[guess] <= values) & (values < self.padded[guess + 1])
         wrong = np.flatnonzero(~right)
-        guess[wrong] = np.searchsorted(self.knots, values[wrong], self.side)
+        guess[wrong] = np.searchsorted(self.knots, values[wrong], "right")
         entries: I64Array = guess
         return entries
-
-    def _is_past(self, knots: F64Array, values: F64Array) -> BoolArray:
-        """Return where the knot lies before the value."""
-        past: BoolArray = knots <= values if self.side == "right" else knots < values
-        return past

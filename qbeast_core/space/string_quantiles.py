@@ -13,8 +13,6 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U64Array
 from qbeast_core.space.columns import StringColumn
 
-_BLOCK_ROWS = 1 << 16
-
 # A string is searched as 64-bit words: seven bytes, then how many bytes it has left, 8 for more than
 # seven. No padding is ambiguous then, and strings compare as their words do.
 _BYTES = 7
@@ -30,15 +28,11 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
     [0.0, 0.0, 0.5, 0.5]
     """
     table = _table(tuple(quantiles))
-    out = np.empty(len(column))
-    for start in range(0, len(column), _BLOCK_ROWS):
-        block = column.slice(start, min(start + _BLOCK_ROWS, len(column)))
-        below, exact = _search(table.levels, block)
-        ranks = table.last_rank[below]
-        if first:
-            ranks[exact] = table.first_rank[below[exact]]
-        out[start : start + _BLOCK_ROWS] = ranks
-    return out
+    below, exact = _search(table.levels, column)
+    ranks: F64Array = table.last_rank[below]
+    if first:
+        ranks[exact] = table.first_rank[below[exact]]
+    return ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
@@ -40,8 +40,23 @@ class SpecModel(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Return what `repr` shows: of a long list how many values there are, the first and the last."""
-        # The name that Java has for a class is the same for all values of one of ours.
+        # The name that the JVM has for a class is the same for all values of one of ours.
         return ((name, shortened(value)) for name, value in super().__repr_args__() if name != "class_name")
+
+
+class NamedModel(SpecModel):
+    """A value that the log tells from others by its ``className``: the JVM's package and the name of our class."""
+
+    # Names to read, of which the first is written, where they differ from the rule.
+    class_names: ClassVar[tuple[str, ...]] = ()
+    class_name: str = ""
+
+    def __init_subclass__(cls) -> None:
+        """Make the class name a constant of the class, which unions of such classes need as a discriminator."""
+        literal: Any = Literal
+        names = cls.class_names or (f"io.qbeast.core.transform.{cls.__name__}",)
+        cls.__annotations__["class_name"] = literal[names]
+        cls.class_name = names[0]
 
 
 def invalid_metadata(what: str, text: str, problems: Iterable[str]) -> InvalidMetadataError:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from qbeast_core.errors import InvalidColumnsError
 
 ColumnKind: TypeAlias = Literal["auto", "linear", "hashing", "quantiles", "histogram"]
 
+_COLUMN_KINDS: Final[tuple[ColumnKind, ...]] = get_args(ColumnKind)
 _KINDS: Final[dict[str, ColumnKind]] = {
-    "auto": "auto",
-    "linear": "linear",
-    "hashing": "hashing",
+    **{kind: kind for kind in _COLUMN_KINDS},
     "hash": "hashing",
-    "quantiles": "quantiles",
     "quantile": "quantiles",
-    "histogram": "histogram",
 }
 
 # Kinds as the documentation writes them behind the colon of `name:kind`; older names work too.
@@ -52,11 +49,10 @@ def parse_column_spec(text: str) -> ColumnSpec:
     ColumnSpec(name='ns:price', kind='auto')
     """
     head, colon, tail = text.rpartition(":")
-    kind = _KINDS.get(tail) if colon else None
-    name = text if kind is None else head
+    name, kind = (head, _KINDS[tail]) if colon and tail in _KINDS else (text, "auto")
     if not name:
         message = (
             f"a column to index has no name: {text!r}. Nothing was written. Write 'name' or 'name:kind'."
         )
         raise InvalidColumnsError(message, columns=[text])
-    return ColumnSpec(name, "auto" if kind is None else kind)
+    return ColumnSpec(name, kind)

@@ -10,9 +10,10 @@ import json
 import struct
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from qbeast_core.spec._base import invalid_metadata, read_text, refuse_repeated_keys
 from qbeast_core.spec.block import MAX_ROWS
@@ -29,28 +30,31 @@ _MAX_TAIL_BYTES: Final = 1 << 30  # a reader holds it in memory
 _OBJECT: Final = TypeAdapter(dict[str, Any])
 
 
+def _unpacked(text: Any) -> tuple[int, ...]:
+    try:
+        packed = b64decode(text, validate=True)
+        return struct.unpack(f"<{len(packed) // 2}h", packed)
+    except (TypeError, ValueError, struct.error) as error:
+        message = f"not base64 of 16-bit integers: {error}"
+        raise ValueError(message) from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLayout:
     """How a file is cut into pages, and how its weights rise."""
 
     # The last page may hold fewer.
-    page_rows: int
+    page_rows: Annotated[int, Field(ge=1, le=MAX_ROWS, validation_alias="rows")]
     # The file's end, with page indexes and footer.
-    tail_bytes: int
+    tail_bytes: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES, validation_alias="tail")]
     # Per page, the high 16 bits (arithmetic shift) of its first row's weight.
-    weights: tuple[int, ...]
+    weights: Annotated[tuple[int, ...], BeforeValidator(_unpacked), Field(validation_alias="w")]
     # Whether the file's last column is `_qbeast_weight`; not in tables that a JVM writes too.
-    has_hidden_weights: bool = True
+    has_hidden_weights: Annotated[bool, Field(validation_alias="hidden")] = True
     v: Literal[1] = LAYOUT_VERSION
 
 
-class _Stored(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
-
-    rows: Annotated[int, Field(ge=1, le=MAX_ROWS)]
-    tail: Annotated[int, Field(ge=8, le=_MAX_TAIL_BYTES)]
-    w: str
-    hidden: bool = True
+_LAYOUT: Final = TypeAdapter(PageLayout)
 
 
 def parse_layout(text: str) -> PageLayout | None:
@@ -61,25 +65,13 @@ def parse_layout(text: str) -> PageLayout | None:
     >>> parse_layout('{"v":2,"pages":[]}') is None
     True
     """
-    stored = read_text(_OBJECT.validate_json, text, what=_WHAT)
+    version = read_text(_OBJECT.validate_json, text, what=_WHAT).get("v")
     refuse_repeated_keys(text, what=_WHAT)
-    version = stored.get("v")
     if not isinstance(version, int) or isinstance(version, bool):
         raise invalid_metadata(_WHAT, text, ["v must be an integer"])
     if version != LAYOUT_VERSION:
         return None
-    fields = read_text(lambda _: _Stored.model_validate(stored), text, what=_WHAT)
-    try:
-        packed = b64decode(fields.w, validate=True)
-        weights = struct.unpack(f"<{len(packed) // 2}h", packed)
-    except (ValueError, struct.error) as error:
-        raise invalid_metadata(_WHAT, text, [f"w: not base64 of 16-bit integers: {error}"]) from error
-    return PageLayout(
-        page_rows=fields.rows,
-        tail_bytes=fields.tail,
-        weights=weights,
-        has_hidden_weights=fields.hidden,
-    )
+    return read_text(partial(_LAYOUT.validate_json, strict=True), text, what=_WHAT)
 
 
 def dump_layout(layout: PageLayout) -> str:

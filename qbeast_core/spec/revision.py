@@ -46,13 +46,9 @@ class Revision(SpecModel):
     _text: str | None = PrivateAttr(default=None)  # only where it differs from what the fields would write
 
     @classmethod
+    @lru_cache(maxsize=64)  # a table's revisions are read with each of its versions
     def from_json(cls, text: str) -> Self:
         """Return the revision stored as `text`."""
-        return cls._parsed(text)
-
-    @classmethod
-    @lru_cache(maxsize=64)  # a table's revisions are read with each of its versions
-    def _parsed(cls, text: str) -> Self:
         revision = read_text(cls.model_validate_json, text, what="a revision")
         if revision.model_dump_json() != text:
             revision._text = text  # noqa: SLF001 -- its own class

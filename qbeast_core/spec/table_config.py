@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self, TypeVar, get_args
+from typing import Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -32,6 +32,7 @@ MAX_REVISION_ID: Final = 10**9
 T = TypeVar("T")
 
 _TEXTS: Final = TypeAdapter(tuple[str, ...])
+_DIALECT: Final[TypeAdapter[BlocksDialect]] = TypeAdapter(BlocksDialect)
 _MAX_DIGITS: Final = 18  # more is not an id, and Python refuses to read very long ones
 
 
@@ -214,11 +215,7 @@ def _read_highest(key: str, text: str) -> int:
 
 
 def _read_dialect(key: str, text: str) -> BlocksDialect:
-    dialects: tuple[BlocksDialect, ...] = get_args(BlocksDialect)
-    for dialect in dialects:
-        if text == dialect:
-            return dialect
-    raise invalid_metadata(key, text, [f"the dialects are {', '.join(dialects)}"])
+    return read_text(_DIALECT.validate_python, text, what=key)
 
 
 def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 import struct
 from itertools import pairwise
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 from pydantic import Field, model_validator
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.spec._base import Number, SpecModel
+from qbeast_core.spec._base import NamedModel, Number
 from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType, OrderedDataType
 
 _LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
-class _Stored(SpecModel):
+class _Stored(NamedModel):
     """Properties of every transformation."""
-
-    # Whether rows can be indexed in it.
-    is_space: ClassVar[bool] = True
 
     @property
     def knots(self) -> tuple[Number, ...] | tuple[str, ...]:
@@ -30,7 +27,8 @@ class _Stored(SpecModel):
     @property
     def holds_texts(self) -> bool | None:
         """Whether it is made of texts, or else of numbers; None: it takes both."""
-        return isinstance(self.knots[0], str) if self.knots else None
+        values = self.knots or self.limits
+        return isinstance(values[0], str) if values else None
 
     @property
     def limits(self) -> tuple[Number | str, ...] | None:
@@ -45,9 +43,6 @@ class LinearTransformation(_Stored):
     the coordinate of ``null_value``, which was drawn from the range when the revision was made.
     """
 
-    class_name: Literal["io.qbeast.core.transform.LinearTransformation"] = (
-        "io.qbeast.core.transform.LinearTransformation"
-    )
     min_number: Number
     max_number: Number
     null_value: Number
@@ -59,10 +54,9 @@ class LinearTransformation(_Stored):
         return self.min_number, self.max_number
 
     @property
-    def limits(self) -> tuple[Number, Number]:
+    def limits(self) -> tuple[Number, ...]:
         """The least and the greatest value that need no other space."""
-        low, high = (typed_number(end, self.ordered_data_type) for end in self.knots)
-        return low, high
+        return tuple(typed_number(end, self.ordered_data_type) for end in self.knots)
 
     @model_validator(mode="after")
     def _range_is_open(self) -> LinearTransformation:
@@ -75,9 +69,6 @@ class LinearTransformation(_Stored):
 class IdentityTransformation(_Stored):
     """A column seen with a single value: every row has coordinate 0; None: only nulls were seen."""
 
-    class_name: Literal["io.qbeast.core.transform.IdentityTransformation"] = (
-        "io.qbeast.core.transform.IdentityTransformation"
-    )
     identity_value: Number | None
     ordered_data_type: OrderedDataType
 
@@ -96,18 +87,12 @@ class IdentityTransformation(_Stored):
 class HashTransformation(_Stored):
     """The JVM's byte hash of the value's text; a null hashes ``null_value``, drawn once and stored."""
 
-    class_name: Literal["io.qbeast.core.transform.HashTransformation"] = (
-        "io.qbeast.core.transform.HashTransformation"
-    )
     null_value: int | str
 
 
 class CDFNumericQuantilesTransformation(_Stored):
     """At least two finite numbers that never decrease, in the units of format 4; a null has coordinate 0."""
 
-    class_name: Literal["io.qbeast.core.transform.CDFNumericQuantilesTransformation"] = (
-        "io.qbeast.core.transform.CDFNumericQuantilesTransformation"
-    )
     quantiles: Annotated[tuple[float, ...], Field(min_length=2)]
     data_type: OrderedDataType
 
@@ -132,9 +117,6 @@ class CDFStringQuantilesTransformation(_Stored):
     Their order is not checked: the JVM sorts by UTF-16 units, others by UTF-8 bytes.
     """
 
-    class_name: Literal["io.qbeast.core.transform.CDFStringQuantilesTransformation"] = (
-        "io.qbeast.core.transform.CDFStringQuantilesTransformation"
-    )
     quantiles: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
@@ -146,18 +128,10 @@ class CDFStringQuantilesTransformation(_Stored):
 class EmptyTransformation(_Stored):
     """No space is known yet, as of the columns of the staging revision: every row has coordinate 0."""
 
-    is_space: ClassVar[bool] = False
-    class_name: Literal["io.qbeast.core.transform.EmptyTransformation"] = (
-        "io.qbeast.core.transform.EmptyTransformation"
-    )
-
 
 class StringHistogramTransformation(_Stored):
     """The rank among at least two strings; a null is read as the text ``null``. Older writers': never written."""
 
-    class_name: Literal["io.qbeast.core.transform.StringHistogramTransformation"] = (
-        "io.qbeast.core.transform.StringHistogramTransformation"
-    )
     histogram: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
@@ -169,15 +143,7 @@ class StringHistogramTransformation(_Stored):
 class IdentityToZeroTransformation(_Stored):
     """A column seen with a single value: every row has coordinate 0. Older writers': never written."""
 
-    class_name: Literal["io.qbeast.core.transform.IdentityToZeroTransformation"] = (
-        "io.qbeast.core.transform.IdentityToZeroTransformation"
-    )
     identity_value: Number | str | None
-
-    @property
-    def holds_texts(self) -> bool | None:
-        """Whether it is made of texts."""
-        return None if self.identity_value is None else isinstance(self.identity_value, str)
 
     @property
     def limits(self) -> tuple[Number | str, ...]:
@@ -191,10 +157,10 @@ class NullToZeroTransformation(_Stored):
     The JVM's name really ends in ``$``.
     """
 
-    class_name: Literal[
+    class_names: ClassVar[tuple[str, ...]] = (
         "io.qbeast.core.transform.NullToZeroTransformation$",
         "io.qbeast.core.transform.NullToZeroTransformation",
-    ] = "io.qbeast.core.transform.NullToZeroTransformation$"
+    )
 
     @property
     def limits(self) -> tuple[()]:

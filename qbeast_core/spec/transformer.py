@@ -7,42 +7,34 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import AliasChoices, Field
 
 from qbeast_core.errors import InvalidColumnsError
-from qbeast_core.spec._base import SpecModel
+from qbeast_core.spec._base import NamedModel
 from qbeast_core.spec.data_type import DataType, OrderedDataType
 
 TransformerKind: TypeAlias = Literal["linear", "hashing", "quantiles", "histogram", "empty"]
 
 
-class LinearTransformer(SpecModel):
+class _Stored(NamedModel):
+    column_name: str
+
+
+class LinearTransformer(_Stored):
     """Min-max scaling of an ordered column."""
 
     kind: ClassVar[TransformerKind] = "linear"
-    class_name: Literal["io.qbeast.core.transform.LinearTransformer"] = (
-        "io.qbeast.core.transform.LinearTransformer"
-    )
-    column_name: str
     data_type: DataType
 
 
-class HashTransformer(SpecModel):
+class HashTransformer(_Stored):
     """A hash of the value's text; order is lost."""
 
     kind: ClassVar[TransformerKind] = "hashing"
-    class_name: Literal["io.qbeast.core.transform.HashTransformer"] = (
-        "io.qbeast.core.transform.HashTransformer"
-    )
-    column_name: str
     data_type: DataType
 
 
-class CDFNumericQuantilesTransformer(SpecModel):
+class CDFNumericQuantilesTransformer(_Stored):
     """The rank among quantiles of an ordered column; its type is stored as ``orderedDataType``."""
 
     kind: ClassVar[TransformerKind] = "quantiles"
-    class_name: Literal["io.qbeast.core.transform.CDFNumericQuantilesTransformer"] = (
-        "io.qbeast.core.transform.CDFNumericQuantilesTransformer"
-    )
-    column_name: str
     # NOTE: the one transformer that the JVM spells differently; the common spelling is read too.
     data_type: Annotated[
         OrderedDataType,
@@ -53,37 +45,25 @@ class CDFNumericQuantilesTransformer(SpecModel):
     ]
 
 
-class CDFStringQuantilesTransformer(SpecModel):
+class CDFStringQuantilesTransformer(_Stored):
     """The rank among quantiles of a string column; no type is stored."""
 
     kind: ClassVar[TransformerKind] = "quantiles"
     data_type: ClassVar[DataType] = "StringDataType"
-    class_name: Literal["io.qbeast.core.transform.CDFStringQuantilesTransformer"] = (
-        "io.qbeast.core.transform.CDFStringQuantilesTransformer"
-    )
-    column_name: str
 
 
-class StringHistogramTransformer(SpecModel):
+class StringHistogramTransformer(_Stored):
     """The rank in a histogram of a string column; deprecated: read, never written."""
 
     kind: ClassVar[TransformerKind] = "histogram"
-    class_name: Literal["io.qbeast.core.transform.StringHistogramTransformer"] = (
-        "io.qbeast.core.transform.StringHistogramTransformer"
-    )
-    column_name: str
     data_type: DataType
 
 
-class EmptyTransformer(SpecModel):
+class EmptyTransformer(_Stored):
     """A column of the staging revision; neither a type nor a space is known."""
 
     kind: ClassVar[TransformerKind] = "empty"
     data_type: ClassVar[DataType | None] = None
-    class_name: Literal["io.qbeast.core.transform.EmptyTransformer"] = (
-        "io.qbeast.core.transform.EmptyTransformer"
-    )
-    column_name: str
 
 
 # Any stored transformer, with its `className` as discriminator; all have `kind`, `column_name`, `data_type`.
@@ -101,10 +81,7 @@ _NOT_HASHED: Final = ("DateDataType", "TimestampDataType")
 
 
 def transformer_for(
-    column: str,
-    *,
-    kind: Literal["linear", "hashing", "quantiles", "histogram"],
-    data_type: DataType,
+    column: str, *, kind: Literal["linear", "hashing", "quantiles", "histogram"], data_type: DataType
 ) -> Transformer:
     """Return the transformer that the writer stores for a column.
 

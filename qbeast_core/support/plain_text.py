@@ -44,12 +44,10 @@ def shortened(value: object) -> object:
     ((1, 2), <1,000 values from 0 to 999>)
     """
     if isinstance(value, tuple) and len(value) > _MAX_VALUES:
-        return _Unquoted(
-            f"<{len(value):,} values from {reprlib.repr(value[0])} to {reprlib.repr(value[-1])}>"
-        )
-    return (
-        _Unquoted(reprlib.repr(value)) if isinstance(value, str) and len(value) > _MAX_CHARACTERS else value
-    )
+        first, last = reprlib.repr(value[0]), reprlib.repr(value[-1])
+        return _Unquoted(f"<{len(value):,} values from {first} to {last}>")
+    is_long = isinstance(value, str) and len(value) > _MAX_CHARACTERS
+    return _Unquoted(reprlib.repr(value)) if is_long else value
 
 
 def visible(text: str) -> str:

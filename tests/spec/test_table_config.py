@@ -115,7 +115,7 @@ MALFORMED = {
     "qbeast.lastRevisionID": ("one", "the revisions that can be read are"),
     "qbeast.revision.1": ("{}", "revisionID"),
     "qbeast.revision.2": (STAGING.to_json(), "calls itself revision 0"),
-    BLOCKS_DIALECT: ("klingon", "the dialects are documented, qbeast-spark"),
+    BLOCKS_DIALECT: ("klingon", "'documented' or 'qbeast-spark'"),
     COLUMN_SPECS: ("x,y", COLUMN_SPECS),
     "qbeast.replicatedSet.1": ("[1]", "qbeast.replicatedSet.1"),
     HIGHEST_REVISION_ID: ("9" * 18, "it is not the id of a revision"),

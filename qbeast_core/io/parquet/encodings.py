@@ -86,18 +86,14 @@ def _repeats(leaf: pl.Series) -> bool:
     is_text = isinstance(dtype, pl.String | pl.Binary)
     if is_text and leaf.estimated_size() > _SAMPLE_BYTES and not (_bytes_each(leaf) <= _MAX_BYTES).all():
         return False  # comparing large values takes too long
-    max_values = _max_values(dtype)
+    is_packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
+    max_values = _MAX_NUMBERS if is_packed else _MAX_VALUES
     if leaf.head(2 * max_values).n_unique() > max_values + 1:  # null may be one of them
         return False  # looking at all values takes ten times as long
     distinct = leaf.n_unique() - (leaf.null_count() > 0)
     if distinct * _MIN_REPEATS > values or distinct > max_values:
         return False
     return not is_text or bool(_bytes_each(leaf.unique()).sum() <= _MAX_BYTES)
-
-
-def _max_values(dtype: pl.DataType) -> int:
-    packed = dtype.is_integer() or dtype.is_temporal() or dtype.is_decimal()
-    return _MAX_NUMBERS if packed else _MAX_VALUES
 
 
 def _bytes_each(texts: pl.Series) -> pl.Series:

@@ -9,14 +9,12 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from qbeast_core.space.arrays import I64Array, U8Array, U64Array
 
 _MAX_VALUES: Final = 1 << 8
-_INLINE_BYTES: Final = (
-    12  # texts up to this length are stored in the view itself, so equal views are equal texts
-)
+# Texts up to this length are stored in the view itself, so equal views are equal texts.
+_INLINE_BYTES: Final = 12
 _ROUNDS: Final = 3
 _CHUNK_ROWS: Final = 1 << 14
 
@@ -104,9 +102,8 @@ class _HashTable:
         """Return the codes of all rows, and the rows whose value is neither null nor in the table."""
         places = np.empty(len(column), np.uint8)
         missed = [np.zeros(0, np.int64)]
-        whole = self.words.view(
-            np.complex128
-        ).ravel()  # one 16-byte item per value, so `take` copies whole values
+        # One 16-byte item per value, so `take` copies whole values.
+        whole = self.words.view(np.complex128).ravel()
         start = 0
         for words, nulls in _words(column):
             for first in range(0, len(words), _CHUNK_ROWS):
@@ -134,11 +131,6 @@ def _words(column: pl.Series) -> Iterator[tuple[U64Array, npt.NDArray[np.bool_] 
     """Yield per chunk the 16 bytes of each value, and a mask of nulls."""
     for chunk in column.get_chunks():
         array: Any = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
-        parts: list[Any] = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        words = np.frombuffer(array.buffers()[1] or b"", np.uint64).reshape(-1, 2)
         nulls = chunk.is_null().to_numpy() if chunk.null_count() else None
-        start = 0
-        for part in parts:
-            words = np.frombuffer(part.buffers()[1] or b"", np.uint64).reshape(-1, 2)
-            stop = start + len(part)
-            yield words[part.offset : part.offset + len(part)], None if nulls is None else nulls[start:stop]
-            start = stop
+        yield words[array.offset : array.offset + len(array)], nulls

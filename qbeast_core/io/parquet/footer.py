@@ -10,11 +10,11 @@ import numpy as np
 from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
+    LIST,
     ThriftError,
     ThriftStruct,
     field,
     read_struct,
-    read_varint,
     write_binary,
     write_list,
     write_zigzag,
@@ -23,7 +23,6 @@ from qbeast_core.space.arrays import I64Array
 
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
-_I32_LIST, _BINARY_LIST = 0x9, 0x9
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
 # Errors that damaged bytes can cause: missing or other fields, numbers out of range.
@@ -59,9 +58,8 @@ class ColumnChunk:
     start: int
     data_start: int
     size: int
-    # Bytes before compression; values, nulls included.
+    # Bytes before compression.
     uncompressed: int
-    num_values: int
     # Start and length of its OffsetIndex, or None.
     offset_index: tuple[int, int] | None
 
@@ -91,14 +89,12 @@ def parse_footer(data: bytes) -> FileFooter:
 
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
     """Parse a Thrift ``OffsetIndex``."""
-    if data[:1] != b"\x19":
-        message = "an OffsetIndex starts with its list of pages"
-        raise ThriftError(message)
-    count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
-    values = _varints(np.frombuffer(data, dtype=np.uint8, offset=at), 7 * count)
-    if values is None or np.any(values.reshape(count, 7)[:, ::2] != (0x16, 0x15, 0x16, 0)):
-        return _generic_page_locations(data)
-    numbers = values.reshape(count, 7)[:, 1::2].astype(np.int64) >> 1
+    try:
+        pages = [page.fields for page in read_struct(data).fields[1]]
+        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
+    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        message = f"not an OffsetIndex: {error}"
+        raise ThriftError(message) from error
     return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
 
 
@@ -125,8 +121,8 @@ def _checked(footer: FileFooter) -> FileFooter:
     """Raise if a number is out of range: later arithmetic relies on them."""
     numbers: list[Any] = [footer.num_rows, footer.version]
     for chunk in footer.chunks:
-        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.num_values]
-        numbers += [chunk.size - 1, *(chunk.offset_index or ())]
+        numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.size - 1]
+        numbers += chunk.offset_index or ()
     if not all(isinstance(number, int) and 0 <= number < _MAX_BYTES for number in numbers):
         reason = "the footer has impossible numbers of bytes or rows"
         raise PagesUnavailable(reason)
@@ -187,7 +183,6 @@ def _chunk(fields: dict[int, Any], column: str, repeated: bool) -> ColumnChunk: 
         data_start=data_start,
         size=meta[7],
         uncompressed=meta[6],
-        num_values=meta[5],
         offset_index=(fields[4], fields[5]) if 4 in fields and 5 in fields else None,
     )
 
@@ -196,34 +191,8 @@ def _constant(meta: dict[int, Any]) -> bytes:
     return b"".join(
         (
             field(1, I32) + write_zigzag(meta[1]),
-            field(1, _I32_LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
-            field(1, _BINARY_LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
+            field(1, LIST) + write_list(I32, [write_zigzag(e) for e in meta[2]]),
+            field(1, LIST) + write_list(BINARY, [write_binary(p) for p in meta[3]]),
             field(1, I32) + write_zigzag(meta[4]),
         )
     )
-
-
-def _varints(
-    data: np.ndarray[Any, np.dtype[np.uint8]], count: int
-) -> np.ndarray[Any, np.dtype[np.uint64]] | None:
-    """Decode the first ``count`` varints; None if there are fewer or one is longer than 9 bytes."""
-    ends = np.flatnonzero(data < 0x80)[:count] + 1
-    if len(ends) < count or count == 0:
-        return None
-    starts = np.concatenate(([0], ends[:-1]))
-    lengths = ends - starts
-    if lengths.max() > 9:
-        return None
-    shifts = (np.arange(ends[-1]) - np.repeat(starts, lengths)).astype(np.uint64) * np.uint64(7)
-    bits = (data[: ends[-1]] & 0x7F).astype(np.uint64) << shifts
-    return np.add.reduceat(bits, starts)
-
-
-def _generic_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
-    try:
-        pages = [page.fields for page in read_struct(data).fields[1]]
-        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
-    except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
-        message = f"not an OffsetIndex: {error}"
-        raise ThriftError(message) from error
-    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()

@@ -20,8 +20,6 @@ from qbeast_core.io.parquet.thrift import (
     write_zigzag,
 )
 
-_LONG = field(1, I64)
-_LONG_AFTER_NEXT = field(2, I64)
 _STOP = b"\x00"
 _MAX_SIZE = 1 << 31
 
@@ -59,7 +57,7 @@ def build_mini_file(parts: Sequence[FilePart]) -> bytes:
             pieces += buffers
             at += size
         columns = field(1, LIST) + write_list(STRUCT, chunks)
-        groups.append(columns + _LONG + write_zigzag(at - start) + _LONG + write_zigzag(part.rows) + _STOP)
+        groups.append(columns + _long(at - start) + _long(part.rows) + _STOP)
     footer = _footer(parts, groups)
     return b"".join((*pieces, footer, len(footer).to_bytes(4, "little"), MAGIC))
 
@@ -73,7 +71,7 @@ def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
         (
             field(1, I32) + write_zigzag(first.footer.version),
             field(1, LIST) + write_list(STRUCT, schema),
-            _LONG + write_zigzag(sum(part.rows for part in parts)),
+            _long(sum(part.rows for part in parts)),
             field(1, LIST) + write_list(STRUCT, groups),
             _STOP,
         )
@@ -85,23 +83,13 @@ def _chunk(chunk: ColumnChunk, at: int, size: int, rows: int, buffers: Sequence[
     dictionary = chunk.data_start - chunk.start
     values = _num_values(buffers) if chunk.repeated else rows
     uncompressed = -(-chunk.uncompressed * size // chunk.size)  # readers take it as a hint
-    parts = [
-        _LONG_AFTER_NEXT,
-        write_zigzag(at),
-        field(1, STRUCT),
-        chunk.constant,
-        _LONG,
-        write_zigzag(values),
-        _LONG,
-        write_zigzag(uncompressed),
-        _LONG,
-        write_zigzag(size),
-        _LONG_AFTER_NEXT,
-        write_zigzag(at + dictionary),
-    ]
-    if dictionary:
-        parts += [_LONG_AFTER_NEXT, write_zigzag(at)]
-    return b"".join((*parts, _STOP, _STOP))
+    places = _long(at + dictionary, step=2) + (_long(at, step=2) if dictionary else b"")
+    meta = chunk.constant + _long(values) + _long(uncompressed) + _long(size) + places + _STOP
+    return _long(at, step=2) + field(1, STRUCT) + meta + _STOP
+
+
+def _long(value: int, *, step: int = 1) -> bytes:
+    return field(step, I64) + write_zigzag(value)
 
 
 def _num_values(buffers: Sequence[memoryview]) -> int:

@@ -22,6 +22,7 @@ _DICTIONARY_BYTES: Final = 64 << 10
 # Only rows cut pages: a cut by bytes in one column would break the alignment of pages.
 _PAGE_BYTES: Final = (1 << 31) - 1
 _ONE_GROUP: Final = 1 << 40
+_ZSTD_LEVEL: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,6 @@ def encode_data_file(
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
     uncompressed: Collection[str] = (),
-    compression_level: int = 1,
     values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order.
@@ -58,13 +58,12 @@ def encode_data_file(
     >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)
     (['Oslo', 'Rome', 'Oslo'], True)
     """
-    table = _with_values(_with_weights(frame, weights, page_rows), {} if values is None else values)
+    table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     chosen = set(dictionary)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
     while True:
-        levels = _compression_levels(table.schema, uncompressed, compression_level)
-        data = _encode(table, page_rows, bounded, chosen, levels)
+        data = _encode(table, page_rows, bounded, chosen, uncompressed)
         if len(table) == 0:
             return EncodedFile(data.to_pybytes(), data.size, 0)
         cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
@@ -80,19 +79,13 @@ def encode_data_file(
         chosen -= misaligned  # a dictionary that overflows cuts a page short
 
 
-def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None, page_rows: int) -> Any:
-    if page_rows < 1:
-        message = f"page_rows must be at least 1, not {page_rows}; nothing was written"
-        raise InvalidInputError(message, argument="page_rows")
+def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None) -> Any:
     table = _to_arrow(frame) if isinstance(frame, pl.DataFrame) else frame
     if WEIGHT_COLUMN in table.column_names:
         message = f"the column name {WEIGHT_COLUMN!r} is reserved; rename the column; nothing was written"
         raise InvalidInputError(message, argument="frame")
     if weights is None:
         return table
-    if weights.shape != (len(table),):
-        message = f"{len(table)} rows need as many weights, not {weights.shape}; nothing was written"
-        raise InvalidInputError(message, argument="weights")
     high = np.ascontiguousarray(weights >> 16, dtype=np.int32)
     # Built from a buffer: pa.array of an ndarray imports pandas.
     column: Any = pa.Array.from_buffers(pa.int32(), len(high), [None, pa.py_buffer(high)])
@@ -122,8 +115,9 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 
 
 def _encode(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int | None]
+    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], uncompressed: Collection[str]
 ) -> Any:
+    leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
     encodings = {
         column.name: _encoding(column.type) for column in table.schema if column.name not in dictionary
@@ -138,17 +132,13 @@ def _encode(
         "use_dictionary": sorted(dictionary) or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "column_encoding": {path: encoding for path, encoding in encodings.items() if encoding},
-        "compression": {path: "none" if level is None else "zstd" for path, level in levels.items()},
-        "compression_level": {path: level for path, level in levels.items() if level is not None},
+        "compression": {path: "none" if path in uncompressed else "zstd" for path in leaves},
+        "compression_level": {path: _ZSTD_LEVEL for path in leaves if path not in uncompressed},
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
     pq.write_table(table, sink, **options)
     return sink.getvalue()
-
-
-def _compression_levels(schema: Any, uncompressed: Collection[str], level: int) -> dict[str, int | None]:
-    return {path: None if path in uncompressed else level for path, _ in _leaves(schema)}
 
 
 def _encoding(kind: Any) -> str | None:
@@ -158,22 +148,17 @@ def _encoding(kind: Any) -> str | None:
     return None  # PLAIN: older Sparks misread strings in the delta encodings
 
 
-def _leaves(schema: Any) -> Iterator[tuple[str, Any]]:
-    for arrow_field in schema:
-        yield from _leaves_below(arrow_field.name, arrow_field.type)
-
-
-def _leaves_below(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(path: str, kind: Any) -> Iterator[str]:
     if pa.types.is_struct(kind):
         for child in kind.fields:
-            yield from _leaves_below(f"{path}.{child.name}", child.type)
+            yield from _leaves(f"{path}.{child.name}", child.type)
     elif pa.types.is_map(kind):
-        yield from _leaves_below(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves_below(f"{path}.key_value.value", kind.item_type)
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from _leaves_below(f"{path}.list.element", kind.value_type)
+        yield from _leaves(f"{path}.list.element", kind.value_type)
     else:
-        yield path, kind
+        yield path
 
 
 def _page_sizes(data: Any, footer: FileFooter, page_rows: int) -> tuple[I64Array, set[str]]:

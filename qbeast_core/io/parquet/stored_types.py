@@ -54,12 +54,9 @@ def stored_type(stored: pl.DataType, target: pl.DataType) -> pl.DataType:
         case pl.Map(), pl.Map():
             key = stored_type(_type(stored.key), _type(target.key))
             value = stored_type(_type(stored.value), _type(target.value))
-            # Polars overflows on INT96 in maps, but not in lists.
-            return (
-                pl.List(pl.Struct({"key": key, "value": value}))
-                if "'ns'" in str(stored)
-                else pl.Map(key, value)
-            )
+            if "'ns'" in str(stored):  # Polars overflows on INT96 in maps, but not in lists
+                return pl.List(pl.Struct({"key": key, "value": value}))
+            return pl.Map(key, value)
         case _:
             return stored if _is_cast(stored, target) else target
 

@@ -66,8 +66,14 @@ def field(step: int, kind: int) -> bytes:
 
 
 def write_list(kind: int, items: Sequence[bytes]) -> bytes:
-    """Write a list whose elements are already encoded."""
-    return _list_header(kind, len(items)) + b"".join(items)
+    r"""Write a list whose elements are already encoded.
+
+    >>> write_list(I32, [b"\x02"] * 20)[:2].hex()
+    'f514'
+    """
+    size = len(items)
+    header = bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + _write_varint(size)
+    return header + b"".join(items)
 
 
 def write_binary(value: bytes) -> bytes:
@@ -87,15 +93,6 @@ def _write_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _list_header(kind: int, size: int) -> bytes:
-    """Write the header of a list of ``size`` elements.
-
-    >>> _list_header(STRUCT, 2).hex(), _list_header(I32, 20).hex()
-    ('2c', 'f514')
-    """
-    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + _write_varint(size)
 
 
 def _read_struct(data: bytes, at: int, depth: int) -> ThriftStruct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -39,10 +40,7 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
     >>> page_rows_within(pl.DataFrame({"scan": ["x" * (1 << 20)] * 64}), 256)
     8
     """
-    for column in frame.get_columns():
-        if column.estimated_size() <= _PAGE_BYTES or not _varies(column.dtype):
-            continue
-        sizes = _value_bytes(column)
+    for _, sizes in _large_columns(frame, _PAGE_BYTES):
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         largest = int(sizes.max())
         max_bytes = max(_PAGE_BYTES, min(2 * largest, _MAX_PAGE_BYTES), largest)
@@ -53,14 +51,11 @@ def page_rows_within(frame: pl.DataFrame, page_rows: int) -> int:
 
 def refuse_huge_values(frame: pl.DataFrame) -> None:
     """Raise if a value is too large for Parquet."""
-    for column in frame.get_columns():
-        if column.estimated_size() <= sizing().max_value_bytes or not _varies(column.dtype):
-            continue
-        sizes = _value_bytes(column)
+    for name, sizes in _large_columns(frame, sizing().max_value_bytes):
         row = int(sizes.argmax())
         if sizes[row] > sizing().max_value_bytes:
             msg = (
-                f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {column.name!r}, and Parquet holds "
+                f"row {row:,} has a value of {int(sizes[row]):,} bytes in column {name!r}, and Parquet holds "
                 f"values up to {sizing().max_value_bytes:,}; nothing was written. Split it over several rows, or keep "
                 "it in a file of its own and its place in the table."
             )
@@ -96,8 +91,12 @@ def _value_bytes(column: pl.Series) -> I64Array:
     return total + _FIXED_BYTES
 
 
-def _varies(dtype: pl.DataType) -> bool:
-    return dtype.is_nested() or isinstance(dtype, pl.String | pl.Binary)
+def _large_columns(frame: pl.DataFrame, min_bytes: int) -> Iterator[tuple[str, I64Array]]:
+    """Yield the name and the bytes of each value of columns of more bytes whose values differ in size."""
+    for column in frame.get_columns():
+        varies = column.dtype.is_nested() or isinstance(column.dtype, pl.String | pl.Binary)
+        if varies and column.estimated_size() > min_bytes:
+            yield column.name, _value_bytes(column)
 
 
 def _largest_page(ends: I64Array, page_rows: int) -> int:

@@ -16,7 +16,8 @@ SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "fil
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//)?")
 _FILE: Final = re.compile(r"file:(?://(?:localhost)?)?(/(?:[^/].*)?)", re.IGNORECASE | re.DOTALL)
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+# Control characters, and halves of characters, which cannot be encoded.
+_UNUSABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 # obstore and deltalake cut an address off at the first two; deltalake panics at the others; Polars accepts all.
 _CUT: Final = "#?"
@@ -48,7 +49,7 @@ def resolve_location(location: str | os.PathLike[str]) -> str:
         raise _invalid_path(kind, *_other_argument(text))
     if not text:
         raise _invalid_path(repr(text), "it is empty", "give a folder or an address; '.' is this folder")
-    if _CONTROL.search(text) or not _is_unicode(text):
+    if _UNUSABLE.search(text):
         raise _invalid_path(
             repr(text), "it has control characters or half characters", "choose a name without them"
         )
@@ -76,9 +77,8 @@ def locate_file(root: str, path: str, *, allow_absolute: bool) -> str:
     kind = FilePath(path).kind
     if kind == "inside":
         return f"{root.rstrip('/')}/{path}"
-    can_allow = (
-        kind == "address" and _bucket(path) == _bucket(root) if is_address(root) else kind == "absolute"
-    )
+    is_near = kind == "address" and _bucket(path) == _bucket(root)
+    can_allow = is_near if is_address(root) else kind == "absolute"
     if can_allow and allow_absolute:
         return path
     article, feature = ("an", "absolute path") if can_allow else ("a", "path that leads out of the table")
@@ -117,20 +117,16 @@ def _resolve_folder(text: str) -> str:
     try:
         whole = os.path.realpath(text)  # as the system resolves "..", also behind links
     except OSError as error:
-        raise _invalid_path(
-            shown, f"it cannot be resolved ({error.strerror})", "give an absolute path"
-        ) from error
+        cause = f"it cannot be resolved ({error.strerror})"
+        raise _invalid_path(shown, cause, "give an absolute path") from error
+    shown = repr(whole)
     if "\\" in whole:
-        raise _invalid_path(
-            repr(whole), "deltalake reads a backslash as a slash", "choose a folder without one"
-        )
+        raise _invalid_path(shown, "deltalake reads a backslash as a slash", "choose a folder without one")
     if _ESCAPE.search(whole):
         cause = "it has a % and two hexadecimal digits, which deltalake reads as an encoded character"
-        raise _invalid_path(repr(whole), cause, "choose a folder without them")
-    if _CONTROL.search(whole) or not _is_unicode(whole):
-        raise _invalid_path(
-            repr(whole), "it has control characters or is not Unicode", "choose another folder"
-        )
+        raise _invalid_path(shown, cause, "choose a folder without them")
+    if _UNUSABLE.search(whole):
+        raise _invalid_path(shown, "it has control characters or is not Unicode", "choose another folder")
     return whole
 
 
@@ -153,9 +149,8 @@ def _resolve_address(scheme: str, rest: str) -> str:
         raise _invalid_path(shown, "it names no bucket", f"write {scheme}://bucket/folder")
     if any(mark in rest for mark in _CUT):
         cause = "it has a # or ?, where some libraries cut it off and others do not"
-        raise _invalid_path(
-            shown, cause, "choose another name, and give the options after a ? in `storage_options`"
-        )
+        cure = "choose another name, and give the options after a ? in `storage_options`"
+        raise _invalid_path(shown, cause, cure)
     if any(mark in rest for mark in _BROKEN) or _ESCAPE.search(rest):
         cause = f"it has one of {_BROKEN} or a % and two hexadecimal digits, which libraries read differently"
         raise _invalid_path(shown, cause, "choose another name")
@@ -178,14 +173,6 @@ def _other_argument(value: object) -> tuple[str, str]:
 def _bucket(address: str) -> str:
     scheme, _, rest = address.partition("://")
     return f"{scheme.lower()}://{rest.partition('/')[0]}"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _invalid_path(shown: str, cause: str, cure: str) -> InvalidInputError:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -52,7 +51,6 @@ class RemoteStore:
     def __init__(
         self, uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
     ) -> None:
-        _refuse_password(uri)
         self.uri = resolve_location(uri)
         self.local_root = None
         self.allow_absolute_paths = allow_absolute_paths
@@ -183,39 +181,22 @@ def translate_options(storage_options: Mapping[str, str]) -> dict[str, dict[str,
         if bare in _CLIENT:
             client[bare] = value
         elif key == "max_retries":
-            retry[key] = _number(name, value)
+            retry[key] = int(_matched(name, value, r"\d+", "a whole number")[0])
         elif key == "retry_timeout":
-            retry[key] = _duration(name, value)
+            duration = _matched(name, value, r"(\d+) ?(ms|s|m|h)", "a duration like '30s'")
+            retry[key] = timedelta(seconds=int(duration[1]) * _SECONDS[duration[2]])
         elif key not in _IGNORED:
             config[key] = value
     options = {"config": config, "client_options": client, "retry_config": retry}
     return {name: chosen for name, chosen in options.items() if chosen}
 
 
-def _number(name: str, value: str) -> int:
-    if not re.fullmatch(r"\d+", str(value)):
-        message = (
-            f"storage option {name!r} must be a whole number, not {value!r}; nothing was read or written"
-        )
+def _matched(name: str, value: str, pattern: str, what: str) -> re.Match[str]:
+    match = re.fullmatch(pattern, str(value))
+    if match is None:
+        message = f"storage option {name!r} must be {what}, not {value!r}; nothing was read or written"
         raise InvalidInputError(message, argument="storage_options")
-    return int(value)
-
-
-def _duration(name: str, value: str) -> timedelta:
-    match = re.fullmatch(r"(\d+) ?(ms|s|m|h)", str(value))
-    if not match:
-        message = f"storage option {name!r} must be a duration like '30s', not {value!r}; nothing was written"
-        raise InvalidInputError(message, argument="storage_options")
-    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-
-
-def _refuse_password(uri: str) -> None:
-    """Raise if an address has a password: it would appear in messages and logs."""
-    if urlsplit(uri).password is not None:
-        message = (
-            f"{uri!r} has a password; nothing was read or written. Give credentials in `storage_options`."
-        )
-        raise InvalidInputError(message, argument="path")
+    return match
 
 
 @contextmanager

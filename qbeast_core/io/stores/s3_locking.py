@@ -15,9 +15,7 @@ _SCHEMES: Final = ("s3://", "s3a://")
 _OFF: Final = ("", "0", "false", "no", "none")
 
 
-def other_locking(
-    uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
-) -> str | None:
+def other_locking(uri: str, storage_options: Mapping[str, str] | None = None) -> str | None:
     """Return the setting that makes other writers commit without conditional puts, or None.
 
     Such a writer and ours could both win the same version, and one commit would be lost.
@@ -29,20 +27,18 @@ def other_locking(
     """
     if not uri.lower().startswith(_SCHEMES):
         return None
-    settings = {**environ, **(storage_options or {})}
+    settings = {**os.environ, **(storage_options or {})}
     values = {name.lower(): text for name, text in settings.items()}
     on = {name for name in LOCKING_SETTINGS if values.get(name, "").lower() not in _OFF}
     return next((name for name in settings if name.lower() in on), None)
 
 
-def refuse_unsafe_locking(
-    uri: str, storage_options: Mapping[str, str] | None = None, *, environ: Mapping[str, str] = os.environ
-) -> None:
+def refuse_unsafe_locking(uri: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Raise if deltalake would write to S3 without conditional puts; call it before writing files.
 
     >>> refuse_unsafe_locking("/data/sales", {"AWS_S3_ALLOW_UNSAFE_RENAME": "true"})
     """
-    setting = other_locking(uri, storage_options, environ=environ)
+    setting = other_locking(uri, storage_options)
     if setting is not None:
         message = (
             f"{uri} cannot be written while {setting} is set: other writers then use no conditional puts "

@@ -6,6 +6,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformation import EmptyTransformation
 from qbeast_core.spec.transformer import Transformer
 from qbeast_core.tree.space.columns import data_type_of
 
@@ -18,7 +19,7 @@ def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
     >>> fits_schema(staging, pl.Schema({"x": pl.Int64}))
     False
     """
-    has_space = any(part.is_space for part in revision.transformations)
+    has_space = any(not isinstance(part, EmptyTransformation) for part in revision.transformations)
     typed = all(_has_type(part, schema) for part in revision.column_transformers)
     return has_space and typed and not texts_changed(revision, schema)
 

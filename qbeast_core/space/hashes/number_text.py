@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from qbeast_core.space.columns import NumberColumn
 
 # Java writes smaller and larger floats with an exponent.
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
+
+_EVERY_DIGIT = Context(prec=40)
 
 # Nineteen digits and a sign.
 _INTEGER_WIDTH = 20
@@ -92,12 +95,5 @@ def _decimal_text(column: NumberColumn) -> npt.NDArray[np.bytes_]:
         unscaled = words.tolist()
     else:
         unscaled = [(high << 64) + (low & 2**64 - 1) for low, high in words.tolist()]
-    return np.array([_plain(value, column.scale) for value in unscaled], "S42")[places]
-
-
-def _plain(unscaled: int, scale: int) -> str:
-    digits = f"{abs(unscaled):0{scale + 1}d}"
-    sign = "-" if unscaled < 0 else ""
-    return (
-        f"{sign}{digits[: len(digits) - scale]}.{digits[len(digits) - scale :]}" if scale else sign + digits
-    )
+    texts = [f"{Decimal(value).scaleb(-column.scale, _EVERY_DIGIT):f}" for value in unscaled]
+    return np.array(texts, "S42")[places]

@@ -8,7 +8,6 @@ from qbeast_core.space.arrays import I32Array, I64Array, U8Array
 from qbeast_core.space.hashes.murmur import finalize, fold_words
 
 _SEED = 0x3C074A61
-_BLOCK_ROWS = 1 << 16
 
 
 def bytes_hash(data: U8Array, offsets: I64Array) -> I32Array:
@@ -27,11 +26,9 @@ def span_hash(data: U8Array, starts: I64Array, lengths: I64Array) -> I32Array:
 
     The starts must not descend.
     """
-    out = np.full(len(starts), _SEED, np.uint32)
-    for begin in range(0, len(starts), _BLOCK_ROWS):
-        state = out[begin : begin + _BLOCK_ROWS]
-        first, counts = starts[begin : begin + len(state)], lengths[begin : begin + len(state)]
-        words = data[first[0] : first[-1] + counts[-1]].view(np.int8).astype(np.int32).view(np.uint32)
-        fold_words(state, words, first - first[0], counts, 1)
-        finalize(state, counts.astype(np.uint32))
-    return out.view(np.int32)
+    state = np.full(len(starts), _SEED, np.uint32)
+    if len(starts):
+        words = data[starts[0] : starts[-1] + lengths[-1]].view(np.int8).astype(np.int32).view(np.uint32)
+        fold_words(state, words, starts - starts[0], lengths, 1)
+        finalize(state, lengths.astype(np.uint32))
+    return state.view(np.int32)

@@ -10,8 +10,6 @@ from typing import Final
 import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
-
-
 _BATCH_ROWS: Final = 65_536
 
 
@@ -32,8 +30,8 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
-def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFrame]:
-    """Yield the rows of a query in order, all of them or an error.
+def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:
+    """Yield the rows of a query in order, all of them or an error; the rows of a batch are Polars' choice if None.
 
     `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises the panic.
 
@@ -65,7 +63,8 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int) -> Generator[pl.DataFr
     thread.start()
     try:
         while (batch := batches.get()) is not None:
-            yield batch
+            if batch.height:
+                yield batch
         if failures:
             raise failures[0]
     finally:

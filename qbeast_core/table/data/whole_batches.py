@@ -9,15 +9,13 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.errors import StorageError
-from qbeast_core.spec.own_column import own_column
+from qbeast_core.table.data.query_batches import query_batches
 
 # What a damaged file makes Polars raise; a panic is not an `Exception`.
 SCAN_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
-_CUT: Final = "reading stopped before the last row"
 # A condition that is evaluated inside the reader of a file fails under the reader's name.
-_IS_OF_A_FILE: Final = re.compile(rf"^parquet:(?! Invalid parameter: conversion from )|^{_CUT}")
-_END: Final = own_column("end")
+_IS_OF_A_FILE: Final = re.compile(r"^parquet:(?! Invalid parameter: conversion from )")
 
 
 def whole_batches(
@@ -36,14 +34,15 @@ def whole_batches(
     """
     rows = 0
     try:
-        for batch in _to_the_end(lazy):
+        for batch in query_batches(lazy):
             rows += batch.height
             yield batch
     except SCAN_ERRORS as error:
         for path in paths:
             _refuse_damaged(path, scan(path))
         if again is None:
-            if not _IS_OF_A_FILE.search(str(error)):
+            is_of_a_file = isinstance(error, pl.exceptions.PanicException) or _IS_OF_A_FILE.search(str(error))
+            if not is_of_a_file:
                 raise  # the condition is at fault, not a file
             message = f"one of {len(paths)} data files cannot be read: {error}. Nothing was changed."
             raise StorageError(message, path=paths[0]) from error
@@ -54,25 +53,9 @@ def whole_batches(
         rows = max(rows - batch.height, 0)
 
 
-def _to_the_end(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """Yield batches up to a row that marks the end: without it Polars hides that a decoder panicked."""
-    # Series one by one: `DataFrame.clear` runs a query a column, which is half of what a small scan takes.
-    nulls = [pl.Series(name, [None], dtype) for name, dtype in lazy.collect_schema().items()]
-    end = pl.DataFrame([*nulls, pl.Series(_END, [True])])
-    marked = pl.concat([lazy.with_columns(pl.lit(value=False).alias(_END)), end.lazy()])
-    ended = False
-    for batch in marked.collect_batches(maintain_order=True):
-        ended = bool(batch.get_column(_END)[-1]) if batch.height else ended
-        rows = batch.drop(_END)
-        if batch.height > ended:
-            yield rows.head(batch.height - ended)
-    if not ended:
-        raise pl.exceptions.ComputeError(_CUT)
-
-
 def _refuse_damaged(path: str, lazy: pl.LazyFrame) -> None:
     try:
-        for _ in _to_the_end(lazy):
+        for _ in query_batches(lazy):
             pass
     except SCAN_ERRORS as error:
         message = (

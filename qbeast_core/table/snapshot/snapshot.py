@@ -328,11 +328,10 @@ def _travel(version: object) -> tuple[int | None, datetime | None]:
         case date():
             return None, datetime(version.year, version.month, version.day, tzinfo=UTC)
         case str():
-            try:
+            if version.isdecimal():
+                return int(version), None
+            with suppress(ValueError):
                 return None, _zoned(datetime.fromisoformat(version))
-            except ValueError:
-                if version.isdecimal():
-                    return int(version), None
         case _:
             pass
     msg = (

@@ -66,12 +66,12 @@ def to_index_column(series: pl.Series) -> IndexColumn:
     array([False,  True])
     """
     data_type_of(series.name, series.dtype)
-    nulls: BoolArray | None = series.is_null().to_numpy() if series.null_count() else None
     if series.dtype == pl.String:
-        return _string_column(series, nulls)
-    kind = _kind_of(series.dtype) or "int64"
+        return text_column(series)
     if isinstance(series.dtype, pl.Decimal):
-        return _decimal_column(series, nulls)
+        return _decimal_column(series, series.dtype)
+    nulls = _nulls(series)
+    kind = _kind_of(series.dtype) or "int64"
     whole = series.cast(pl.Datetime("us")) if kind == "timestamp" else series
     physical = whole.cast(pl.Int32 if kind == "date" else pl.Int64) if whole.dtype.is_temporal() else whole
     values = (physical.fill_null(0) if nulls is not None else physical).to_numpy()
@@ -101,7 +101,11 @@ def text_column(series: pl.Series) -> StringColumn:
     >>> len(text_column(pl.Series(["", "wg"])))
     2
     """
-    return _string_column(series, series.is_null().to_numpy() if series.null_count() else None)
+    array = _one_chunk(series)
+    _, offsets, data = array.buffers()
+    start, stop = array.offset, array.offset + len(array) + 1
+    bounds = np.frombuffer(offsets or bytes(8), dtype=np.int64)[start:stop]
+    return StringColumn(np.frombuffer(data or b"", dtype=np.uint8), bounds, _nulls(series))
 
 
 def _kind_of(dtype: pl.DataType) -> NumberKind | None:
@@ -112,32 +116,18 @@ def _kind_of(dtype: pl.DataType) -> NumberKind | None:
     return _KINDS.get(dtype)
 
 
-def _decimal_column(series: pl.Series, nulls: BoolArray | None) -> NumberColumn:
-    dtype = series.dtype
-    if not isinstance(dtype, pl.Decimal):
-        msg = f"{series.name!r} is not a decimal column"
-        raise TypeError(msg)
-    precision = dtype.precision or 38
-    array = _one_chunk(series)
-    buffer = array.buffers()[1]
-    if buffer is None:  # no rows
-        buffer = b""
-    words = np.frombuffer(buffer, dtype=np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
-    values = np.ascontiguousarray(words[:, 0]) if precision <= _LONG_DECIMAL_DIGITS else words
-    return NumberColumn("decimal", values, nulls, scale=dtype.scale)
+def _nulls(series: pl.Series) -> BoolArray | None:
+    return series.is_null().to_numpy() if series.null_count() else None
 
 
-def _string_column(series: pl.Series, nulls: BoolArray | None) -> StringColumn:
+def _decimal_column(series: pl.Series, dtype: pl.Decimal) -> NumberColumn:
     array = _one_chunk(series)
-    _, offsets, data = array.buffers()
-    start, stop = array.offset, array.offset + len(array) + 1
-    bounds = np.zeros(1, np.int64) if offsets is None else np.frombuffer(offsets, dtype=np.int64)[start:stop]
-    octets = np.empty(0, np.uint8)
-    if data is not None and data.size:
-        octets = np.frombuffer(data, dtype=np.uint8)
-    return StringColumn(octets, bounds if len(bounds) else np.zeros(1, np.int64), nulls)
+    words = np.frombuffer(array.buffers()[1] or b"", dtype=np.int64)  # no buffer without rows
+    words = words.reshape(-1, 2)[array.offset : array.offset + len(array)]
+    is_narrow = (dtype.precision or 38) <= _LONG_DECIMAL_DIGITS
+    values = np.ascontiguousarray(words[:, 0]) if is_narrow else words
+    return NumberColumn("decimal", values, _nulls(series), scale=dtype.scale)
 
 
 def _one_chunk(series: pl.Series) -> Any:
-    array: Any = series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    return series.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -9,8 +9,16 @@ from typing import Final
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.space.fit import ColumnBounds, Fitted, Growth, fit_column, quantile_count, refit_column
-from qbeast_core.tree.space.summary import ColumnSummary, IndexSummary
+from qbeast_core.tree.space.fit import (
+    ColumnBounds,
+    ColumnData,
+    Fitted,
+    Growth,
+    fit_column,
+    quantile_count,
+    refit_column,
+)
+from qbeast_core.tree.space.summary import IndexSummary
 
 # A tree with more cubes gets a larger cube size at the next append.
 MAX_CUBES: Final = 65_000
@@ -38,9 +46,19 @@ class IndexWish:
         """Names of the columns, in order."""
         return [spec.name for spec in self.specs]
 
-    def bounds_of(self, name: str) -> ColumnBounds:
-        """Return the bounds of a column from the caller."""
-        return self.bounds.get(name, ColumnBounds())
+    def data_of(self, summary: IndexSummary, knots: int) -> list[ColumnData]:
+        """Return the data of each column, in order."""
+        return [
+            ColumnData(
+                rows=summary.rows,
+                column=column,
+                sample=summary.values(column.name),
+                bounds=self.bounds.get(spec.name, ColumnBounds()),
+                dialect=self.dialect,
+                knots=knots,
+            )
+            for spec, column in zip(self.specs, summary.columns, strict=True)
+        ]
 
 
 def default_cube_size(rows: int) -> int:
@@ -59,10 +77,8 @@ def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, tim
     """Return revision 1 of a table whose first rows are summarised."""
     size = wish.cube_size or default_cube_size(summary.rows)
     knots = quantile_count(summary.rows, cube_size=size)
-    fitted = [
-        _fit(wish, spec, column, summary, knots)
-        for spec, column in zip(wish.specs, summary.columns, strict=True)
-    ]
+    columns = zip(wish.specs, wish.data_of(summary, knots), strict=True)
+    fitted = [fit_column(spec.kind, data) for spec, data in columns]
     return _revision(1, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
 
 
@@ -70,26 +86,16 @@ def next_revision(
     current: Revision, wish: IndexWish, summary: IndexSummary, *, growth: Growth, timestamp_ms: int
 ) -> Revision:
     """Return the revision for an append: `current`, or a new revision that supersedes it."""
-    size = wish.cube_size or _kept_cube_size(current, growth)
+    size = wish.cube_size or current.desired_cube_size * (4 if growth.cubes > MAX_CUBES else 1)
     knots = quantile_count(growth.rows + summary.rows, cube_size=size)
     pairs = list(zip(current.column_transformers, current.transformations, strict=False))
     fitted: list[Fitted] = []
-    for i, (spec, column) in enumerate(zip(wish.specs, summary.columns, strict=True)):
+    for i, (spec, data) in enumerate(zip(wish.specs, wish.data_of(summary, knots), strict=True)):
         pair = pairs[i] if i < len(pairs) else None
         if pair is None or not _is_kept(spec.kind, pair[0].kind):
-            fitted.append(_fit(wish, spec, column, summary, knots))
+            fitted.append(fit_column(spec.kind, data))
         else:
-            transformation = refit_column(
-                pair,
-                column,
-                summary.values(column.name),
-                rows=summary.rows,
-                bounds=wish.bounds_of(column.name),
-                dialect=wish.dialect,
-                growth=growth,
-                knots=knots,
-            )
-            fitted.append((pair[0], transformation))
+            fitted.append((pair[0], refit_column(pair, data, growth)))
     if size == current.desired_cube_size and fitted == pairs:
         return current
     return _revision(
@@ -100,20 +106,6 @@ def next_revision(
 def _is_kept(requested: ColumnKind, stored: str) -> bool:
     """Return whether a column keeps its kind; a requested histogram is stored as quantiles."""
     return requested in {"auto", stored} or (requested, stored) == ("histogram", "quantiles")
-
-
-def _kept_cube_size(current: Revision, growth: Growth) -> int:
-    return current.desired_cube_size * (4 if growth.cubes > MAX_CUBES else 1)
-
-
-def _fit(
-    wish: IndexWish, spec: ColumnSpec, column: ColumnSummary, summary: IndexSummary, knots: int
-) -> Fitted:
-    bounds, values = wish.bounds_of(spec.name), summary.values(column.name)
-    empty = 0 < summary.rows == column.nulls
-    return fit_column(
-        spec.kind, column, values, bounds=bounds, dialect=wish.dialect, knots=knots, only_nulls=empty
-    )
 
 
 def _revision(

@@ -111,44 +111,39 @@ def quantile_count(rows: int, *, cube_size: int) -> int:
     return min(max(_KNOTS_PER_CUBE * (rows // cube_size), _MIN_KNOTS), _MAX_KNOTS)
 
 
-def fit_column(
-    kind: ColumnKind,
-    summary: ColumnSummary,
-    sample: pl.Series,
-    *,
-    bounds: ColumnBounds,
-    dialect: BlocksDialect,
-    knots: int = _MAX_KNOTS,
-    only_nulls: bool = False,
-) -> Fitted:
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnData:
+    """The rows of a write as one column sees them, and the options of the write."""
+
+    # Of the whole write, with nulls.
+    rows: int
+    column: ColumnSummary
+    sample: pl.Series
+    bounds: ColumnBounds
+    dialect: BlocksDialect
+    # Maximum number of quantiles.
+    knots: int
+
+
+def fit_column(kind: ColumnKind, data: ColumnData) -> Fitted:
     """Choose the transformer and transformation of a column from its data."""
-    lowest, highest = _fit_range(summary, bounds)
+    column = _extended(data.column, data.bounds)
     chosen = kind
     if chosen == "auto":
-        quantiles = bounds.quantiles is not None
-        chosen = "quantiles" if quantiles else _choose(summary.data_type, sample, lowest, highest, dialect)
-    transformer = transformer_for(summary.name, kind=chosen, data_type=summary.data_type)
+        chosen = _choose(column, data) if data.bounds.quantiles is None else "quantiles"
+    transformer = transformer_for(column.name, kind=chosen, data_type=column.data_type)
     if transformer.kind == "hashing":
         return transformer, HashTransformation(null_value=_NULL_HASH)
-    if transformer.kind == "quantiles" or summary.data_type == "StringDataType":
-        return transformer, _quantiles(summary.data_type, sample, (lowest, highest), bounds, knots)
-    numeric: OrderedDataType = summary.data_type
-    if lowest is None or highest is None or lowest == highest:
-        return transformer, identity_or_unit(numeric, lowest, dialect, only_nulls=only_nulls)
-    return transformer, linear_space(numeric, _number(lowest), _number(highest))
+    if transformer.kind == "quantiles" or column.data_type == "StringDataType":
+        return transformer, _quantiles(column, data)
+    numeric: OrderedDataType = column.data_type
+    if column.lowest is None or column.highest is None or column.lowest == column.highest:
+        only_nulls = 0 < data.rows == column.nulls
+        return transformer, identity_or_unit(numeric, column.lowest, data.dialect, only_nulls=only_nulls)
+    return transformer, linear_space(numeric, _number(column.lowest), _number(column.highest))
 
 
-def refit_column(
-    current_fit: Fitted,
-    column: ColumnSummary,
-    sample: pl.Series,
-    *,
-    rows: int,
-    bounds: ColumnBounds,
-    dialect: BlocksDialect,
-    growth: Growth,
-    knots: int = _MAX_KNOTS,
-) -> Transformation:
+def refit_column(current_fit: Fitted, data: ColumnData, growth: Growth) -> Transformation:
     """Return the transformation of a column after more rows: the current one, or a new one.
 
     If data leaves a linear range, the range grows by its length on that side, so steady growth needs a new revision
@@ -156,34 +151,29 @@ def refit_column(
     """
     current = current_fit[1]
     if isinstance(current, LinearTransformation):
-        return _refit_linear(current, column, bounds)
+        return _refit_linear(current, _extended(data.column, data.bounds))
     if isinstance(current, OneValueTransformation):
-        return _refit_single_value(current_fit, column, sample, bounds, dialect, knots=knots)
+        return _refit_single_value(current_fit, data)
     if not isinstance(current, QuantilesTransformation):
         return current  # hash and histogram are never superseded by data
-    if bounds.quantiles is None:
-        return _refit_quantiles(current, column, sample, rows - column.nulls, growth, max_knots=knots)
-    requested = fit_column("quantiles", column, sample, bounds=bounds, dialect=dialect)[1]
-    return current if requested == current else requested
+    if data.bounds.quantiles is None:
+        return _refit_quantiles(current, data, growth)
+    return fit_column("quantiles", data)[1]
 
 
-def _fit_range(summary: ColumnSummary, bounds: ColumnBounds) -> tuple[float | str | None, float | str | None]:
-    """Return the column's range, extended by the caller's bounds.
+def _extended(column: ColumnSummary, bounds: ColumnBounds) -> ColumnSummary:
+    """Return the column with its range extended by the caller's bounds.
 
-    >>> _fit_range(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
-    (3, 9)
+    >>> _extended(ColumnSummary("a", "LongDataType", 0, 3, 5), ColumnBounds(lowest=4, highest=9))
+    ColumnSummary(name='a', data_type='LongDataType', nulls=0, lowest=3, highest=9)
     """
-    lows = _ordered([v for v in (summary.lowest, bounds.lowest) if v is not None], summary.data_type)
-    highs = _ordered([v for v in (summary.highest, bounds.highest) if v is not None], summary.data_type)
-    return (lows[0] if lows else None), (highs[-1] if highs else None)
+    lows = _ordered([v for v in (column.lowest, bounds.lowest) if v is not None], column.data_type)
+    highs = _ordered([v for v in (column.highest, bounds.highest) if v is not None], column.data_type)
+    return replace(column, lowest=lows[0] if lows else None, highest=highs[-1] if highs else None)
 
 
 def identity_or_unit(
-    data_type: OrderedDataType,
-    value: float | str | None,
-    dialect: BlocksDialect,
-    *,
-    only_nulls: bool = False,
+    data_type: OrderedDataType, value: float | str | None, dialect: BlocksDialect, *, only_nulls: bool = False
 ) -> Transformation:
     """Return the space of a column with one value or none.
 
@@ -230,13 +220,10 @@ def value_limits(data_type: OrderedDataType) -> tuple[float, float]:
     return _LIMITS.get(data_type, _DOUBLE_LIMITS)
 
 
-def _refit_linear(
-    current: LinearTransformation, column: ColumnSummary, bounds: ColumnBounds
-) -> Transformation:
-    lowest, highest = _fit_range(column, bounds)
+def _refit_linear(current: LinearTransformation, column: ColumnSummary) -> Transformation:
     first, last = current.limits
-    low = first if lowest is None else min(_number(lowest), first)
-    high = last if highest is None else max(_number(highest), last)
+    low = first if column.lowest is None else min(_number(column.lowest), first)
+    high = last if column.highest is None else max(_number(column.highest), last)
     if low == first and high == last:
         return current
     min_value, max_value = value_limits(current.ordered_data_type)
@@ -248,37 +235,20 @@ def _refit_linear(
     return linear_space(current.ordered_data_type, low, high)
 
 
-def _refit_single_value(
-    current_fit: Fitted,
-    column: ColumnSummary,
-    sample: pl.Series,
-    bounds: ColumnBounds,
-    dialect: BlocksDialect,
-    *,
-    knots: int,
-) -> Transformation:
+def _refit_single_value(current_fit: Fitted, data: ColumnData) -> Transformation:
     transformer, current = current_fit
     value = current.limits[0] if current.limits else None
-    if value is not None and not isinstance(value, str):
-        value = typed_number(value, column.data_type)
-    low, high = _fit_range(column, ColumnBounds(value, value))
-    both = replace(column, lowest=low, highest=high)
-    lowest, highest = _fit_range(both, bounds)
-    if lowest is None or (lowest == highest == value and bounds.quantiles is None):
+    column = _extended(data.column, ColumnBounds(value, value))
+    ends = _extended(column, data.bounds)
+    is_same = value is not None and ends.lowest == ends.highest and data.bounds.quantiles is None
+    if ends.lowest is None or is_same:
         return current
     kind: ColumnKind = "quantiles" if transformer.kind == "quantiles" else "linear"
-    return fit_column(kind, both, sample, bounds=bounds, dialect=dialect, knots=knots)[1]
+    return fit_column(kind, replace(data, column=column))[1]
 
 
-def _refit_quantiles(
-    current: QuantilesTransformation,
-    column: ColumnSummary,
-    sample: pl.Series,
-    rows: int,
-    growth: Growth,
-    *,
-    max_knots: int,
-) -> Transformation:
+def _refit_quantiles(current: QuantilesTransformation, data: ColumnData, growth: Growth) -> Transformation:
+    column, sample, rows = data.column, data.sample, data.rows - data.column.nulls
     if column.lowest is None or column.highest is None:
         return current
     texts = isinstance(current, CDFStringQuantilesTransformation)
@@ -290,34 +260,28 @@ def _refit_quantiles(
     outside = share if isinstance(share, float) else 0.0
     if is_single_text and outside == 0.0 and column.lowest == first:
         return current
-    if not is_single_text and not _too_many_outside(outside * rows, rows, column.name, growth):
+    all_outside = growth.outside_rows.get(column.name, 0.0) + outside * rows
+    is_outgrown = outside * rows > 0 and all_outside > _OUTSIDE_SHARE * (growth.rows + rows)
+    if not is_single_text and not is_outgrown:
         return current
     ends = pl.Series([column.lowest, column.highest, *growth.ranges.get(column.name, ())], dtype=values.dtype)
     old = current.quantiles if not is_single_text else current.quantiles[:1] if growth.rows else ()
     beyond = min(growth.outside_rows.get(column.name, 0.0), float(growth.rows))
     # The new rows also represent the rows of the table outside of the quantiles.
     knots = _merged_quantiles(
-        old, growth.rows - beyond, values.append(ends), beyond + rows, max_knots=max_knots
+        old, growth.rows - beyond, values.append(ends), beyond + rows, max_knots=data.knots
     )
     if len(knots) < 2:
         return current
     return current.model_copy(update={"quantiles": tuple(knots)})
 
 
-def _too_many_outside(new_outside: float, new_rows: float, name: str, growth: Growth) -> bool:
-    outside = growth.outside_rows.get(name, 0.0) + new_outside
-    return new_outside > 0 and outside > _OUTSIDE_SHARE * (growth.rows + new_rows)
-
-
 def _unit_range(value: float, data_type: OrderedDataType) -> tuple[float, float]:
     """Return a range from `value` up with distinct ends in the column's type."""
     max_value = value_limits(data_type)[1]
     if value >= max_value:
-        return (
-            (value - 1, value)
-            if data_type in INTEGER_DATA_TYPES
-            else (_next(value, -max_value, data_type), value)
-        )
+        below = value - 1 if data_type in INTEGER_DATA_TYPES else _next(value, -max_value, data_type)
+        return below, value
     above = typed_number(value + 1, data_type)
     return value, above if value < above else _next(value, max_value, data_type)
 
@@ -346,20 +310,13 @@ def _ordered(values: list[float | str], data_type: DataType) -> list[float] | li
     return sorted(texts) or sorted(numbers)
 
 
-def _choose(
-    data_type: DataType,
-    sample: pl.Series,
-    lowest: float | str | None,
-    highest: float | str | None,
-    dialect: BlocksDialect,
-) -> Literal["linear", "hashing", "quantiles"]:
-    if data_type == "StringDataType":
-        return "hashing" if dialect == "qbeast-spark" else "quantiles"
-    if dialect == "qbeast-spark" or isinstance(lowest, str) or isinstance(highest, str):
+def _choose(column: ColumnSummary, data: ColumnData) -> Literal["linear", "hashing", "quantiles"]:
+    lowest, highest, is_jvm = column.lowest, column.highest, data.dialect == "qbeast-spark"
+    if column.data_type == "StringDataType":
+        return "hashing" if is_jvm else "quantiles"
+    if is_jvm or isinstance(lowest, str | None) or isinstance(highest, str | None) or lowest == highest:
         return "linear"
-    if lowest is None or highest is None or lowest == highest:
-        return "linear"
-    values = _sampled_numbers(sample).to_numpy()
+    values = _sampled_numbers(data.sample).to_numpy()
     near = _is_near_uniform(values, lowest=float(lowest), highest=float(highest))
     return "linear" if near else "quantiles"
 
@@ -378,51 +335,42 @@ def _sampled_numbers(values: pl.Series) -> pl.Series:
     return numbers.filter(numbers.is_finite()).sort()
 
 
-def _quantiles(
-    data_type: DataType,
-    sample: pl.Series,
-    ends: tuple[float | str | None, float | str | None],
-    bounds: ColumnBounds,
-    max_knots: int,
-) -> Transformation:
+def _quantiles(column: ColumnSummary, data: ColumnData) -> Transformation:
     """Return a quantile transformation of a sample; fewer than two quantiles return a single value."""
-    lowest, highest = ends
+    lowest, highest, requested = column.lowest, column.highest, data.bounds.quantiles
     knots: list[Any] = []
-    if data_type == "StringDataType":
-        if bounds.quantiles is not None:
-            knots = sorted({str(q) for q in bounds.quantiles})
+    if column.data_type == "StringDataType":
+        if requested is not None:
+            knots = sorted({str(q) for q in requested})
         elif isinstance(lowest, str) and isinstance(highest, str) and lowest != highest:
-            knots = _sample_quantiles(
-                sample.drop_nulls().sort(), lowest=lowest, highest=highest, max_knots=max_knots
-            )
+            knots = _sample_quantiles(data.sample.drop_nulls().sort(), lowest, highest, max_knots=data.knots)
         if len(knots) < 2:
             only = str(knots[0]) if knots else lowest if isinstance(lowest, str) else ""
             knots = [only[:KNOT_CHARACTERS], only[:KNOT_CHARACTERS] + "\0"]
         return CDFStringQuantilesTransformation(quantiles=tuple(knots))
-    if bounds.quantiles is not None:
-        knots = sorted({float(_number(q)) for q in bounds.quantiles})
+    if requested is not None:
+        knots = sorted({float(_number(q)) for q in requested})
     elif lowest is not None and highest is not None and lowest != highest:
         low, high = float(_number(lowest)), float(_number(highest))
-        knots = _sample_quantiles(_sampled_numbers(sample), lowest=low, highest=high, max_knots=max_knots)
+        knots = _sample_quantiles(_sampled_numbers(data.sample), low, high, max_knots=data.knots)
     if len(knots) < 2:
-        return identity_transformation(data_type, value=None if lowest is None else _number(lowest))
-    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=data_type)
+        return identity_transformation(column.data_type, value=None if lowest is None else _number(lowest))
+    return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=column.data_type)
 
 
-def _sample_quantiles(
-    values: pl.Series, *, lowest: float | str, highest: float | str, max_knots: int
-) -> list[Any]:
-    """Return strictly increasing quantiles of a sample, with the exact ends of the column.
+def _sample_quantiles(values: pl.Series, *ends: float | str, max_knots: int) -> list[Any]:
+    """Return strictly increasing quantiles of a sample, with the exact ends of the column: its minimum and maximum.
 
     Values are finite float64 or texts, sorted, without nulls; there may be none. A frequent value appears once, so
     other values get more space. Texts are ordered by UTF-8 bytes and shortened to 64 characters, which is precise
     enough.
 
-    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), lowest=0.0, highest=4.0, max_knots=1024)
+    >>> _sample_quantiles(pl.Series([1.0, 1.0, 2.0]), 0.0, 4.0, max_knots=1024)
     [0.0, 1.0, 2.0, 4.0]
     """
-    quantiles = values.gather(_positions(len(values), max_knots))
-    return _knots(quantiles.append(pl.Series([lowest, highest], dtype=values.dtype)))
+    places = np.linspace(0, len(values) - 1, min(len(values), max_knots)).round().astype(np.int64)
+    quantiles = values.gather(places)
+    return _knots(quantiles.append(pl.Series(ends, dtype=values.dtype)))
 
 
 def _merged_quantiles(
@@ -469,12 +417,6 @@ def _is_near_uniform(values: F64Array, *, lowest: float, highest: float) -> bool
     below = expected - np.arange(count) / count
     distance = max(float(above.max()), float(below.max()))
     return distance <= _UNIFORM_DISTANCE + _KS_95 / math.sqrt(count)
-
-
-def _positions(count: int, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    if count <= max_count:
-        return np.arange(count)
-    return np.linspace(0, count - 1, max_count).round().astype(np.int64)
 
 
 def _weighted_positions(mass: F64Array, max_count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

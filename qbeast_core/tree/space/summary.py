@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
-from qbeast_core.spec.data_type import DataType
+from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.parallel import map_chunks
 from qbeast_core.tree.space.columns import data_type_of, to_index_column
@@ -26,8 +26,6 @@ EVERY_KEY: Final = (1 << 64) - 1
 
 # Column of a sample with the keys of its rows; tables cannot have a column with this name.
 KEY_COLUMN: Final = "\0row key"
-
-_WHOLE: Final = frozenset({"IntegerDataType", "LongDataType", "TimestampDataType", "DateDataType"})
 
 _LARGEST_KEY: Final = 0xFFFFFFFFFFFFF800  # a float64 below 2**64
 
@@ -92,11 +90,7 @@ class IndexSummary:
 
 
 def summarise(
-    frame: pl.DataFrame,
-    names: Sequence[str],
-    *,
-    first_row: int = 0,
-    limits: SampleLimits = _QUANTILE_LIMITS,
+    frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0, limits: SampleLimits = _QUANTILE_LIMITS
 ) -> IndexSummary:
     """Summarise one batch of rows.
 
@@ -119,14 +113,10 @@ def merge_summaries(
     """Merge the summaries of several batches, in any order."""
     limit = min(part.key_limit for part in parts)
     outside = [part.outside for part in parts if part.outside is not None]
-    samples = [
-        part.sample if part.key_limit == limit else part.sample.filter(pl.col(KEY_COLUMN) <= limit)
-        for part in parts
-    ]
     merged = IndexSummary(
         rows=sum(part.rows for part in parts),
         columns=tuple(reduce(_merge_columns, same) for same in zip(*(p.columns for p in parts), strict=True)),
-        sample=pl.concat(samples),
+        sample=pl.concat([part.below(limit).sample for part in parts]),
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
         outside=merge_summaries(outside, limits=limits) if outside else None,
@@ -155,15 +145,14 @@ def summarise_ends(ends: pl.Series, *, nulls: int) -> ColumnSummary:
 
 
 def _merge_columns(left: ColumnSummary, right: ColumnSummary) -> ColumnSummary:
-    lows = [c.lowest for c in (left, right) if c.lowest is not None]
-    highs = [c.highest for c in (left, right) if c.highest is not None]
+    both = (left, right)
     # Values of one column have one type; texts compare by code points, which is UTF-8 byte order.
     return ColumnSummary(
         left.name,
         left.data_type,
         left.nulls + right.nulls,
-        min(lows) if lows else None,
-        max(highs) if highs else None,
+        min((c.lowest for c in both if c.lowest is not None), default=None),
+        max((c.highest for c in both if c.highest is not None), default=None),
     )
 
 
@@ -184,9 +173,8 @@ def _in_format_unit(ends: pl.Series, data_type: DataType) -> tuple[float | str |
         return int(ends[0]), int(ends[1])  # exact beyond 2**53
     column = to_index_column(ends)
     numbers = number_values(column) if isinstance(column, NumberColumn) else np.zeros(2)
-    if data_type in _WHOLE:
-        return int(numbers[0]), int(numbers[1])
-    return float(numbers[0]), float(numbers[1])
+    number = int if data_type in INTEGER_DATA_TYPES else float
+    return number(numbers[0]), number(numbers[1])
 
 
 def _sampled_rows(first_row: int, rows: int, max_rows: int) -> tuple[I64Array, U64Array]:

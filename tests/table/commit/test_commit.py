@@ -425,12 +425,16 @@ def test_deletion_vectors_are_repeated_in_removes(tmp_path: Path) -> None:
         ("/local/t", None, {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}, False),
     ],
 )
-def test_stores_with_other_locking_raise(uri, options, environ, *, refused: bool) -> None:
+def test_stores_with_other_locking_raise(
+    uri, options, environ, monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
     if refused:
         with pytest.raises(UnsupportedTableError, match="conditional puts"):
-            refuse_unsafe_locking(uri, options, environ=environ)
+            refuse_unsafe_locking(uri, options)
     else:
-        refuse_unsafe_locking(uri, options, environ=environ)
+        refuse_unsafe_locking(uri, options)
 
 
 def test_handmade_table_is_indexed_in_place(tmp_path: Path) -> None:
