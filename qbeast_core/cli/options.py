@@ -147,10 +147,10 @@ json_option: Final = _setting("json", "Print one JSON document instead of text."
 _common: Final = together(
     pairs_option(
         "--storage-option storage_options",
-        "An option of the object store, as deltalake takes it; may be repeated.",
+        "Option of the object store, as for deltalake; may be repeated.",
     ),
     json_option,
-    _setting("traceback", "Show where an error comes from."),
+    _setting("traceback", "Print the traceback of an error."),
 )
 
 table_argument: Final = click.argument("table", type=click.Path())
@@ -163,36 +163,36 @@ version_option: Final = option(
 
 absolute_paths_option: Final = flag(
     "--allow-absolute-paths",
-    "Read files outside the table's folder too (shallow clones); only if you trust its writers.",
+    "Also read files outside of the table's folder (shallow clones). Use it only if you trust the writers.",
 )
 
 where_option: Final = option(
-    "--where", """Rows for which this holds, such as "distance > 1500 AND carrier = 'UA'".""", "SQL"
+    "--where", """Condition on rows, such as "distance > 1500 AND carrier = 'UA'".""", "SQL"
 )
 
 sample_option: Final = option(
     "--sample",
-    "A fraction of the rows: 0.01, 1%, or 0.1:0.2 for those between two.",
+    "Fraction of the rows: 0.01 or 1%; 0.1:0.2 for the rows between two fractions.",
     "FRACTION",
     callback=as_fraction,
 )
 
-select_option: Final = names_option("--select", "Columns, with commas between; all by default.")
+select_option: Final = names_option("--select", "Columns, separated by commas; all by default.")
 
-commit_metadata_option: Final = pairs_option("--commit-metadata", "Kept in the history; may be repeated.")
+commit_metadata_option: Final = pairs_option("--commit-metadata", "Stored in the history; may be repeated.")
 
 memory_option: Final = option(
     "--memory memory_bytes",
-    "Memory to take, such as 2GiB; by default half of the machine's.",
+    "Maximum memory, such as 2GiB; by default half of the machine's memory.",
     "SIZE",
     callback=_as_bytes,
 )
 
 spill_dir_option: Final = option(
-    "--spill-dir", "A folder for temporary files; by default the system's.", "FOLDER", type=click.Path()
+    "--spill-dir", "Folder for temporary files; by default the system's.", "FOLDER", type=click.Path()
 )
 
-dry_run_option: Final = flag("--dry-run", "Change nothing, and print what would be done.")
+dry_run_option: Final = flag("--dry-run", "Change nothing; print what would change.")
 
 # Of commands that write rows.
 writing_options: Final = together(commit_metadata_option, memory_option, spill_dir_option, dry_run_option)

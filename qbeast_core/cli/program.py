@@ -124,6 +124,6 @@ class _Program(click.Group):
 def program() -> None:
     """Delta tables organised by a multidimensional index.
 
-    TABLE is a folder or an address (s3://, gs://, az:// ...). `qbeast COMMAND --help` explains a command, docs/cli.md
-    the rest, such as exit codes.
+    TABLE is a folder or an address (s3://, gs://, az:// ...). `qbeast COMMAND --help` describes a command; docs/cli.md
+    describes the rest, such as exit codes.
     """

@@ -28,31 +28,31 @@ from qbeast_core.cli.options import (
     table_argument,
     columns_option("Columns to index; by default the sort columns of SOURCE, or its first three dimensions."),
     choice_option(
-        "--segments", "The rows as they are in one commit, or a commit for each load.", ("current", "history")
+        "--segments", "All current rows in one commit, or one commit per load.", ("current", "history")
     ),
-    choice_option("--mode", "What to do where there is a table.", ("error", "append", "overwrite", "ignore")),
-    option("--cube-size", "Rows a cube aims to hold.", "ROWS", type=int),
+    choice_option("--mode", "What to do if the table exists.", ("error", "append", "overwrite", "ignore")),
+    option("--cube-size", "Target number of rows per cube.", "ROWS", type=int),
     choice_option(
-        "--on-unreadable", "What to do about a segment that cannot be read.", ("error", "skip-segment")
+        "--on-unreadable", "What to do with a segment that cannot be read.", ("error", "skip-segment")
     ),
     pairs_option(
         "--external-path external_paths",
-        "Where the folder OLD of an added segment lies now; may be repeated.",
+        "New location of the folder OLD of an added segment; may be repeated.",
         "OLD=NEW",
     ),
     absolute_paths_option,
     pairs_option(
         "--writer-setting writer_settings",
-        "What carbon.properties of SOURCE's writer said of carbon.timegranularity or carbon.cutOffTimestamp.",
+        "carbon.timegranularity or carbon.cutOffTimestamp in the carbon.properties of SOURCE's writer.",
         "NAME=VALUE",
     ),
-    dialect_option("The dialect of the index of the new table."),
+    dialect_option("Dialect of the index of the new table."),
     writing_options,
 )
 def import_carbondata(source: str, table: str, columns: Sequence[str] | None, **options: Any) -> Answer:
     """Write the rows of a CarbonData table to a new table.
 
-    No JVM is needed. SOURCE is the folder of a CarbonData table, or of *.carbondata files; it stays as it is.
+    No JVM is needed. SOURCE is the folder of a CarbonData table, or of *.carbondata files; it is not changed.
     """
     import qbeast
 

@@ -54,7 +54,7 @@ def update(
     assignments: Mapping[str, str] | None,
     **options: Any,
 ) -> Answer:
-    """Give columns of some rows other values, in one commit. The index is kept."""
+    """Set columns of some rows to new values, in one commit. The index is kept."""
     from qbeast_core.errors import InvalidInputError
 
     rows = _rows(where, all_rows=all_rows)
@@ -66,35 +66,35 @@ def update(
 
 @on_table(
     "merging",
-    names_option("--on", "Columns to match by.", required=True),
+    names_option("--on", "Columns to match rows by.", required=True),
     choice_option(
-        "--when-matched", "What becomes of rows of the table with a match.", ("update", "delete", "ignore")
+        "--when-matched", "What to do with rows of the table with a match.", ("update", "delete", "ignore")
     ),
-    option("--matched-if", "Only of those for which this holds.", "SQL"),
-    option("--delete-if", "Of rows with a match, those to delete instead.", "SQL"),
+    option("--matched-if", "Only rows that fulfil this condition.", "SQL"),
+    option("--delete-if", "Delete matched rows that fulfil this condition.", "SQL"),
     pairs_option(
         "--set update",
-        "What a column of a match is set to; by default all, to those of the SOURCE.",
+        "New value of a column of a matched row; by default all columns are copied from the SOURCE.",
         "NAME=SQL",
     ),
     pairs_option(
         "--insert insert",
-        "What a column of a new row is set to; by default all, to those of the SOURCE.",
+        "Value of a column of a new row; by default all columns are copied from the SOURCE.",
         "NAME=SQL",
     ),
     choice_option(
-        "--when-not-matched", "What becomes of rows of the SOURCE without a match.", ("insert", "ignore")
+        "--when-not-matched", "What to do with rows of the SOURCE without a match.", ("insert", "ignore")
     ),
-    option("--not-matched-if", "Only of those for which this holds.", "SQL"),
+    option("--not-matched-if", "Only rows that fulfil this condition.", "SQL"),
     choice_option(
         "--when-not-matched-by-source",
-        "What becomes of rows of the table without a match.",
+        "What to do with rows of the table without a match.",
         ("ignore", "delete"),
     ),
-    option("--not-matched-by-source-if", "Only of those for which this holds.", "SQL"),
+    option("--not-matched-by-source-if", "Only rows that fulfil this condition.", "SQL"),
     choice_option(
         "--schema-mode",
-        "merge: the SOURCE may lack columns (null in new rows) or bring new ones.",
+        "merge: the SOURCE may lack columns (null in new rows) or have new columns.",
         ("merge",),
         optional=True,
     ),
@@ -106,8 +106,8 @@ def update(
 def merge(table: qbeast.Table, *, sources: Sequence[str], **options: Any) -> Answer:
     """Merge SOURCEs into a table, in one commit.
 
-    Rows that the table has are replaced, the others inserted. Columns of CSV and JSON are read with the types that the
-    table has. In conditions and values plain names are columns of the table, and source.price is a column of the
+    By default matched rows are updated, and other rows are inserted. Columns of CSV and JSON are read with the types of
+    the table. In conditions and values, plain names are columns of the table, and source.price is a column of the
     SOURCE.
     """
     options["storage_options"] = click.get_current_context().params["storage_options"]  # of the sources too

@@ -11,7 +11,7 @@ from qbeast_core.cli.answer import Answer
 from qbeast_core.cli.options import json_option
 
 _VARIABLE: Final = "_QBEAST_COMPLETE"
-_HELP: Final = """Print what makes a shell complete commands.
+_HELP: Final = """Print the completion script of a shell.
 
 \b
 bash:  eval "$(qbeast completion bash)"                # in ~/.bashrc

@@ -45,38 +45,38 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
     option(
         "--by",
-        "Columns or expressions to group by, with commas between: \"date_trunc('month', ts), carrier\".",
+        "Columns or expressions to group by, separated by commas: \"date_trunc('month', ts), carrier\".",
         "SQL",
         multiple=True,
     ),
     where_option,
-    option("--error", "How far an answer may be off, as a fraction of it: 0.02 or 2%.", "FRACTION"),
+    option("--error", "Maximum error of an answer, as a fraction of it: 0.02 or 2%.", "FRACTION"),
     option(
         "--absolute",
-        "The same for one answer, in its own unit; may be repeated.",
+        "Maximum error of one answer, in its unit; may be repeated.",
         "NAME=NUMBER",
         multiple=True,
         callback=_as_numbers,
     ),
     option(
         "--confidence",
-        "How often an answer has to be that near.",
+        "Probability that the error of an answer is not larger.",
         "FRACTION",
         default="95%",
         show_default=True,
     ),
     sample_option,
-    flag("--simultaneous", "All answers at once have to be that near, not each by itself."),
+    flag("--simultaneous", "Apply the confidence to all answers at once, not to each one."),
     option(
         "--max-fraction",
-        "Read no more of the keys, even if the error is not reached.",
+        "Read at most this fraction of the keys, even if the error is not reached.",
         "FRACTION",
         default="100%",
     ),
-    option("--max-bytes", "The same for bytes of data files.", "BYTES", type=int),
+    option("--max-bytes", "Read at most this number of bytes of data files.", "BYTES", type=int),
     option(
         "--min-group-rows",
-        "Groups that seem to have fewer rows are listed, but not read on for.",
+        "Groups that are estimated to have fewer rows need not reach the error.",
         "ROWS",
         type=int,
         default=0,
@@ -86,10 +86,10 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     absolute_paths_option,
 )
 def estimate(table: qbeast.Table, *, aggregates: Sequence[str], by: Sequence[str], **options: Any) -> Answer:
-    """Answer aggregates to a promised error.
+    """Estimate aggregates with a maximum error.
 
-    The sample is as small as the error allows. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
-    distance > 1500)", perhaps with a name before it: "delay=avg(dep_delay)". One AGGREGATE may be a query: "SELECT
+    Reads the smallest sample that is sufficient. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
+    distance > 1500)", optionally with a name: "delay=avg(dep_delay)". A single AGGREGATE can be a query: "SELECT
     carrier, avg(dep_delay) GROUP BY carrier".
     """
     from qbeast_core.cli.tables import frame_table, remark

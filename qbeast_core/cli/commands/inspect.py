@@ -33,7 +33,7 @@ _ENDINGS: Final = (".png", ".svg", ".pdf")
 
 @on_table(
     "counting",
-    option("--revision", "This revision alone; 0 is the rows without index.", type=int),
+    option("--revision", "Only this revision; 0: rows without index.", type=int),
     version_option,
 )
 def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
@@ -44,7 +44,7 @@ def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
 
 @on_table(
     "checking",
-    flag("--log-only", "Look at the log alone, not into the data files: fast."),
+    flag("--log-only", "Check only the log, not the data files."),
     version_option,
     absolute_paths_option,
     progress=True,
@@ -61,7 +61,7 @@ def check(table: qbeast.Table, *, log_only: bool, progress: ProgressCallback | N
 
 @on_table(
     "reading",
-    option("-n --limit", "Commits at most; all that the log has by default.", type=click.IntRange(min=1)),
+    option("-n --limit", "Maximum number of commits; all by default.", type=click.IntRange(min=1)),
     version_option,
 )
 def history(table: qbeast.Table, *, limit: int | None) -> Answer:
@@ -79,18 +79,18 @@ def history(table: qbeast.Table, *, limit: int | None) -> Answer:
 @on_table(
     "drawing",
     click.argument("kind", type=click.Choice(("tree", "space", "fraction")), default="tree"),
-    option("-o --output", "File of the picture: .png, .svg or .pdf; KIND.png by default.", type=click.Path()),
-    flag("--overwrite", "Replace the file if there is one."),
-    columns_option("Of the space: two indexed columns. Of the fraction: columns to return."),
+    option("-o --output", "Image file: .png, .svg or .pdf; KIND.png by default.", type=click.Path()),
+    flag("--overwrite", "Replace the file if it exists."),
+    columns_option("For space: two indexed columns. For fraction: columns to read."),
     where_option,
     sample_option,
-    option("--revision", "Which tree or space; the newest in use by default.", type=int),
+    option("--revision", "Revision to draw; by default the newest in use.", type=int),
     version_option,
 )
 def plot(
     table: qbeast.Table, *, kind: PlotKind, output: str | None, overwrite: bool, **options: Any
 ) -> Answer:
-    """Draw the tree, the space, or the cost of samples. The space shows the boxes that a query opens."""
+    """Draw the tree, the space, or the cost of samples. The space shows the cubes that a query opens."""
     from qbeast_core.cli.files import fresh_file
     from qbeast_core.cli.tables import size_text
     from qbeast_core.errors import InvalidInputError

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 @command(
     table_argument,
     columns_option("Columns to index, as for `qbeast write`.", required=True),
-    option("--cube-size", "Rows a cube aims to hold; by default chosen from the number of rows.", type=int),
-    dialect_option("The dialect of the index."),
+    option(
+        "--cube-size", "Target number of rows per cube; by default chosen from the number of rows.", type=int
+    ),
+    dialect_option("Dialect of the index."),
     commit_metadata_option,
     memory_option,
     dry_run_option,
@@ -52,14 +54,14 @@ def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
     table_argument,
     choice_option(
         "--replicated",
-        "What becomes of files with copies of rows; kept, with a warning, by default.",
+        "What to do with files that hold copies of rows; by default keep them, with a warning.",
         ("keep", "drop"),
         optional=True,
     ),
     dry_run_option,
 )
 def upgrade(table: str, **options: Any) -> Answer:
-    """Bring an old table of qbeast-spark up to date. Releases before 0.6.0 are old; no data is touched."""
+    """Upgrade a table of qbeast-spark before 0.6.0. Data files are not changed."""
     import qbeast
 
     with working("upgrading"):
@@ -69,10 +71,10 @@ def upgrade(table: str, **options: Any) -> Answer:
 
 @on_table(
     "optimizing",
-    option("--revision", "Look at this revision only (0: files without index; all: each one).", "N"),
-    option("--fraction", "Only what samples up to this fraction read: 0.1 or 10%.", "FRACTION"),
-    option("--file files", "Rewrite this file, whatever its shape; may be repeated.", multiple=True),
-    flag("--full", "Rewrite every file looked at into a fresh tree."),
+    option("--revision", "Only this revision (0: files without index; all: each revision).", "N"),
+    option("--fraction", "Only files that a sample of this fraction reads: 0.1 or 10%.", "FRACTION"),
+    option("--file files", "Rewrite this file in any case; may be repeated.", multiple=True),
+    flag("--full", "Rewrite all considered files into a new tree."),
     choice_option(
         "--into",
         "newest: move rows of older revisions there; new: rewrite all rows with new quantiles and ranges.",
@@ -83,7 +85,7 @@ def upgrade(table: str, **options: Any) -> Answer:
     progress=True,
 )
 def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None, **options: Any) -> Answer:
-    """Rewrite files that are out of shape. Such as small appends, files of other writers, overfull cubes."""
+    """Rewrite files to improve the index: small files, files of other writers, overfull cubes."""
     number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
     result = table.optimize(files=list(files) or None, revision=number, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
@@ -105,7 +107,7 @@ def add_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
 
 @on_table("widening columns", _types)
 def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
-    """Give columns wider types. Files whose narrower types a reader would reject are rewritten."""
+    """Change columns to wider types. Files that readers would reject are rewritten."""
     from qbeast_core.cli.sources import types_by_name
 
     version = table.widen_columns(types_by_name(columns)).version
@@ -116,12 +118,12 @@ def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
 @on_table(
     "switching the dialect",
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),
-    choice_option("--jvm", "Which qbeast-spark is to read the table.", ("0.7", "0.8")),
+    choice_option("--jvm", "Version of qbeast-spark that reads the table.", ("0.7", "0.8")),
 )
 def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelease) -> Answer:
     """Rewrite the index in the log for other readers.
 
-    No data file is touched. The documented dialect is that of the format's documents; qbeast-spark reads its own.
+    Data files are not changed. The format documents define the dialect "documented"; qbeast-spark reads its own.
     """
     return answer_of(table.switch_dialect(dialect, jvm=jvm))
 
@@ -129,7 +131,7 @@ def switch_dialect(table: qbeast.Table, *, dialect: BlocksDialect, jvm: JvmRelea
 @on_table(
     "setting properties",
     click.argument("properties", nargs=-1, metavar="[NAME=TEXT]...", callback=as_mapping),
-    option("--unset", "Take a property away; may be repeated.", "NAME", multiple=True),
+    option("--unset", "Remove a property; may be repeated.", "NAME", multiple=True),
 )
 def set_properties(
     table: qbeast.Table, *, properties: Mapping[str, str] | None, unset: Sequence[str]
@@ -144,24 +146,26 @@ def set_properties(
 
 @on_table("checking", dry_run_option, progress=True)
 def repair(table: qbeast.Table, **options: Any) -> Answer:
-    """Repair faults of the log that `qbeast check` finds. No row is touched."""
+    """Repair faults of the log that `qbeast check` reports. Data files are not changed."""
     result = table.repair(**options)
     return Answer(parts=(repr(result),), data=result.to_dict())
 
 
 @on_table("restoring", click.argument("older", metavar="VERSION"), dry_run_option)
 def restore(table: qbeast.Table, *, older: str, dry_run: bool) -> Answer:
-    """Make an older VERSION the newest again, in one commit. VERSION is a number, or a time."""
+    """Restore an older VERSION, in one commit. VERSION is a number or a time."""
     return answer_of(table.restore(older, dry_run=dry_run))
 
 
 @on_table(
     "looking for files",
     option(
-        "--retention-hours", "Spare younger files; by default the table's property, or a week.", type=float
+        "--retention-hours", "Keep younger files; by default the table's property, or a week.", type=float
     ),
-    flag("--allow-short-retention", "Accept less than the table promises."),
-    option("--dry-run/--delete", "List the files, or delete them for good.", default=True, show_default=True),
+    flag("--allow-short-retention", "Allow a retention below the table's property."),
+    option(
+        "--dry-run/--delete", "List the files, or delete them permanently.", default=True, show_default=True
+    ),
 )
 def vacuum(table: qbeast.Table, **options: Any) -> Answer:
     """List or delete data files that no version needs."""

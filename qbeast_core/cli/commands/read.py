@@ -38,7 +38,9 @@ _FORMATS: Final = ("parquet", "csv", "jsonl")
 
 
 def _limit(by_default: str) -> Callable[[Any], Any]:
-    return option("-n --limit", f"Rows at most; by default {by_default}.", "ROWS", type=click.IntRange(min=0))
+    return option(
+        "-n --limit", f"Maximum number of rows; by default {by_default}.", "ROWS", type=click.IntRange(min=0)
+    )
 
 
 _output_options = together(
@@ -46,17 +48,17 @@ _output_options = together(
     absolute_paths_option,
     option(
         "-o --output",
-        "Write the rows to this file (.parquet, .csv, .jsonl); - is the standard output.",
+        "File to write the rows to (.parquet, .csv, .jsonl); - is the standard output.",
         "FILE",
         type=click.Path(),
     ),
     choice_option(
         "--format file_format",
-        "Format of the output, if its name has no ending; without --output the rows are printed so.",
+        "Format of the output file, if its name has no ending. Without --output, print rows in this format.",
         _FORMATS,
         optional=True,
     ),
-    flag("--overwrite", "Replace the output file if there is one."),
+    flag("--overwrite", "Replace the output file if it exists."),
 )
 
 _rows_options = together(
@@ -64,7 +66,7 @@ _rows_options = together(
 )
 
 _expand_option: Final = flag(
-    "--expand", "Add a column sampling_weight: how many rows of the table each row of the sample represents."
+    "--expand", "Add a column sampling_weight: the number of rows that a sampled row represents."
 )
 
 
@@ -99,7 +101,7 @@ def _requested(**options: Any) -> _Request:
     sample_option,
     option(
         "--rows",
-        "Instead of a fraction: the approximate number of rows of the sample; with --where, of matching rows.",
+        "Approximate number of sampled rows, or with --where of matching rows; replaces --sample.",
         "ROWS",
         type=click.IntRange(min=0),
     ),
@@ -109,7 +111,7 @@ def _requested(**options: Any) -> _Request:
     flag("--count", "Print the number of rows instead of rows."),
 )
 def show(table: str, *, schema: bool, count: bool, **options: Any) -> Answer:
-    """Show what a table is and some of its rows."""
+    """Show the properties of a table and some rows."""
     from qbeast_core.errors import InvalidInputError
 
     opening = opening_options(options)
@@ -159,7 +161,7 @@ def _opened(path: str, wanted: _Request, opening: dict[str, Any]) -> qbeast.Tabl
     _rows_options,
 )
 def sample(table: qbeast.Table, **options: Any) -> Answer:
-    """Draw a sample: always the same rows.
+    """Return a sample, which has the same rows each time.
 
     A larger FRACTION contains the rows of a smaller one. FRACTION is 0.01 or 1%, or 0.1:0.2 for the rows between two
     fractions.
@@ -173,11 +175,11 @@ def sample(table: qbeast.Table, **options: Any) -> Answer:
 
 @on_table("reading", click.argument("query"), sample_option, _limit("all of them"), _output_options)
 def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
-    """Query a table in SQL, as Polars understands it.
+    """Query a table in the SQL of Polars.
 
-    The table is called self. QUERY is "SELECT carrier, avg(arr_delay) FROM self WHERE dep_time < 700 GROUP BY carrier":
-    its filters, columns and limits decide what is read. It may name files of its own: take it only from people who may
-    read them.
+    The table is named self: "SELECT carrier, avg(arr_delay) FROM self WHERE dep_time < 700 GROUP BY carrier". Filters,
+    columns and limits of QUERY reduce what is read. QUERY can also read other files: do not run one from people who
+    must not read them.
     """
     from qbeast_core.cli.tables import frame_table
     from qbeast_core.table.data.expressions import evaluating

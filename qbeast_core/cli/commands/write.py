@@ -48,23 +48,26 @@ _sources: Final = click.argument(
 sources_and_table = together(_sources, table_argument)
 
 _columns = columns_option(
-    "Columns to index: name or name:kind with kind linear, quantiles or hash, with commas between. Needed for a "
-    "new table; an overwrite keeps those of the table without."
+    "Columns to index, separated by commas: name or name:kind, with kind linear, quantiles or hash. Required for a "
+    "new table; an overwrite without it keeps the columns of the table."
 )
 
 reading_options = together(
     choice_option(
-        "--format file_format", "Of the sources, if their names do not show it.", _FORMATS, optional=True
+        "--format file_format",
+        "Format of the sources, if their names have no known ending.",
+        _FORMATS,
+        optional=True,
     ),
     pairs_option(
         "--type types",
-        "Type of a column of CSV or JSON, by Delta's names: zip=string, paid=decimal(9,2) ...",
+        "Delta type of a column of CSV or JSON: zip=string, paid=decimal(9,2) ...",
         "NAME=TYPE",
     ),
-    option("--separator", "Between the fields of CSV.", default=",", show_default=True),
+    option("--separator", "Separator of the fields of CSV.", default=",", show_default=True),
     option(
         "--null-value null_values",
-        "Text that means null in CSV, besides an empty field.",
+        "Text for null in CSV, in addition to an empty field.",
         "TEXT",
         multiple=True,
     ),
@@ -72,14 +75,16 @@ reading_options = together(
 
 txn_option: Final = option(
     "--txn",
-    "Write nothing if the table holds this version of the application, or a later one.",
+    "Do nothing if this version of the application, or a later one, was applied before.",
     "APPLICATION:VERSION",
     callback=_transaction,
 )
 
 _writing = together(
-    option("--cube-size", "Rows a cube aims to hold; by default chosen from the data.", "ROWS", type=int),
-    option("--column-stats", "Statistics beyond these rows, see docs/cli.md.", "JSON"),
+    option(
+        "--cube-size", "Target number of rows per cube; by default chosen from the data.", "ROWS", type=int
+    ),
+    option("--column-stats", "Ranges or quantiles of columns, see docs/cli.md.", "JSON"),
     txn_option,
     writing_options,
 )
@@ -88,10 +93,10 @@ _writing = together(
 @command(
     _sources,
     option("--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True),
-    option("--most", "Columns at most.", type=click.IntRange(1, 8), default=4, show_default=True),
+    option("--most", "Maximum number of columns.", type=click.IntRange(1, 8), default=4, show_default=True),
     option(
         "--table-rows",
-        "Rows that the table will have, where SOURCEs are a sample.  [default: those of SOURCEs]",
+        "Number of rows of the table, if SOURCEs are a sample.  [default: rows of SOURCEs]",
         type=click.IntRange(min=1),
     ),
     reading_options,
@@ -103,8 +108,8 @@ def suggest(
 ) -> Answer:
     """Propose columns to index, with reasons. Nothing is written.
 
-    SOURCEs are as for `qbeast write`; their rows are held in memory. Each --where is a filter of later queries, and
-    counts as often as it is given.
+    SOURCEs are as for `qbeast write`; their rows are held in memory. Each --where is a filter of later queries. Repeat
+    one to give it more weight.
     """
     import qbeast
     from qbeast_core.cli.tables import remark
@@ -124,11 +129,14 @@ def suggest(
 @command(
     sources_and_table,
     _columns,
-    choice_option("--mode", "What to do where there is a table.", ("error", "overwrite", "ignore")),
+    choice_option("--mode", "What to do if the table exists.", ("error", "overwrite", "ignore")),
     choice_option(
-        "--schema-mode", "How --mode overwrite treats other columns.", ("merge", "overwrite"), optional=True
+        "--schema-mode",
+        "How --mode overwrite handles different columns.",
+        ("merge", "overwrite"),
+        optional=True,
     ),
-    dialect_option("The dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
+    dialect_option("Dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
     reading_options,
     _writing,
 )
@@ -145,7 +153,7 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
     sources_and_table,
     _columns,
     choice_option(
-        "--schema-mode", "merge: rows may lack columns (null) or bring new ones.", ("merge",), optional=True
+        "--schema-mode", "merge: rows may lack columns (null) or have new columns.", ("merge",), optional=True
     ),
     reading_options,
     _writing,
@@ -153,8 +161,8 @@ def write(sources: Sequence[str], table: str, **options: Any) -> Answer:
 def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
     """Append SOURCEs to a table, in one commit.
 
-    Columns of CSV and JSON are read with the types that the table has. SOURCEs are as for `qbeast write`. Where
-    there is no table, a new one is made if --columns are given.
+    Columns of CSV and JSON are read with the types of the table. SOURCEs are as for `qbeast write`. If the table does
+    not exist, it is created; this requires --columns.
     """
     return _write(sources, table, mode="append", **options)
 

@@ -1,4 +1,4 @@
-"""Sets of columns that a table could be indexed by, and the set with which its filters open least."""
+"""Candidate sets of columns for an index, and the set with which the filters open the fewest bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qbeast_core.table.write.trial import Trial
 # Columns to index together.
 ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
 
-# Best sets of one size that further columns are added to.
+# Number of best sets of one size to which further columns are added.
 _EXTENDED: Final = 3
 
 _NOTICED: Final = 1e-9
@@ -30,7 +30,7 @@ class Candidates:
     def search(
         self, options: Sequence[ColumnSpec], *, most: int, together: Callable[[ColumnSet], bool]
     ) -> None:
-        """Try single columns, and add further ones to the best sets as long as they have fewer than `most`."""
+        """Try single columns, and add further columns to the best sets, up to `most` columns."""
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(most):
             tried = set(map(frozenset[ColumnSpec], self._tried))
@@ -42,24 +42,24 @@ class Candidates:
             level = [(*columns, option) for columns in best for option in options]
 
     def best(self, *, tie: float) -> ColumnSet:
-        """Return the set of fewest columns among those that cost up to `tie` times the least."""
+        """Return the set with the fewest columns of all sets that cost at most `tie` times the minimum."""
         limit = tie * min(map(self.cost, self._tried)) + _NOTICED
         return min((columns for columns in self._tried if self.cost(columns) <= limit), key=self._rank)
 
     def cost(self, columns: ColumnSet) -> float:
-        """Return the mean share that filters open, of the filters for which sets differ."""
+        """Return the mean share that is opened by the filters for which sets differ."""
         decide = self._differences > _NOTICED
         return float(self._tried[columns][decide] @ self._importance[decide])
 
     def opened(self, columns: ColumnSet) -> float:
-        """Return the mean share that all filters open; try the set if it was not tried before."""
+        """Return the mean share that all filters open. A new set is tried first."""
         if columns not in self._tried:
             self._tried[columns] = self._trial.shares(columns)
         return float(self._tried[columns] @ self._importance)
 
     @property
     def decides(self) -> bool:
-        """Whether any filter opens more of one set than of another."""
+        """Whether a filter opens more with one set than with another."""
         return bool((self._differences > _NOTICED).any())
 
     @property

@@ -36,23 +36,23 @@ from qbeast_core.tree.space.evolve import IndexWish
 class PlannedTable:
     """The table after the write."""
 
-    # Of the table, without a new revision.
+    # Metadata of the table, without a new revision.
     metadata: Metadata
-    # Its columns, in the order of the rows.
+    # Columns of the table, in the order of the rows.
     schema: pl.Schema
     # The requested index: columns, cube size, dialect, ranges.
     wish: IndexWish
-    # Of the table that the rows come into; None: a new index begins.
+    # Index of the table to append to. None: a new index begins.
     state: IndexState | None
 
     @property
     def cube_size(self) -> int | None:
-        """Rows that a cube will aim at; None where their number decides."""
+        """Target number of rows per cube. None: it depends on the number of rows."""
         newest = None if self.state is None else self.state.newest
         return self.wish.cube_size or (None if newest is None else newest.desired_cube_size)
 
     def target(self, uri: str, options: WriteOptions) -> FileTarget:
-        """Return where the files go, and what their rows become."""
+        """Return the location of the files, and the shape of their rows."""
         merge = options.schema_mode == "merge"
         return FileTarget.of(
             uri,
@@ -64,7 +64,7 @@ class PlannedTable:
 
 
 def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> PlannedTable:
-    """Return the table after a write of such rows."""
+    """Return the table after a write of rows with these columns."""
     appending = target is not None and options.mode == "append"
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
@@ -115,7 +115,7 @@ def rows_intent(
 def _specs(
     target: Snapshot | None, state: IndexState | None, options: WriteOptions, schema: pl.Schema
 ) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index: the requested ones, or those of the table."""
+    """Return the columns to index: the requested columns, or the columns of the table."""
     columns = options.columns
     if columns is None and (target is None or target.config.latest is None):
         columns = options.columns_if_none

@@ -1,4 +1,4 @@
-"""Facts about the columns of rows: how even, how many values, and which have the same order."""
+"""Profile of columns: number and spread of their values, and which columns have the same order."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from qbeast_core.space.arrays import F64Array, I64Array
 from qbeast_core.table.data.foreign_schema import lost_columns
 
 _BINS: Final = 64
-# The range of a column's order that a query is assumed to ask for if no queries are given.
+# Quantiles of the range that a filter is assumed to have if no queries are given.
 _WINDOW: Final = 0.45, 0.55
 
-# Share of distinct values from which on a column identifies rows, and is rarely filtered by ranges.
+# From this share of distinct values on, a column identifies rows, and is rarely filtered by ranges.
 _LIKE_IDS: Final = 0.95
 
-# Rank correlation from which on one column's order serves the other.
+# From this rank correlation on, two columns have nearly the same order.
 _FOLLOWS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """Facts about columns."""
+    """Profile of the columns of rows."""
 
     names: list[str]
-    # Different values of each column, null counted, shape (columns,).
+    # Number of distinct values of each column, including null, shape (columns,).
     distinct: I64Array
-    # Shape (columns,); the spread is the entropy of bins of equal numbers of rows over the greatest there is.
+    # Shape (columns,). The spread is the entropy of equal bins, divided by its maximum.
     null_share: F64Array
     spread: F64Array
-    # How much the order of two columns is the same, or the reverse, in [0, 1], shape (columns, columns).
+    # Absolute rank correlation of each two columns, in [0, 1], shape (columns, columns).
     correlation: F64Array
     others: list[str]
     rows: int
 
     @staticmethod
     def of(rows: pl.DataFrame) -> Profile:
-        """Compute the facts of rows."""
+        """Compute the profile of rows."""
         others = lost_columns(rows.columns, rows.schema)
         names = [name for name in rows.columns if name not in others]
         if not names:
@@ -67,11 +67,11 @@ class Profile:
 
     @property
     def evenest(self) -> list[str]:
-        """The columns by how much they count where no queries are given: even ones first, those like ids late."""
+        """Columns by decreasing importance without queries: evenly spread ones first, ids last."""
         return [self.names[at] for at in np.argsort(-self._importance, kind="stable")]
 
     def importance(self, names: Sequence[str]) -> F64Array:
-        """Return how much columns count where no queries are given, of sum 1."""
+        """Return the importance of columns without queries, with sum 1."""
         importance = self._importance[[self.names.index(name) for name in names]]
         return importance / np.float64(importance.sum())
 
@@ -81,7 +81,7 @@ class Profile:
         return np.maximum(self.spread * np.where(like_ids, 0.2, 1.0), 1e-9)
 
     def follows(self, name: str, leaders: Sequence[str]) -> str | None:
-        """Return the first of some other columns that have nearly the same order: one of both divides as well."""
+        """Return the first of other columns that has nearly the same order, so that both divide alike."""
         own = self.correlation[self.names.index(name)]
         near = (leader for leader in leaders if own[self.names.index(leader)] >= _FOLLOWS and leader != name)
         return next(near, None)

@@ -61,20 +61,21 @@ _FRAME: Final = pl.Schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuggestedColumns:
-    """A proposal for ``columns=`` of `qbeast.write_table`; prints well.
+    """Proposed ``columns=`` for `qbeast.write_table`.
 
     Attributes
     ----------
     columns : tuple of str
-        ``"name"``, or ``"name:hash"`` where a hash serves the queries better, or a column is there to tell rows apart.
+        ``"name"``, or ``"name:hash"`` if the queries read less by hash, or if the column only makes keys unique.
     design_effect : float
-        Of samples of the table, indexed so; 1.0 is the best there is.
+        Design effect of samples of the table with this index; 1.0 is the minimum.
     opened : float
-        Share of the table that a query would open in the mean, in [0, 1].
+        Mean share of the table that a query would open, in [0, 1].
     frame : polars.DataFrame
-        A row a column, those proposed first: `column`, `proposed`, `distinct` values and `null_share` of the rows
-        looked at, `spread` (1.0: as even as can be), `follows` (a column that has nearly the same order, or null),
-        `alone` (what the queries would open if this column alone were indexed; null where none names it), `reason`.
+        One row per column, proposed columns first: `column`; `proposed`; `distinct` (number of values) and `null_share`
+        in the rows that were used; `spread` (1.0: values are spread evenly); `follows` (a column with nearly the same
+        order, or null); `alone` (share that the queries would open if only this column were indexed, null if no query
+        names it); `reason`.
     """
 
     columns: tuple[str, ...]
@@ -104,26 +105,27 @@ def suggest_columns(
 ) -> SuggestedColumns:
     """Propose columns to index.
 
-    Tables indexed by one column and by several are estimated from some of the rows, with their cubes, files and pages,
-    and each query is planned on them. The proposal is the columns with which the queries open least. Among equally good
-    ones, columns that a query names win, and fewer columns. Without queries, each column counts as filtered by ranges
-    of a tenth of its rows. Columns with evenly spread values weigh more, columns that identify every row weigh little.
+    Candidate tables with one and several indexed columns are simulated on some of the rows, with their cubes, files and
+    pages, and each query is planned on them. The columns with which the queries open the fewest bytes are proposed. If
+    several sets are equally good, the one with fewer columns is proposed. Without queries, a filter on a range of a
+    tenth of the rows is assumed for each column. Columns with evenly spread values have a larger weight, and columns
+    that identify rows a small one.
 
-    If the key of a proposal repeats so much that samples are clustered, a column that tells rows apart is added, by
-    hash if its type has one: always without queries, with them if they open as little. Otherwise the reason of that
-    column gives its cost.
+    If the keys of the proposal repeat so often that samples are clustered, a column with many values is added, by hash
+    if its type supports it. With queries it is added only if they do not open more; otherwise the reason of that column
+    states its cost.
 
     Parameters
     ----------
     df : polars.DataFrame, polars.LazyFrame, pandas.DataFrame or anything with ``__arrow_c_stream__``
-        Rows to be written, or a sample of them; held in memory.
+        Rows to write, or a sample of them. They are held in memory.
     queries : sequence of polars.Expr or str, optional
-        Filters that will be used; repeat one to give it more weight. A text is SQL, as in `Table.delete`.
+        Filters that will be used. Repeat one to give it more weight. A text is SQL, as in `Table.delete`.
     most : int, default 4
-        Columns to propose at most, besides one by hash; 1 to 8.
+        Maximum number of columns to propose, from 1 to 8, not counting the one that is added for samples.
     table_rows : int, optional
-        Rows that the table will have, where `df` is a sample of them. What queries open depends on it. By default
-        those of `df`; since they may be a sample, columns are then compared on a table of 262,144 rows at least.
+        Number of rows of the table, if `df` is a sample. The shares that queries open depend on it. By default the
+        number of rows of `df`; columns are then compared for a table of at least 262,144 rows.
 
     Returns
     -------
@@ -133,9 +135,9 @@ def suggest_columns(
     Raises
     ------
     InvalidInputError
-        There are no rows, a query goes not with the columns, or `most` or `table_rows` is out of range.
+        There are no rows, a query does not fit the columns, or `most` or `table_rows` is out of range.
     InvalidColumnsError
-        No column is of a type that can be indexed.
+        No column has a type that can be indexed.
 
     Examples
     --------
@@ -155,14 +157,14 @@ def suggest_columns(
         raise InvalidInputError(msg, argument="df")
     total = rows.height if table_rows is None else table_rows
     if not isinstance(cast("object", total), int) or total < rows.height:
-        problem = f"must be a whole number, at least that of the rows given, {rows.height}"
+        problem = f"must be a whole number, at least the number of rows in `df`, {rows.height}"
         invalid_argument("table_rows", problem, "nothing was written", value=table_rows)
     least = _USUAL_ROWS if table_rows is None else 0  # the rows may be a sample
     return _Suggestion(rows, total, queries, most, least=least).made()
 
 
 class _Suggestion:
-    """The facts that a proposal is made of."""
+    """Profile of the columns, and the simulated tables, of a proposal."""
 
     def __init__(
         self,
@@ -217,15 +219,15 @@ class _Suggestion:
         options = list(map(ColumnSpec, names))
         hashes = [spec for spec in map(self._hash_of, names) if self.filtered and spec.kind == "hashing"]
         self.candidates.search([*options, *hashes], most=self.most, together=self._together)
-        # Rows may show no difference, as the first ones of a file do of later days.
+        # The rows may show no difference: the first rows of a file all have the same day.
         if not self.candidates.decides:
             return tuple(options[: self.most])
         return self.candidates.best(tie=_TIE if self.filtered else _TIE_OF_WINDOWS)
 
     def _together(self, columns: ColumnSet) -> bool:
-        """Return whether columns may be proposed together: the last one beside those before it."""
+        """Return whether the last column may be proposed with the columns before it."""
         *others, last = [column.name for column in columns]
-        # Unless both are asked for, of columns that follow each other the second one divides nothing.
+        # Of two columns with the same order, the second divides nothing. It is kept only if a query names it.
         return last not in others and (bool(self.filtered) or self.profile.follows(last, others) is None)
 
     def _hash_of(self, name: str) -> ColumnSpec:
@@ -237,7 +239,7 @@ class _Suggestion:
         return ColumnSpec(name, "hashing")
 
     def _key_of(self, best: ColumnSet) -> tuple[ColumnSet, float]:
-        """Return what to add so that samples are not clustered, and the design effect with it."""
+        """Return the column to add so that samples are not clustered, and the design effect with it."""
         effect = self._effect(best)
         if self.filtered or effect <= CLUSTERED or self.key.name in [column.name for column in best]:
             return (), effect
@@ -254,7 +256,7 @@ class _Suggestion:
         return design_effect(weights, share=self.rows.height / self.table_rows)
 
     def _frame(self, best: ColumnSet, key: ColumnSet) -> pl.DataFrame:
-        """Return a row a column, those proposed first."""
+        """Return one row per column, proposed columns first."""
         profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
         alone: dict[str, float | None] = dict.fromkeys(profile.names)
         alone |= {name: self.claims.opened((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
@@ -281,24 +283,26 @@ class _Suggestion:
         names = [column.name for column in best]
         follows = self.profile.follows(name, names)
         if name in [column.name for column in key]:
-            return "proposed as well: it tells rows apart, so that samples are not clustered"
+            return "proposed as well: it makes keys unique, so that samples are not clustered"
         if name in names:
             return f"proposed: {only}"
         if name == self.key.name and self._effect(best) > CLUSTERED:
             opened, instead = self.claims.opened(best), self.claims.opened((*best, self.key))
             return (
-                f"added as {_text_of(self.key)!r} it tells rows apart, so that samples are not clustered, but "
+                f"added as {_text_of(self.key)!r} it makes keys unique, so that samples are not clustered, but "
                 f"{instead:.0%} of the table would be opened instead of {opened:.0%}"
             )
         if alone is None:
-            return "no query names it" if self.filtered else "the values of others are spread more evenly"
+            return (
+                "no query names it" if self.filtered else "the values of other columns are spread more evenly"
+            )
         if follows is not None and not self.filtered:
-            return f"follows {follows}, whose order serves it as well"
+            return f"follows {follows}, which has nearly the same order"
         return f"adds too little: {only}"
 
 
 def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
-    """Return a query as an expression; refuse one that cannot be evaluated."""
+    """Return a query as an expression; raise if it cannot be evaluated."""
     condition = filter_of(query, rows.schema, argument="queries")
     condition = pl.lit(value=True) if condition is None else condition
     with evaluating(query, "queries", "nothing was written"):
@@ -311,5 +315,5 @@ def _some(rows: pl.DataFrame, most: int) -> pl.DataFrame:
 
 
 def _text_of(column: ColumnSpec) -> str:
-    """Return a column as users write it; the log knows a hash by a longer name."""
+    """Return a column as users write it; the log has a longer name for a hash."""
     return f"{column.name}:hash" if column.kind == "hashing" else str(column)

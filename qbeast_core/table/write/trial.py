@@ -1,4 +1,4 @@
-"""What filters would open of a table that is not written: its tree, files and pages are estimated from a sample."""
+"""Simulate a table on a sample of its rows: its tree, files and pages, and the shares that filters open."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_re
 from qbeast_core.tree.space.summary import summarise
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots, for cached properties
 class Trial:
-    """A sample of a table, indexed as the table: cubes, files and pages are smaller in proportion to the rows."""
+    """A sample of a table, indexed like the table; cubes, files and pages are smaller in proportion."""
 
     # A uniform sample of the table.
     rows: pl.DataFrame
     table_rows: int
     row_bytes: float
-    # What queries ask for, and the columns that they name.
+    # The filters, and the columns that they name.
     filters: tuple[Node, ...]
     filtered: tuple[str, ...]
-    # All rows of the table, where they are at hand: the ends of its columns.
+    # All rows of the table, if they are in memory: they have the minimum and maximum of each column.
     whole: pl.DataFrame | None = None
     _axes: dict[ColumnSpec, tuple[Revision, U32Array]] = field(
         default_factory=dict[ColumnSpec, tuple[Revision, U32Array]], init=False, repr=False
     )
 
     def shares(self, specs: Sequence[ColumnSpec]) -> F64Array:
-        """Return the share of the rows that each filter opens if the table is indexed so, shape (filters,)."""
+        """Return the share of the rows that each filter opens with these columns, shape (filters,)."""
         axes = [self._axis(spec) for spec in specs]
         weights = frame_weights(self.rows, [spec.name for spec in specs])
         placed = assign_rows([cells for _, cells in axes], weights, cube_size=self._cube_size)
@@ -71,7 +71,7 @@ class Trial:
         return max(round(default_cube_size(self.table_rows) * self._scale), 1)
 
     def _axis(self, spec: ColumnSpec) -> tuple[Revision, U32Array]:
-        """Return the space of one column, as a revision of its own, and the cells of the rows in it."""
+        """Return the space of one column, as a revision, and the cells of the rows in it."""
         if spec not in self._axes:
             wish = IndexWish((spec,), self._cube_size, "documented")
             space = first_revision(wish, summarise(self.rows, [spec.name]), table_id="", timestamp_ms=0)
@@ -93,7 +93,7 @@ class Trial:
         return self.rows[list(self.filtered)]
 
     def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
-        """Return the statistics that the log would hold; `rows` are in the order of their files."""
+        """Return the statistics in the log; `rows` are in the order of their files."""
         names, by = rows.columns, own_column("file")
         number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
         grouped = rows.hstack([number]).group_by(by, maintain_order=True)
@@ -105,7 +105,7 @@ class Trial:
 
     @cached_property
     def _bounds(self) -> dict[str, list[pl.Expr]]:
-        """Bounds of the rows of a file; where the sample ends, the bound of the table, null if it is not known."""
+        """Bounds of the rows of a file. At the ends of the sample, the bounds of the table, null if not known."""
         bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
         for name in self.filtered:
             column, dtype = self.rows[name], self.rows.schema[name]
@@ -119,19 +119,19 @@ class Trial:
         return bounds
 
 
-@dataclass(frozen=True, eq=False)  # no slots: what is derived is kept
+@dataclass(frozen=True, eq=False)  # no slots, for cached properties
 class _Drawn:
-    """A table that is not written."""
+    """A simulated table."""
 
     spaces: dict[str, Transformation]
     placed: Assignment
     packed: PackedFiles
-    # The statistics that the log would hold.
+    # Statistics in the log.
     statistics: Statistics
     page_rows: float
 
     def share(self, node: Node) -> float:
-        """Return the share of the rows that lie in pages which a filter opens."""
+        """Return the share of the rows that are in pages which a filter opens."""
         blocks = evaluate(node, len(self._file), self._may_match)
         first, last, sizes = self._pages
         marks = np.bincount(first[blocks], minlength=len(sizes) + 1)
@@ -164,7 +164,7 @@ class _Drawn:
 
     @cached_property
     def _pages(self) -> tuple[I64Array, I64Array, F64Array]:
-        """First page of each block and the one after its last, counted through all files; rows of each page."""
+        """Indexes of the first page of each block and the page after its last, over all files; rows of each page."""
         files = np.diff(self.packed.file_starts)
         counts = np.ceil(files / self.page_rows).astype(np.int64)
         ends = np.cumsum(counts)

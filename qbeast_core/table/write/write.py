@@ -1,4 +1,4 @@
-"""Write rows to a table: read a snapshot, plan purely, let an engine write invisible files, commit once."""
+"""Write rows to a table: load a snapshot, plan, let an engine write files, commit once."""
 
 from __future__ import annotations
 
@@ -158,34 +158,32 @@ class WriteResult(FilesResult):
     Attributes
     ----------
     version : int
-        Version of the table that holds the rows; the present one when nothing was written, -1 where a dry run
-        found no table.
+        Version of the table with the rows. The current version if nothing was written; -1 if there is no table yet.
     committed : bool
-        False when there was nothing to do, and of a dry run.
+        Whether a version was committed. False for a dry run, and if there was nothing to do.
     rows, files, bytes : int
-        Rows, data files and bytes added.
+        Number of rows, data files and bytes added.
     cubes : int
-        Cubes that took rows.
+        Number of cubes with new rows.
     revision_id : int
-        Revision the rows are indexed with.
+        Revision of the rows.
     new_revision : bool
-        Whether this write made it.
+        Whether this write created the revision.
     transformers : dict of str to str
-        How each indexed column is indexed: ``"linear"``, ``"quantiles"`` or ``"hash"``.
+        Kind of each indexed column: ``"linear"``, ``"quantiles"`` or ``"hash"``.
     cube_size : int
-        Rows a cube aims to hold.
+        Target number of rows per cube.
     design_effect : float or None
-        Of the table with these rows in it, see `Table.design_effect`: ``sum(m_k ** 2) / n`` over its index keys,
-        how many times the variance of a sampled count is that of independent rows. 1.0 is the best.
+        Design effect of the table with the new rows, see `Table.design_effect`. 1.0 is the minimum.
     attempts : int
-        Commits tried; more than one when other writers were faster.
+        Number of commits attempted. More than one if other writers committed first.
     staged_files : int
-        Those of `files` without index, because what another writer committed meanwhile left their rows no place
-        in the tree. Reads are right, and `Table.optimize` indexes them.
+        Number of `files` without index, because they do not fit the tree after a concurrent commit. Reads return
+        their rows, and `Table.optimize` indexes them.
     dry_run : bool
-        Whether the write is only planned: rows, files, cubes and revision may change if other writers commit first.
+        Whether the write was only planned. Rows, files, cubes and revision may change if other writers commit first.
     skipped : bool
-        Whether there was nothing to do: mode ``"ignore"`` met a table, or `txn` had been applied before.
+        Whether there was nothing to do: with mode ``"ignore"`` a table exists, or `txn` was applied before.
     """
 
     rows: int = 0

@@ -1,4 +1,4 @@
-"""Proposed columns serve the queries, tell rows apart, and come with reasons."""
+"""Proposed columns serve the queries, make keys unique, and come with reasons."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_separating_column_is_named_with_cost() -> None:
     assert found.design_effect > 2
     reason = found.frame.row(by_predicate=pl.col("column") == "id", named=True)["reason"]
     told = re.fullmatch(
-        r"added as 'id:hash' it tells rows apart, .* (\d+)% of the .* instead of (\d+)%", reason
+        r"added as 'id:hash' it makes keys unique, .* (\d+)% of the .* instead of (\d+)%", reason
     )
     assert told is not None
     assert int(told[1]) > int(told[2]) == round(100 * found.opened)
