@@ -262,10 +262,10 @@ def _samplers(folder: Path) -> list[Figure]:
     return [
         Figure(
             f"mean price, {name}: bytes of 1 % over a full scan",
-            100 * measure.in_child(read, some).result / measure.in_child(read, every).result,
+            100 * measure.in_child(read, some).result / measure.in_child(read, everything).result,
             "%",
         )
-        for name, (read, some, every) in scans.items()
+        for name, (read, some, everything) in scans.items()
     ]
 
 

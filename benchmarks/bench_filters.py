@@ -108,8 +108,8 @@ def _ours(folder: Path, boxes: dict[str, list[Box]]) -> dict[str, float]:
 def _check(frame: pl.DataFrame, folder: Path, boxes: dict[str, list[Box]]) -> None:
     for members in boxes.values():
         for box in members[::20]:
-            found = qbeast.scan_table(str(folder)).filter(box.predicate()).select(pl.len()).collect().item()
-            assert found == frame.lazy().filter(box.predicate()).select(pl.len()).collect().item()
+            actual = qbeast.scan_table(str(folder)).filter(box.predicate()).select(pl.len()).collect().item()
+            assert actual == frame.lazy().filter(box.predicate()).select(pl.len()).collect().item()
 
 
 if __name__ == "__main__":

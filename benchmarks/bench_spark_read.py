@@ -119,8 +119,8 @@ def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
                 f"plan {planned:.2%}",
             )
         )
-        wanted = qbeast.scan_table(folder, sample=fraction).select(pl.len()).collect().item()
-        assert read_table(spark, folder, sample=fraction).count() == wanted
+        expected = qbeast.scan_table(folder, sample=fraction).select(pl.len()).collect().item()
+        assert read_table(spark, folder, sample=fraction).count() == expected
     return figures
 
 
@@ -177,8 +177,8 @@ def _filters(spark: SparkSession, folder: Path, scale: int, *, target: float | N
             drain(rows)
             read = bytes_of(lambda rows=rows: drain(rows)) - _rest(spark, folder)
             ratios.append(read / opened.explain(box.predicate()).bytes_opened)
-            wanted = opened.scan().filter(box.predicate()).select(pl.len()).collect().item()
-            assert rows.count() == wanted
+            expected = opened.scan().filter(box.predicate()).select(pl.len()).collect().item()
+            assert rows.count() == expected
         note = f"{min(ratios):.2f} to {max(ratios):.2f}"
         figures.append(Figure(f"Spark, boxes {name}, bytes over the plan's", mean(ratios), "x", target, note))
     return figures

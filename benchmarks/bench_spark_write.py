@@ -39,7 +39,7 @@ USUAL_BYTES = 64 << 20
 
 def run(sizes: tuple[int, ...] = SIZES) -> list[Figure]:
     two = measure.in_child(_beside_spark, 2).result
-    one = measure.in_child(_alone, 1, ROWS).result
+    item = measure.in_child(_alone, 1, ROWS).result
     both = measure.in_child(_alone, 2, ROWS).result
     figures = [
         Figure("Spark, write over df.write.parquet", two["ours"] / two["plain"], "x", 3.2, _seconds(two)),
@@ -56,8 +56,8 @@ def run(sizes: tuple[int, ...] = SIZES) -> list[Figure]:
         Figure("Spark, peak memory of the JVM", two["jvm"] / 2**20, "MiB"),
         Figure("Spark, peak memory of a Python worker", two["worker"] / 2**20, "MiB"),
         Figure("Spark, peak memory of the driver's Python", two["driver"] / 2**20, "MiB"),
-        Figure("Spark, pass one with 1 core over 2 cores", one["pass one"] / both["pass one"]),
-        Figure("Spark, pass two with 1 core over 2 cores", one["pass two"] / both["pass two"]),
+        Figure("Spark, pass one with 1 core over 2 cores", item["pass one"] / both["pass one"]),
+        Figure("Spark, pass two with 1 core over 2 cores", item["pass two"] / both["pass two"]),
     ]
     each = both["took"] / ROWS
     for millions in sizes:
@@ -117,8 +117,8 @@ def _beside_spark(cores: int) -> dict[str, float]:
                 for name in sorted(candidates, reverse=turn % 2 == 1):
                     taken[name].append(candidates[name](to / name))
                     shutil.rmtree(to / name)
-        figures = {step: median(one[step] for one in taken["ours"][1:]) for step in taken["ours"][0]}
-        seconds = {name: median(one["took"] for one in each[1:]) for name, each in taken.items()}
+        figures = {step: median(item[step] for item in taken["ours"][1:]) for step in taken["ours"][0]}
+        seconds = {name: median(item["took"] for item in each[1:]) for name, each in taken.items()}
         return figures | seconds | _memory()
     finally:
         spark.stop()
@@ -183,8 +183,8 @@ def _memory() -> dict[str, float]:
 
 def _peak(process: Path) -> int:
     lines = (process / "status").read_text().splitlines()
-    found = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-    return int(found[0]) * 1024 if found else 0
+    actual = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return int(actual[0]) * 1024 if actual else 0
 
 
 def _seconds(took: dict[str, float]) -> str:

@@ -71,11 +71,11 @@ def _opening(store: SlowStore, name: str) -> list[Figure]:
     theirs()
     alone = store.asked()
     _open(store, name)
-    asked = store.asked()
+    request = store.asked()
     seconds = measure.interleaved({"qbeast": lambda: _open(store, name), "deltalake": theirs}, rounds=ROUNDS)
-    note = f"{asked.requests} requests; deltalake: {alone.round_trips}, {alone.requests}"
+    note = f"{request.requests} requests; deltalake: {alone.round_trips}, {alone.requests}"
     return [
-        Figure(f"{name}: open, round trips", asked.round_trips, "trips", 3, note),
+        Figure(f"{name}: open, round trips", request.round_trips, "trips", 3, note),
         Figure(f"{name}: open, time over deltalake's", seconds["qbeast"] / seconds["deltalake"]),
     ]
 
@@ -84,9 +84,9 @@ def _sampling(store: SlowStore, name: str) -> list[Figure]:
     table, size_bytes = _open(store, name), _size_bytes(store, name)
     store.asked()
     seconds = measure.timed(lambda: table.scan(sample=0.01).collect())
-    asked = store.asked()
-    note = f"{asked.requests} requests, {asked.bytes / size_bytes:.1%} of the bytes, {seconds:.2f} s"
-    return [Figure(f"{name}: sample of 1 %, round trips", asked.round_trips, "trips", None, note)]
+    request = store.asked()
+    note = f"{request.requests} requests, {request.bytes / size_bytes:.1%} of the bytes, {seconds:.2f} s"
+    return [Figure(f"{name}: sample of 1 %, round trips", request.round_trips, "trips", None, note)]
 
 
 def _reading(
@@ -101,16 +101,16 @@ def _reading(
     table = _open(store, name)
     store.asked()
     read(table.scan()).collect()
-    asked = store.asked()
+    request = store.asked()
     theirs()
     other = store.asked()
     seconds = measure.interleaved({"qbeast": ours, "scan_delta": theirs}, rounds=ROUNDS)
     note = (
-        f"{asked.requests} requests, {asked.bytes / 1e6:.1f} MB; scan_delta with its opening {other.round_trips}, "
+        f"{request.requests} requests, {request.bytes / 1e6:.1f} MB; scan_delta with its opening {other.round_trips}, "
         f"{other.requests}, {other.bytes / 1e6:.1f} MB"
     )
     return [
-        Figure(f"{name}: {what}, round trips", asked.round_trips, "trips", None, note),
+        Figure(f"{name}: {what}, round trips", request.round_trips, "trips", None, note),
         Figure(f"{name}: {what}, time over scan_delta's", seconds["qbeast"] / seconds["scan_delta"]),
     ]
 

@@ -94,9 +94,11 @@ class BruteForce:
         self._opened: dict[tuple[str, ...], list[tuple[int, float]]] = {}
         varied = [name for name in self.frame.columns if self.frame[name].n_unique() > 1]
         kinds = [*varied, *(f"{name}:hash" for name in workload.hashed)]
-        pairs = [one for one in combinations(kinds, 2) if len({name.partition(":")[0] for name in one}) == 2]
-        sets = [*((one,) for one in kinds), *pairs]
-        self._best = [min(opened) for opened in zip(*(self.bytes_opened(one) for one in sets), strict=True)]
+        pairs = [
+            item for item in combinations(kinds, 2) if len({name.partition(":")[0] for name in item}) == 2
+        ]
+        sets = [*((item,) for item in kinds), *pairs]
+        self._best = [min(opened) for opened in zip(*(self.bytes_opened(item) for item in sets), strict=True)]
 
     def bytes_opened(self, columns: tuple[str, ...]) -> list[int]:
         return [size for size, _ in self._measured(columns)]
@@ -114,7 +116,7 @@ class BruteForce:
                 warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
                 qbeast.write_table(self.frame, path, columns=columns)
             opened = qbeast.open_table(path)
-            plans = [opened.explain(one) for one in self.filters]
+            plans = [opened.explain(predicate) for predicate in self.filters]
             self._opened[columns] = [(plan.bytes_opened, plan.share) for plan in plans]
             shutil.rmtree(path)
         return self._opened[columns]
@@ -132,18 +134,18 @@ def run() -> list[Figure]:
 def _figures(name: str, tables: BruteForce) -> list[Figure]:
     rows = tables.frame
     drawn = rows.sample(fraction=PART, seed=1)
-    given = {"all rows": rows, "5 % of the rows": drawn, "the first 5 %": rows.head(drawn.height)}
+    options = {"all rows": rows, "5 % of the rows": drawn, "the first 5 %": rows.head(drawn.height)}
     return [
-        *(_over_best(f"{name}, {seen}", some, tables) for seen, some in given.items()),
-        *(_claims(f"{name}, {seen}", some, tables) for seen, some in list(given.items())[:2]),
+        *(_over_best(f"{name}, {seen}", some, tables) for seen, some in options.items()),
+        *(_claims(f"{name}, {seen}", some, tables) for seen, some in list(options.items())[:2]),
         _seconds(name, tables),
     ]
 
 
 def _over_best(what: str, rows: pl.DataFrame, tables: BruteForce) -> Figure:
     ratios = [
-        (tables.over_best(qbeast.suggest_columns(rows, [one]).columns, at), one)
-        for at, one in enumerate(tables.filters)
+        (tables.over_best(qbeast.suggest_columns(rows, [item]).columns, at), item)
+        for at, item in enumerate(tables.filters)
     ]
     worst, query = max(ratios)
     return Figure(f"{what}: the worst proposal over the best pair", worst, "x", MOST_RATIO, query)
@@ -151,15 +153,18 @@ def _over_best(what: str, rows: pl.DataFrame, tables: BruteForce) -> Figure:
 
 def _claims(what: str, rows: pl.DataFrame, tables: BruteForce) -> Figure:
     off: list[tuple[float, str]] = []
-    for at, one in enumerate(tables.filters):
-        found = qbeast.suggest_columns(rows, [one], table_rows=tables.frame.height)
-        off.append((100 * abs(found.opened / tables.share(found.columns, at) - 1), one))
+    for at, item in enumerate(tables.filters):
+        actual = qbeast.suggest_columns(rows, [item], table_rows=tables.frame.height)
+        off.append((100 * abs(actual.opened / tables.share(actual.columns, at) - 1), item))
     worst, query = max(off)
     return Figure(f"{what}: the claim that is off most", worst, "%", MOST_OFF_PERCENT, query)
 
 
 def _seconds(name: str, tables: BruteForce) -> Figure:
-    calls = [measure.timed(partial(qbeast.suggest_columns, tables.frame, [one])) for one in tables.filters]
+    calls = [
+        measure.timed(partial(qbeast.suggest_columns, tables.frame, [predicate]))
+        for predicate in tables.filters
+    ]
     return Figure(f"{name}, all rows: the slowest call", max(calls), "s", MOST_SECONDS)
 
 

@@ -46,7 +46,7 @@ def trials(
     """Estimate the sum (or the mean over rows) of keys with these sums and rows; `known`: their total is known."""
     keys, total = len(sums), rows.sum()
     truth = sums.sum() / (total if answer == "mean" else 1)
-    factor, target, every = WIDENED * factor_of(confidence), Target(error), np.ones(1, np.bool_)
+    factor, target, everything = WIDENED * factor_of(confidence), Target(error), np.ones(1, np.bool_)
     near, fractions = 0, []
     for seed in range(count):
         random = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def trials(
             if is_met(interval, target).all():
                 near += abs(interval.value[0] - truth) <= error * abs(truth)
                 break
-            fraction = next_fraction(fraction, interval, target, every)
+            fraction = next_fraction(fraction, interval, target, everything)
         near += fraction == 1.0
         fractions.append(fraction)
     return Kept(near / count, float(np.mean(fractions)))
@@ -145,20 +145,20 @@ class Population:
     def sample(self, drawn: np.ndarray, fraction: float) -> KeySample:
         """Return the rows whose number in [0, 1) is below a fraction, as a sample."""
         inside = drawn < fraction
-        every = self.every
+        everything = self.every
         # Uniform like hashes, so that parts of the keys can be selected by weight, as in `estimate`.
         weights = pl.Series(WEIGHT, np.floor(drawn * 2**32) - 2**31).cast(pl.Int32)
-        entries = every.entries.collect()
+        entries = everything.entries.collect()
         entries = entries.filter(pl.Series(inside).gather(entries[WEIGHT]))
         entries = entries.with_columns(weights.gather(entries[WEIGHT]))
         totals = [name for name in entries.columns if name.startswith(TOTAL)]
         part = Sums(
             groups=totals_of(entries.lazy(), self.by, totals),
-            scales=every.scales,
+            scales=everything.scales,
             entries=entries.lazy(),
             entries_bytes=int(entries.estimated_size()),
             sizes=KeySizes(weights.to_numpy()[inside]) if self.known else self.nothing.sizes,
-            rows=every.rows.filter(pl.Series(inside).gather(every.rows[WEIGHT])),
+            rows=everything.rows.filter(pl.Series(inside).gather(everything.rows[WEIGHT])),
         )
         return KeySample.of(
             self.aggregates,
@@ -186,8 +186,10 @@ class Population:
             drawn, fraction = np.random.default_rng(seed).random(self.rows), pilot / self.rows
             intervals = self.intervals(self.sample(drawn, fraction), factor)
             while fraction < 1.0 and not all(is_met(interval, target).all() for interval in intervals):
-                every = np.ones(len(intervals[0].value), np.bool_)
-                fraction = max(next_fraction(fraction, interval, target, every) for interval in intervals)
+                everything = np.ones(len(intervals[0].value), np.bool_)
+                fraction = max(
+                    next_fraction(fraction, interval, target, everything) for interval in intervals
+                )
                 intervals = self.intervals(self.sample(drawn, fraction), factor)
             for at, (interval, truth) in enumerate(zip(intervals, self.truth, strict=True)):
                 right[at] += np.abs(interval.value - truth) <= error * np.abs(truth) * (1 + 1e-9)

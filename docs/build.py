@@ -31,11 +31,13 @@ def main() -> None:
 
 def list_versions(site: Path, address: str) -> None:
     """Write `switcher.json` and `index.html` of a site whose folder will stand at an address, which ends in a slash."""
-    found = sorted((one for one in map(version_of, site.iterdir()) if one is not None), reverse=True)
-    names = [{"version": str(one), "url": f"{address}{one}/", "preferred": one == found[0]} for one in found]
+    actual = sorted((item for item in map(version_of, site.iterdir()) if item is not None), reverse=True)
+    names = [
+        {"version": str(item), "url": f"{address}{item}/", "preferred": item == actual[0]} for item in actual
+    ]
     (site / "switcher.json").write_text(json.dumps(names, indent=2) + "\n")
-    newest = f"{found[0]}/index.html"
-    leads = f'<meta http-equiv="refresh" content="0; url={newest}"><a href="{newest}">qbeast {found[0]}</a>'
+    newest = f"{actual[0]}/index.html"
+    leads = f'<meta http-equiv="refresh" content="0; url={newest}"><a href="{newest}">qbeast {actual[0]}</a>'
     (site / "index.html").write_text(f"<!doctype html>{leads}\n")
 
 

@@ -94,7 +94,7 @@ def rooms_svg() -> str:
 def floors() -> list[list[str]]:
     """Return the rooms of the table from the top down, as import-linter is told of them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (table,) = [one for one in contracts if one.get("containers") == ["qbeast_core.table"]]
+    (table,) = [item for item in contracts if item.get("containers") == ["qbeast_core.table"]]
     return [floor.split(" | ") for floor in table["layers"]]
 
 

@@ -42,9 +42,9 @@ def run(spark: SparkSession, rows: pl.DataFrame, folder: Path) -> None:
     """Run the pipeline; it ends the program where an answer is not that of the raw rows."""
     raw, table = folder / "raw", folder / "flights"
     write_months(spark, rows, raw, table)
-    known = rows.filter(pl.col("month") < 12)
-    sample_in_polars(table, known)
-    ask_spark(spark, table, known)
+    existing = rows.filter(pl.col("month") < 12)
+    sample_in_polars(table, existing)
+    ask_spark(spark, table, existing)
     stream_last_month(spark, rows, raw, table, folder / "checkpoint")
     optimize(spark, rows, table)
 
@@ -97,16 +97,16 @@ def sample_in_polars(table: Path, known: pl.DataFrame) -> None:
 def ask_spark(spark: SparkSession, table: Path, known: pl.DataFrame) -> None:
     title("3. Spark asks for delays of more than two hours since June")
     truth = known.filter(LATE_IN_POLARS).group_by("origin").len()
-    asked = {
+    request = {
         "read_table(where=...)": bridge.read_table(spark, table, where=LATE).groupBy("origin").count(),
         "SQL on a view": view(spark, table),
     }
-    for road, answer in asked.items():
+    for road, answer in request.items():
         start = time.perf_counter()
-        found = dict(map(tuple, answer.collect()))
+        actual = dict(map(tuple, answer.collect()))
         seconds = time.perf_counter() - start
-        print(f"  {road:<22} {', '.join(f'{k} {v:,}' for k, v in sorted(found.items()))}; {seconds:.1f} s")
-        check(road, found, dict(truth.iter_rows()))
+        print(f"  {road:<22} {', '.join(f'{k} {v:,}' for k, v in sorted(actual.items()))}; {seconds:.1f} s")
+        check(road, actual, dict(truth.iter_rows()))
     print(f"  opened {opened(qbeast.open_table(table).explain(LATE_IN_POLARS))}")
     keys = bridge.read_table(spark, table, sample=SAMPLE).select("flight", "time_hour").count()
     check("rows of the sample in Spark", keys, qbeast.scan_table(table, sample=SAMPLE).collect().height)
@@ -133,9 +133,9 @@ def stream_last_month(
         arriving = spark.readStream.schema(schema).option("pathGlobFilter", "2013-12*").parquet(str(raw))
         sink = arriving.writeStream.format("qbeast").option("checkpointLocation", str(checkpoint))
         sink.trigger(availableNow=True).start(str(table)).awaitTermination()
-        found = qbeast.open_table(table)
-        count = found.scan().select(pl.len()).collect().item()
-        print(f"  {attempt:<13} {count:>8,} rows, version {found.version}")
+        actual = qbeast.open_table(table)
+        count = actual.scan().select(pl.len()).collect().item()
+        print(f"  {attempt:<13} {count:>8,} rows, version {actual.version}")
         check("the rows of the year", count, rows.height)
     answers = (
         spark_table.agg({"distance": "sum", "dep_delay": "sum"}).first()
@@ -162,8 +162,8 @@ def optimize(spark: SparkSession, rows: pl.DataFrame, table: Path) -> None:
     after = qbeast.open_table(table)
     again = after.scan(sample=SAMPLE).collect()
     check("the sample", again.sort(again.columns).equals(sample.sort(sample.columns)), expected=True)
-    for name, one in (("before", before), ("after", after)):
-        print(f"  {name:<6} the delays since June opened {opened(one.explain(LATE_IN_POLARS))}")
+    for name, item in (("before", before), ("after", after)):
+        print(f"  {name:<6} the delays since June opened {opened(item.explain(LATE_IN_POLARS))}")
 
 
 def check(what: str, found: object, expected: object) -> None:

@@ -14,8 +14,8 @@ Collectors = list[pytest.Collector]
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, Collectors, Collectors]:
     """Look for no doctests in tests: there are none, and to look takes as long as to find the tests themselves."""
-    found = yield
-    return [one for one in found if type(one) is pytest.Module]
+    actual = yield
+    return [item for item in actual if type(item) is pytest.Module]
 
 
 @pytest.fixture(scope="session")

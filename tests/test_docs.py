@@ -75,9 +75,9 @@ def test_code_about_object_stores_runs(
 
 
 def run_elsewhere(page: str, place: str, real: Path | str, **names: Any) -> None:
-    found = blocks_elsewhere(ROOT / "docs" / page, place, real)
-    assert found
-    for block in found:
+    actual = blocks_elsewhere(ROOT / "docs" / page, place, real)
+    assert actual
+    for block in actual:
         exec(block, names)  # noqa: S102 - as above
 
 
@@ -91,9 +91,9 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
     ("page", "public"), [("spark.md", qbeast_spark_bridge.__all__), ("*.md", qbeast.__all__)]
 )
 def test_reference_has_every_public_name(page: str, public: list[str]) -> None:
-    told = {name for file in API.glob(page) for name in DOCUMENTED.findall(file.read_text())}
+    report = {name for file in API.glob(page) for name in DOCUMENTED.findall(file.read_text())}
     assert (
-        set(public) - told - set(vars(errors)) - {"__version__"} == set()
+        set(public) - report - set(vars(errors)) - {"__version__"} == set()
     )  # all errors stand on a page of their own
 
 
@@ -122,8 +122,8 @@ def test_switcher_lists_existing_versions(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "_static"):  # 1.0.0 was not built to its end
         (tmp_path / name / "index.html").touch()
     runpy.run_path(str(ROOT / "docs" / "build.py"))["list_versions"](tmp_path, "/qbeast/")
-    told = json.loads((tmp_path / "switcher.json").read_text())
-    assert [(one["version"], one["url"], one["preferred"]) for one in told] == [
+    report = json.loads((tmp_path / "switcher.json").read_text())
+    assert [(item["version"], item["url"], item["preferred"]) for item in report] == [
         ("0.10.0", "/qbeast/0.10.0/", True),
         ("0.9.0", "/qbeast/0.9.0/", False),
     ]
@@ -146,8 +146,10 @@ LIMITS = {
 
 def test_documented_limits_match_the_code() -> None:
     page = (ROOT / "docs" / "limits.md").read_text()
-    told = {words.format(getattr(module, name)) for words, names in LIMITS.items() for module, name in names}
-    assert not {words for words in told if words not in page}
+    report = {
+        words.format(getattr(module, name)) for words, names in LIMITS.items() for module, name in names
+    }
+    assert not {words for words in report if words not in page}
 
 
 OURS = re.compile(r"pip install [^`\n]*['\" ]qbeast(?![_\w-])")

@@ -122,9 +122,9 @@ def test_workers_open_no_log_and_import_little(task: str, imported_by_task: dict
 def imported(lists: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return for each list of modules what is imported with it, in a fresh interpreter: this one has half of them."""
     command = [sys.executable, "-W", "error", "-c", ANEW]
-    given = json.dumps([lists, [*OURS, *FORBIDDEN]])
-    told = subprocess.run(
-        command, input=given, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True
+    options = json.dumps([lists, [*OURS, *FORBIDDEN]])
+    output = subprocess.run(
+        command, input=options, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True
     ).stdout
-    found: dict[str, list[str]] = json.loads(told)
-    return found
+    actual: dict[str, list[str]] = json.loads(output)
+    return actual

@@ -26,9 +26,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "qbeast"]
+    actual = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "qbeast"]
     caplog.clear()
-    return found
+    return actual
 
 
 def test_reads_plans_and_commits_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -270,8 +270,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace
 
 
 def _content(root: Path) -> dict[str, int]:
-    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-    return {str(path): path.stat().st_mtime_ns for path in found}
+    actual = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return {str(path): path.stat().st_mtime_ns for path in actual}
 
 
 CASES = {
@@ -287,7 +287,7 @@ def test_invalid_input_error_names_the_fix(wrong: Wrong, places: SimpleNamespace
         wrong.tried(places)
     error, text = caught.value, str(caught.value)
     assert isinstance(error, wrong.error)
-    assert [words for words in wrong.said if not any(one in text for one in words.split("|"))] == [], text
+    assert [words for words in wrong.said if not any(item in text for item in words.split("|"))] == [], text
     assert re.search(wrong.still, text), text
     assert error.changed is False
     assert len(text) < LONGEST
@@ -307,11 +307,11 @@ def test_error_after_commits_says_table_changed(tmp_path: Path, monkeypatch: pyt
     table, tries = qbeast.open_table(tmp_path / "t"), []
     choose, full = optimize_module.choose_files, qbeast.StorageError("", path="t")
 
-    def second_fails(*given: Any, **options: Any) -> Any:
-        tries.append(given)
+    def second_fails(*values: Any, **options: Any) -> Any:
+        tries.append(values)
         if len(tries) > 1:
             raise full
-        return choose(*given, **options)
+        return choose(*values, **options)
 
     monkeypatch.setattr(optimize_module, "choose_files", second_fails)
     with resized(small_file_rows=0), pytest.raises(qbeast.StorageError) as caught:

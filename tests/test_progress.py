@@ -27,13 +27,13 @@ class Terminal(io.StringIO):
 
 def operations(path: Path) -> dict[str, Callable[..., Any]]:
     return {
-        "writing": lambda **given: qbeast.write_table(ROWS, path, mode="append", **given),
-        "optimizing": lambda **given: qbeast.open_table(path).optimize(full=True, **given),
-        "deleting": lambda **given: qbeast.open_table(path).delete("id = 3", **given),
-        "updating": lambda **given: qbeast.open_table(path).update("id = 4", {"id": 5}, **given),
-        "merging": lambda **given: qbeast.open_table(path).merge(ROWS[9:12], on="id", **given),
-        "checking": lambda **given: qbeast.open_table(path).check(**given),
-        "repairing": lambda **given: qbeast.open_table(path).repair(**given),
+        "writing": lambda **options: qbeast.write_table(ROWS, path, mode="append", **options),
+        "optimizing": lambda **options: qbeast.open_table(path).optimize(full=True, **options),
+        "deleting": lambda **options: qbeast.open_table(path).delete("id = 3", **options),
+        "updating": lambda **options: qbeast.open_table(path).update("id = 4", {"id": 5}, **options),
+        "merging": lambda **options: qbeast.open_table(path).merge(ROWS[9:12], on="id", **options),
+        "checking": lambda **options: qbeast.open_table(path).check(**options),
+        "repairing": lambda **options: qbeast.open_table(path).repair(**options),
     }
 
 

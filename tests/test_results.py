@@ -43,22 +43,22 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]
     files.mkdir()
     rows = pl.DataFrame({"id": range(1000)})
     rows.write_parquet(files / "a.parquet")
-    found: list[tuple[int, Result]] = []
+    actual: list[tuple[int, Result]] = []
 
     def version(of: Path) -> int:
         return qbeast.open_table(of).version if (of / "_delta_log").exists() else -1
 
     for dry_run in (True, False):
         before = version(path)
-        found.append((before, qbeast.write_table(rows, path, ["id"], cube_size=100, dry_run=dry_run)))
-        found.append((version(files), qbeast.convert_table(files, ["id"], dry_run=dry_run)))
+        actual.append((before, qbeast.write_table(rows, path, ["id"], cube_size=100, dry_run=dry_run)))
+        actual.append((version(files), qbeast.convert_table(files, ["id"], dry_run=dry_run)))
     for dry_run in (True, False):
-        for name, asked in OPERATIONS.items():
+        for name, request in OPERATIONS.items():
             table = qbeast.open_table(path)
-            found.append((table.version, getattr(table, name)(*asked[0], **asked[1], dry_run=dry_run)))
-        found.append((version(path), qbeast.upgrade_table(path, dry_run=dry_run)))
-    found.append((version(path), qbeast.open_table(path).switch_dialect("qbeast-spark", jvm="0.8")))
-    return found
+            actual.append((table.version, getattr(table, name)(*request[0], **request[1], dry_run=dry_run)))
+        actual.append((version(path), qbeast.upgrade_table(path, dry_run=dry_run)))
+    actual.append((version(path), qbeast.open_table(path).switch_dialect("qbeast-spark", jvm="0.8")))
+    return actual
 
 
 def test_committed_shows_if_a_version_was_made(results: list[tuple[int, Result]]) -> None:
@@ -100,7 +100,7 @@ def test_results_fit_screens_and_notebooks(results: list[tuple[int, Result]]) ->
         assert f">{result.version:,}</td>" in html
         assert html.count("<table") == html.count("</table>")
         assert ("dry_run" in html) is result.dry_run  # what is as usual is left out
-    written = next(one for _, one in results if isinstance(one, qbeast.WriteResult))
+    written = next(item for _, item in results if isinstance(item, qbeast.WriteResult))
     assert (
         '<th style="text-align:left">rows</th><td style="text-align:left">1,000</td>' in written._repr_html_()
     )
@@ -108,7 +108,7 @@ def test_results_fit_screens_and_notebooks(results: list[tuple[int, Result]]) ->
 
 
 def test_results_print_a_line_per_value(results: list[tuple[int, Result]]) -> None:
-    written = next(one for _, one in results if isinstance(one, qbeast.WriteResult) and one.committed)
+    written = next(item for _, item in results if isinstance(item, qbeast.WriteResult) and item.committed)
     lines = repr(written).split("\n")
     assert lines[0] == "WriteResult"
     assert "  rows           1,000" in lines
@@ -116,7 +116,7 @@ def test_results_print_a_line_per_value(results: list[tuple[int, Result]]) -> No
     assert max(map(len, lines)) < 80
     for dry_run, said in ((True, "no"), (False, "yes")):
         vacuumed = next(
-            one for _, one in results if isinstance(one, qbeast.VacuumResult) and one.dry_run is dry_run
+            item for _, item in results if isinstance(item, qbeast.VacuumResult) and item.dry_run is dry_run
         )
         assert "committed" not in repr(vacuumed) + vacuumed._repr_html_()
         assert f"  deleted          {said}" in repr(vacuumed).split("\n")

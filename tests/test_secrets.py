@@ -27,14 +27,14 @@ SHOWN = "http://***@127.0.0.1:9/bucket?***"
 
 def classes() -> list[type]:
     """Return every class of the packages."""
-    found: dict[type, None] = {}
+    actual: dict[type, None] = {}
     for package in (qbeast_core, qbeast_spark_bridge):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 loaded = importlib.import_module(module.name)
                 own = (one for _, one in inspect.getmembers(loaded, inspect.isclass))
-                found.update(dict.fromkeys(one for one in own if one.__module__ == module.name))
-    return list(found)
+                actual.update(dict.fromkeys(one for one in own if one.__module__ == module.name))
+    return list(actual)
 
 
 CLASSES = classes()
@@ -88,10 +88,10 @@ def test_pydantic_models_and_tuples_hold_no_options() -> None:
     ],
 )
 def test_messages_escape_controls_and_hide_secrets(kind: Any, facts: dict[str, Any]) -> None:
-    told = kind(f"\x1b[31mno\x1b[0m: {ADDRESS} \x9b2J\x07 \u202etxt.exe\r\nnext\tline", **facts)
-    assert str(told) == f"no: {SHOWN} \\x9b2J\\x07 \\u202etxt.exe\\r\\nnext\\tline"
-    assert str(pickle.loads(pickle.dumps(told))) == str(told)  # noqa: S301 - our own
-    assert SECRET not in repr(told)
+    report = kind(f"\x1b[31mno\x1b[0m: {ADDRESS} \x9b2J\x07 \u202etxt.exe\r\nnext\tline", **facts)
+    assert str(report) == f"no: {SHOWN} \\x9b2J\\x07 \\u202etxt.exe\\r\\nnext\\tline"
+    assert str(pickle.loads(pickle.dumps(report))) == str(report)  # noqa: S301 - our own
+    assert SECRET not in repr(report)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_store_errors_hide_passwords_and_causes() -> None:
 
 def hidden_everywhere(error: BaseException) -> None:
     """Check the error and all that a traceback prints of its causes."""
-    told: BaseException | None = error
-    while told is not None:
-        assert SECRET not in str(told)
-        told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+    report: BaseException | None = error
+    while report is not None:
+        assert SECRET not in str(report)
+        report = report.__cause__ or (None if report.__suppress_context__ else report.__context__)
 
 
 def test_json_escapes_terminal_codes() -> None:

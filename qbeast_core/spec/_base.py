@@ -45,14 +45,14 @@ class SpecModel(BaseModel):
 
 
 class NamedModel(SpecModel):
-    """A value that the log tells from others by its ``className``: the JVM's package and the name of our class."""
+    """A value with a ``className`` in the log: the JVM's package and the name of the class."""
 
-    # Names to read, of which the first is written, where they differ from the rule.
+    # Names that are read, if they differ from the rule. The first one is written.
     class_names: ClassVar[tuple[str, ...]] = ()
     class_name: str = ""
 
     def __init_subclass__(cls) -> None:
-        """Make the class name a constant of the class, which unions of such classes need as a discriminator."""
+        """Make the class name a constant. Pydantic collects fields afterwards; unions need it as a discriminator."""
         literal: Any = Literal
         names = cls.class_names or (f"io.qbeast.core.transform.{cls.__name__}",)
         cls.__annotations__["class_name"] = literal[names]

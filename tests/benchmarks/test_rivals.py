@@ -26,8 +26,8 @@ def test_boxes_match_the_share_of_their_class() -> None:
     for name, members in boxes.draw_boxes(frame, ("x0", "x1", "x2"), number=6).items():
         _, share = boxes.CLASSES[name]
         for column, bounds in (item for box in members for item in box.ranges.items()):
-            found = frame[column].is_between(*bounds).mean()
-            assert found == pytest.approx(share, abs=0.001)
+            actual = frame[column].is_between(*bounds).mean()
+            assert actual == pytest.approx(share, abs=0.001)
 
 
 def test_rows_of_boxes_are_in_opened_groups(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def more_names(*prefixes: str) -> list[str]:
     """Return those of the larger collection that begin so and do not stand beside the tests."""
     if MORE is None:
         return []
-    found = (path.parent.name for path in Path(MORE).rglob("expected.parquet"))
-    return sorted(name for name in found if name.startswith(prefixes) and not (BESIDE / name).exists())
+    actual = (path.parent.name for path in Path(MORE).rglob("expected.parquet"))
+    return sorted(name for name in actual if name.startswith(prefixes) and not (BESIDE / name).exists())
 
 
 IMPORTED = [name for name in names("sdk", "tx", "cd", "store", "stream") if "parquet" not in name]

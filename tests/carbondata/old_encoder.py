@@ -93,8 +93,8 @@ def size_of(value: float) -> int:
 
 def integers_page(values: Sequence[int | None], version: int) -> tuple[DataChunk2, memoryview]:
     """Write integers: as they are, or as differences from the largest where those are narrower than it."""
-    known = [value for value in values if value is not None]
-    most, least = max(known), min(known)
+    existing = [value for value in values if value is not None]
+    most, least = max(existing), min(existing)
     narrow = size_of(most - least)
     is_delta = narrow < size_of(most)
     width = narrow if is_delta else max(size_of(most), size_of(least))
@@ -107,8 +107,8 @@ def doubles_page(
     scaled: Sequence[int | None], decimals: int, version: int, *, plain: bool
 ) -> tuple[DataChunk2, memoryview]:
     """Write doubles of so many digits behind the point: scaled, or as they are."""
-    known = [value for value in scaled if value is not None]
-    most, least = max(known), min(known)
+    existing = [value for value in scaled if value is not None]
+    most, least = max(existing), min(existing)
     meta = java_meta("n", decimals, most / 10**decimals, least / 10**decimals)
     if plain:
         doubles = [struct.unpack("<Q", struct.pack("<d", (value or 0) / 10**decimals))[0] for value in scaled]
@@ -154,13 +154,13 @@ def java_meta(kind: str, decimals: int, most: float, least: float) -> bytes:
         b"\x72" + _utf(f"java.lang.{boxed}") + b"\x11" * 8 + b"\x02\0\x01" + letter + _utf("value") + b"\x78"
     )
     number += b"\x72" + _utf("java.lang.Number") + b"\x22" * 8 + b"\x02\0\0\x78\x70"
-    known = b"\x73\x71\0\x7e\0\x03"
+    existing = b"\x73\x71\0\x7e\0\x03"
     return (
         top
         + b"\x73"
         + number
         + struct.pack(form, most)
-        + b"".join(known + struct.pack(form, value) for value in (least, least))
+        + b"".join(existing + struct.pack(form, value) for value in (least, least))
     )
 
 
@@ -171,16 +171,16 @@ def _utf(text: str) -> bytes:
 def dictionary(loads: Sequence[Sequence[bytes]]) -> bytes:
     """Write a ``.dict``: a chunk for each load."""
     chunks = [
-        field(1, LIST) + write_list(BINARY, [write_binary(one) for one in load]) + b"\0" for load in loads
+        field(1, LIST) + write_list(BINARY, [write_binary(item) for item in load]) + b"\0" for load in loads
     ]
     return b"".join(chunks)
 
 
 def row(fields: Sequence[bytes | None]) -> bytes:
     """Write a row of a stream: bits of what is null, then the fields as given."""
-    number = sum(1 << place for place, one in enumerate(fields) if one is None)
+    number = sum(1 << place for place, item in enumerate(fields) if item is None)
     bits = number.to_bytes((number.bit_length() + 7) // 8, "little")
-    return len(bits).to_bytes(2, "big") + bits + b"".join(one for one in fields if one is not None)
+    return len(bits).to_bytes(2, "big") + bits + b"".join(item for item in fields if item is not None)
 
 
 def context(column: Column, version: int, **facts: Any) -> PageContext:

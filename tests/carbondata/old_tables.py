@@ -56,7 +56,7 @@ def file_rows(file: DataFile) -> pl.DataFrame:
 
 def rows_and_expected(name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of a table and what they are to be, in the order of the files."""
-    reader, wanted = old_reader(name), expected(name)
-    found = pl.concat(list(reader.rows(list(reader.schema))))
-    assert found.columns == wanted.columns
-    return found.cast(wanted.schema), wanted
+    reader, target = old_reader(name), expected(name)
+    actual = pl.concat(list(reader.rows(list(reader.schema))))
+    assert actual.columns == target.columns
+    return actual.cast(target.schema), target

@@ -109,8 +109,8 @@ def meta(
     kind = StoreType[own.kind.name]
     head = b"\0\1c" + struct.pack(">BBiiBib", kind, _MEASURE, own.schema.scale, precision, store, decimals, 0)
     if own.kind == DataType.DECIMAL:
-        one = bytes([own.schema.scale]) + big(int(most))
-        bounds = (len(one).to_bytes(2, "big") + one) * 3 + struct.pack(
+        item = bytes([own.schema.scale]) + big(int(most))
+        bounds = (len(item).to_bytes(2, "big") + item) * 3 + struct.pack(
             ">ii", own.schema.scale, own.schema.precision
         )
     elif own.kind in _BOUNDS:
@@ -159,22 +159,26 @@ def numbers(
 ) -> Page:
     """Encode numbers: integers as they are or as differences, floats by their decimals."""
     nulls = [value is None for value in values]
-    known = [0 if value is None else value for value in values]
-    most = max(known)
+    existing = [0 if value is None else value for value in values]
+    most = max(existing)
     if encoding == Encoding.DIRECT_COMPRESS:
         form = {StoreType.FLOAT: "<f", StoreType.DOUBLE: "<d"}.get(store)
-        data = narrowed(known, store) if form is None else b"".join(struct.pack(form, one) for one in known)
+        data = (
+            narrowed(existing, store)
+            if form is None
+            else b"".join(struct.pack(form, item) for item in existing)
+        )
     elif encoding == Encoding.ADAPTIVE_INTEGRAL:
-        data = narrowed([int(one) for one in known], store)
+        data = narrowed([int(item) for item in existing], store)
     elif encoding == Encoding.ADAPTIVE_DELTA_INTEGRAL:
-        data = narrowed([int(most) - int(one) for one in known], store)
+        data = narrowed([int(most) - int(item) for item in existing], store)
     else:
-        whole = [round(Decimal(repr(one)).scaleb(decimals)) for one in known]
+        whole = [round(Decimal(repr(item)).scaleb(decimals)) for item in existing]
         far = int(10.0**decimals * most)
         delta = encoding == Encoding.ADAPTIVE_DELTA_FLOATING
-        data = narrowed([far - one if delta else one for one in whole], store)
-    told = meta(own, store, most, decimals=decimals, codec=codec)
-    return page(own, data, [encoding], codec=codec, metas=[told], nulls=nulls)
+        data = narrowed([far - item if delta else item for item in whole], store)
+    report = meta(own, store, most, decimals=decimals, codec=codec)
+    return page(own, data, [encoding], codec=codec, metas=[report], nulls=nulls)
 
 
 def shortened(ids: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -254,11 +258,11 @@ def local_dictionary(members: Sequence[str | None], *, codec: str) -> LocalDicti
         ">BBiiBib", StoreType.STRING, ColumnKind.PLAIN_VALUE, -1, -1, StoreType.BYTE_ARRAY, 0, 0
     )
     name = codec.encode()
-    told = head + len(name).to_bytes(2, "big") + name
+    report = head + len(name).to_bytes(2, "big") + name
     used = bit_set([False] + [True] * len(members))
     return LocalDictionaryChunk(
         encoders=(Encoding.DIRECT_COMPRESS,),
-        encoder_meta=(told,),
+        encoder_meta=(report,),
         data=packed(codec, data),
         used=packed(codec, used),
     )
@@ -266,6 +270,6 @@ def local_dictionary(members: Sequence[str | None], *, codec: str) -> LocalDicti
 
 def with_local(made: Page, members: Any) -> Page:
     chunk = replace(
-        made.chunk, encoders=tuple(one for one in made.chunk.encoders if one != Encoding.DICTIONARY)
+        made.chunk, encoders=tuple(item for item in made.chunk.encoders if item != Encoding.DICTIONARY)
     )
     return Page(chunk, made.body, replace(made.context, local_members=members))

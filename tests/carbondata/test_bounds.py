@@ -23,7 +23,7 @@ from tests.carbondata.collection import more_names, names, table_path
 def check(name: str) -> int:
     """Compare all bounds of a table's pages and blocklets with the values; return how many there are."""
     store = open_store(table_path(name))
-    found = 0
+    actual = 0
     for path in store.list(""):
         if not path.endswith(".carbondata"):
             continue
@@ -33,8 +33,8 @@ def check(name: str) -> int:
         for blocklet in file.blocklets:
             for column in file.columns:
                 if not column.is_nested:
-                    found += check_column(file, blocklet, column)
-    return found
+                    actual += check_column(file, blocklet, column)
+    return actual
 
 
 def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
@@ -42,7 +42,7 @@ def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
     pages = [*range(len(blocklet.page_rows))]
     units = [(of_pages[page], [page]) for page in pages]
     units.append((file.bounds(blocklet, column), pages))
-    found = 0
+    actual = 0
     for stored, some in units:
         bounds = decode_bounds(column, stored)
         values = pl.Series(pl.from_arrow(pa.chunked_array(file.read(blocklet, [column], some)))).drop_nulls()
@@ -51,8 +51,8 @@ def check_column(file: DataFile, blocklet: Blocklet, column: Column) -> int:
         least, most = pl.Series(bounds, dtype=values.dtype, strict=False)
         assert least <= values.min(), (file.path, column.schema.name)
         assert most >= values.max(), (file.path, column.schema.name)
-        found += 1
-    return found
+        actual += 1
+    return actual
 
 
 NAMES = names("sdk230_prim", "sdk161_prim", "sdk230_sort", "sdk230_multipage_sorted", "tx230_basic")

@@ -65,7 +65,7 @@ def test_history_has_a_version_per_load(tmp_path: Path) -> None:
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert (result.commits, result.segments, result.version, result.rows) == (3, ("0", "1", "2"), 2, 60)
     for version, name in enumerate(result.segments):
-        so_far = [qbeast.read_carbondata(path, segments=[one]) for one in result.segments[: version + 1]]
+        so_far = [qbeast.read_carbondata(path, segments=[item]) for item in result.segments[: version + 1]]
         table = qbeast.open_table(tmp_path / "new", version=version)
         assert_frame_equal(table.scan().collect().sort("id"), pl.concat(so_far).sort("id"))
         commit = table.history().filter(version=version)["metadata"][0]
@@ -79,10 +79,10 @@ def test_history_replaces_unchanged_compactions_by_loads(tmp_path: Path) -> None
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert result.segments == ("0", "1", "2", "3")
     # CarbonData's own compaction lost timestamps; the loads still have them. All else is the same.
-    found = qbeast.read_table(tmp_path / "new").sort("id")
+    actual = qbeast.read_table(tmp_path / "new").sort("id")
     now = qbeast.read_carbondata(path).sort("id")
-    assert_frame_equal(found.drop("ts"), now.drop("ts"))
-    assert found["ts"].null_count() < now["ts"].null_count()
+    assert_frame_equal(actual.drop("ts"), now.drop("ts"))
+    assert actual["ts"].null_count() < now["ts"].null_count()
 
 
 def test_history_keeps_compactions_with_changed_rows(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_compaction_of_itself_is_kept(tmp_path: Path) -> None:
     shutil.copytree(table_path("tx230_minor_compaction"), path)
     status = path / "Metadata/tablestatus"
     loads = orjson.loads(status.read_bytes())
-    inner = next(one for one in loads if one.get("mergedLoadName"))
+    inner = next(load for load in loads if load.get("mergedLoadName"))
     status.write_bytes(orjson.dumps([*loads, {**inner, "mergedLoadName": inner["loadName"]}]))
     result = qbeast.import_carbondata(path, tmp_path / "new", segments="history")
     assert result.rows == qbeast.read_carbondata(path).height
@@ -115,8 +115,8 @@ def test_rows_larger_than_the_memory_are_spilled(tmp_path: Path) -> None:
         memory_bytes=16 << 20,
     )
     assert result.engine == "spill"
-    found = qbeast.read_table(tmp_path / "new").sort("id")
-    assert_frame_equal(found, qbeast.read_carbondata(path).sort("id"))
+    actual = qbeast.read_table(tmp_path / "new").sort("id")
+    assert_frame_equal(actual, qbeast.read_carbondata(path).sort("id"))
 
 
 def test_dry_run_writes_no_file(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ def test_index_entries_name_files_and_count_rows() -> None:
         for entry in entries:
             assert (path.parent / entry.file_name).exists()
             if entry.blocklet is not None:
-                of_file = [one.blocklet for one in entries if one.file_name == entry.file_name]
-                assert sum(one.rows for one in of_file if one is not None) == entry.rows
+                of_file = [item.blocklet for item in entries if item.file_name == entry.file_name]
+                assert sum(item.rows for item in of_file if item is not None) == entry.rows
 
 
 def test_merged_files_hold_whole_index_files() -> None:
@@ -50,7 +50,7 @@ def test_invalid_index_raises(data: bytes) -> None:
 )
 def test_merged_index_needs_a_name_per_file(names: list[bytes], files: list[bytes]) -> None:
     parts = [
-        field(1, LIST) + write_list(BINARY, [write_binary(one) for one in part]) + b"\0"
+        field(1, LIST) + write_list(BINARY, [write_binary(item) for item in part]) + b"\0"
         for part in (names, files)
     ]
     with pytest.raises(Damaged, match="names"):

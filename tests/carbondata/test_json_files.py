@@ -15,7 +15,7 @@ from tests.carbondata.collection import BESIDE, table_path
 
 
 def test_all_json_files_of_tables_are_parsed() -> None:
-    found = 0
+    actual = 0
     for path in BESIDE.rglob("*"):
         if path.name.startswith("tablestatus"):
             assert all(load.name and load.status for load in read_table_status(path.read_bytes()))
@@ -27,8 +27,8 @@ def test_all_json_files_of_tables_are_parsed() -> None:
             assert read_delete_delta(path.read_bytes()).pages
         else:
             continue
-        found += 1
-    assert found > 80
+        actual += 1
+    assert actual > 80
 
 
 def test_compacted_and_unfinished_segments_are_invisible() -> None:

@@ -24,9 +24,9 @@ def with_copies(path: Path, times: list[bytes], **status: str) -> Path:
             # The index file names the data file: as many bytes, so that nothing else changes.
             copy = file.with_name(file.name.replace(LOADED.decode(), time.decode()))
             copy.write_bytes(file.read_bytes().replace(LOADED, time))
-    told = orjson.loads((own / "Metadata/tablestatus").read_bytes())
-    told[0] |= status
-    (own / "Metadata/tablestatus").write_bytes(orjson.dumps(told))
+    report = orjson.loads((own / "Metadata/tablestatus").read_bytes())
+    report[0] |= status
+    (own / "Metadata/tablestatus").write_bytes(orjson.dumps(report))
     return own
 
 

@@ -19,8 +19,8 @@ def test_table_in_bucket_is_read_and_imported(bucket: str, s3_options: dict[str,
         if file.is_file():
             store.put(file.relative_to(path).as_posix(), file.read_bytes())
     here = qbeast.read_carbondata(path).sort("id")
-    found = qbeast.scan_carbondata(f"s3://{bucket}/carbon", storage_options=s3_options).collect()
-    assert_frame_equal(found.sort("id"), here)
+    actual = qbeast.scan_carbondata(f"s3://{bucket}/carbon", storage_options=s3_options).collect()
+    assert_frame_equal(actual.sort("id"), here)
     result = qbeast.import_carbondata(
         f"s3://{bucket}/carbon", f"s3://{bucket}/new", ["id"], storage_options=s3_options
     )

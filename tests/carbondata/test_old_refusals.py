@@ -74,13 +74,13 @@ def test_deleting_rows_raise() -> None:
 
 def test_unsupported_stream_types_raise() -> None:
     nested = replace(column(DataType.STRING, dimension=True), children=())
-    for one in (
+    for item in (
         replace(nested, schema=replace(nested.schema, data_type=DataType.STRUCT)),
         column(DataType.FLOAT),
         column(DataType.BINARY),
     ):
         with pytest.raises(Unreadable, match="streaming segment"):
-            decode_rows(np.empty(0, np.uint8), 0, [one], [one], FixedDictionaries())
+            decode_rows(np.empty(0, np.uint8), 0, [item], [item], FixedDictionaries())
 
 
 def test_columnar_file_is_not_a_stream() -> None:

@@ -30,10 +30,10 @@ LOSSY = "cd100_v2_long_overflow"
 
 
 def check(name: str) -> None:
-    found, wanted = rows_and_expected(name)
+    actual, target = rows_and_expected(name)
     if name.startswith("stream"):  # an index names its files in any order
-        found, wanted = found.sort("id"), wanted.sort("id")
-    assert_frame_equal(found, wanted, check_exact=True)
+        actual, target = actual.sort("id"), target.sort("id")
+    assert_frame_equal(actual, target, check_exact=True)
 
 
 @pytest.mark.parametrize("name", [name for name in names(*OLD) if name != LOSSY])
@@ -77,12 +77,12 @@ def test_columns_are_read_separately() -> None:
 @pytest.mark.parametrize("name", ["cd111_v2_nodict_numbers", "cd111_v3_nodict_numbers", "stream161_finished"])
 def test_filters_match_polars(name: str) -> None:
     reader = old_reader(name)
-    _, wanted = rows_and_expected(name)
-    for column in wanted.columns:
-        value = wanted[column].drop_nulls().sort()[7]
+    _, target = rows_and_expected(name)
+    for column in target.columns:
+        value = target[column].drop_nulls().sort()[7]
         for predicate in (pl.col(column) == value, pl.col(column) >= value):
-            found = pl.concat(list(reader.rows(wanted.columns, predicate)))
-            assert found.height == wanted.filter(predicate).height, (column, value)
+            actual = pl.concat(list(reader.rows(target.columns, predicate)))
+            assert actual.height == target.filter(predicate).height, (column, value)
 
 
 @pytest.mark.parametrize("name", ["cd111_v2_types", "cd111_v3_types", "store161_global_dictionary"])
@@ -108,10 +108,10 @@ def test_stream_rows_after_last_commit_are_ignored(tmp_path: Path) -> None:
     before = [file_rows(file) for file in old_files("stream161_basic")]
     for path in whole.rglob("*.carbondata"):
         path.write_bytes(path.read_bytes() + b"@carbondata_sync\0\0")
-    found = [reader.open(live) for reader in [reader_of(whole)] for live in reader.files]
-    for file, wanted in zip(found, before, strict=True):
+    actual = [reader.open(live) for reader in [reader_of(whole)] for live in reader.files]
+    for file, target in zip(actual, before, strict=True):
         assert file.version == "row"
-        assert_frame_equal(file_rows(file), wanted)
+        assert_frame_equal(file_rows(file), target)
 
 
 def test_stream_cut_before_last_commit_raises(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_truncated_dictionary_raises(copied: Path, cut: int) -> None:
 
 def test_dictionary_member_must_be_a_number(copied: Path) -> None:
     (file,) = old_files("cd111_v2_types")
-    column = next(one for one in file.columns if one.has_global_dictionary and one.kind.name == "INT")
+    column = next(item for item in file.columns if item.has_global_dictionary and item.kind.name == "INT")
     path = copied / "Metadata" / f"{column.schema.column_id}.dict"
     path.write_bytes(b"\x19\x28\x08@NU#LL$!\x02x1\x00")
     with pytest.raises(DamagedFileError, match="INT"):
@@ -184,11 +184,11 @@ def test_dictionary_member_must_be_a_number(copied: Path) -> None:
 
 
 def test_writer_settings_define_timestamp_units() -> None:
-    path, wanted = table_path("cd111_v2_timegran"), expected("cd111_v2_timegran")
-    found = qbeast.read_carbondata(path, writer_settings=MINUTES_OF_2000)
-    assert_frame_equal(found.cast(wanted.schema).sort("id"), wanted.sort("id"))
+    path, target = table_path("cd111_v2_timegran"), expected("cd111_v2_timegran")
+    actual = qbeast.read_carbondata(path, writer_settings=MINUTES_OF_2000)
+    assert_frame_equal(actual.cast(target.schema).sort("id"), target.sort("id"))
     moved = {"carbon.cutOffTimestamp": "2000-01-01T00:00:00+00:00", "carbon.timegranularity": "minute"}
-    assert_frame_equal(qbeast.read_carbondata(path, writer_settings=moved), found)
+    assert_frame_equal(qbeast.read_carbondata(path, writer_settings=moved), actual)
     for wrong in ({"carbon.timegranularity": "WEEK"}, {"carbon.cutOffTimestamp": "soon"}, {"other": "1"}):
         with pytest.raises(qbeast.InvalidInputError, match="writer_settings"):
             qbeast.open_carbondata(path, writer_settings=wrong)
@@ -196,8 +196,8 @@ def test_writer_settings_define_timestamp_units() -> None:
 
 @pytest.mark.parametrize("name", ["cd111_mixed_v1_v2_v3", "store161_global_dictionary", "stream161_finished"])
 def test_history_of_old_loads_becomes_commits(name: str, tmp_path: Path) -> None:
-    wanted = expected(name).sort("id")
+    target = expected(name).sort("id")
     result = qbeast.import_carbondata(table_path(name), tmp_path / "t", ["id"], segments="history")
-    found = qbeast.read_table(tmp_path / "t")
+    actual = qbeast.read_table(tmp_path / "t")
     assert result.commits == len(result.segments) == len(old_reader(name).segments)
-    assert_frame_equal(found.select(wanted.columns).cast(wanted.schema).sort("id"), wanted)
+    assert_frame_equal(actual.select(target.columns).cast(target.schema).sort("id"), target)

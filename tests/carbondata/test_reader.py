@@ -27,14 +27,16 @@ def reader(name: str) -> TableReader:
 
 
 def check(name: str) -> None:
-    wanted, opened = expected(name), reader(name)
-    found = pl.concat(list(opened.rows(list(opened.schema))))
-    assert found.columns == wanted.columns
-    found = found.cast(dict(wanted.schema))
+    target, opened = expected(name), reader(name)
+    actual = pl.concat(list(opened.rows(list(opened.schema))))
+    assert actual.columns == target.columns
+    actual = actual.cast(dict(target.schema))
     if name in EMPTY_IS_NULL:
         column = EMPTY_IS_NULL[name]
-        found = found.with_columns(pl.when(pl.col(column).bin.size() > 0).then(pl.col(column)).alias(column))
-    assert_frame_equal(found.sort("id"), wanted.sort("id"), check_exact=True)
+        actual = actual.with_columns(
+            pl.when(pl.col(column).bin.size() > 0).then(pl.col(column)).alias(column)
+        )
+    assert_frame_equal(actual.sort("id"), target.sort("id"), check_exact=True)
 
 
 @pytest.mark.parametrize("name", names("tx230"))
@@ -50,4 +52,4 @@ def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
 
 def test_decimals_before_1_2_have_one_width() -> None:
     rows = pl.concat(list(reader("v3_cd12/sales").rows(["sold_price"])))
-    assert [str(one) for one in rows["sold_price"].to_list()] == ["140000.38", "140000.38"]
+    assert [str(item) for item in rows["sold_price"].to_list()] == ["140000.38", "140000.38"]

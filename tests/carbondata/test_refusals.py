@@ -85,11 +85,11 @@ def test_schema_chooses_the_table_status_version(tmp_path: Path) -> None:
     loads = orjson.loads(status.read_bytes())
     for version, kept in ((1, loads), (2, loads[:2])):
         (path / f"Metadata/tablestatus_170000000000{version}").write_bytes(orjson.dumps(kept))
-    names = [one["loadName"] for one in loads[:2]]
+    names = [load["loadName"] for load in loads[:2]]
     table = qbeast.open_carbondata(path)
     assert sorted(table.segments["segment"]) == sorted(names)
-    wanted = qbeast.read_carbondata(table_path(ORDERS), segments=names)
-    assert_frame_equal(table.read().sort("id"), wanted.sort("id"))
+    expected = qbeast.read_carbondata(table_path(ORDERS), segments=names)
+    assert_frame_equal(table.read().sort("id"), expected.sort("id"))
     (path / "Metadata/tablestatus_1700000000002").unlink()
     with pytest.raises(qbeast.StorageError, match=r"tablestatus_1700000000002.*come back") as caught:
         qbeast.open_carbondata(path)
@@ -131,7 +131,7 @@ def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: 
     """Up to 1.6 the number of a partition stands in the place of the task in names of files; all else is the same."""
 
     def change(table: dict[int, Any]) -> None:
-        column = next(one for one in table[2] if one.fields[2] == b"id")
+        column = next(item for item in table[2] if item.fields[2] == b"id")
         table[6] = ThriftStruct(
             {1: [column], 2: kind, 3: [[b"1"]], 4: [b"10", b"20"], 5: [0, 1, 2], 6: 3, 7: 2}, 0, 0
         )
@@ -139,7 +139,7 @@ def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: 
     path = with_schema(copied(tmp_path / "t", name), change)
     before, after = qbeast.open_carbondata(table_path(name)), qbeast.open_carbondata(path)
     assert after.indexes["partition"] == ("id",)
-    assert after.read().columns == [*(one for one in before.schema if one != "id"), "id"]
+    assert after.read().columns == [*(item for item in before.schema if item != "id"), "id"]
     assert_frame_equal(after.read(columns=list(before.schema)).sort("id"), before.read().sort("id"))
     assert_frame_equal(
         after.read(where="id < 5").sort("id"), after.read().filter(pl.col("id") < 5).sort("id")
@@ -148,8 +148,8 @@ def test_partitions_of_1_x_are_ordinary_columns(name: str, kind: int, tmp_path: 
 
 def test_secondary_index_names_the_table_to_open(tmp_path: Path) -> None:
     def change(table: dict[int, Any]) -> None:
-        told = next(one for one in table[2] if one.fields[2] == b"name")
-        told.fields[2] = b"positionReference"
+        report = next(item for item in table[2] if item.fields[2] == b"name")
+        report.fields[2] = b"positionReference"
 
     path = with_schema(copied(tmp_path / "t"), change)
     with pytest.raises(qbeast.UnsupportedTableError, match=r"secondary index.*Open the table") as caught:
@@ -171,11 +171,11 @@ def test_table_with_secondary_index_is_read(tmp_path: Path) -> None:
     ("name", "victim"),
     [
         *(
-            (ORDERS, one)
-            for one in ("*.carbondata", "*.carbonindexmerge", "schema", "tablestatus", "*.segment")
+            (ORDERS, item)
+            for item in ("*.carbondata", "*.carbonindexmerge", "schema", "tablestatus", "*.segment")
         ),
-        *(("tx230_delete_only", one) for one in ("tableupdatestatus-*", "*.deletedelta")),
-        *(("cd111_v2_types", one) for one in ("*.dict", "*.dictmeta", "*.carbondata")),
+        *(("tx230_delete_only", item) for item in ("tableupdatestatus-*", "*.deletedelta")),
+        *(("cd111_v2_types", item) for item in ("*.dict", "*.dictmeta", "*.carbondata")),
     ],
 )
 def test_encrypted_files_raise(name: str, victim: str, tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ def added(path: Path, kind: str, files: dict[str, bytes]) -> Path:
         (outside / name).write_bytes(data)
     status = own / "Metadata/tablestatus"
     loads = orjson.loads(status.read_bytes())
-    load = next(one for one in loads if one.get("fileFormat") == "parquet")
+    load = next(item for item in loads if item.get("fileFormat") == "parquet")
     load["fileFormat"] = kind
     status.write_bytes(orjson.dumps(loads))
     segment = own / "Metadata/segments" / load["segmentFile"]
-    told = orjson.loads(segment.read_bytes())
-    told["locationMap"][OUTSIDE]["files"] = list(files)
-    segment.write_bytes(orjson.dumps(told))
+    report = orjson.loads(segment.read_bytes())
+    report["locationMap"][OUTSIDE]["files"] = list(files)
+    segment.write_bytes(orjson.dumps(report))
     return own
 
 
@@ -241,11 +241,11 @@ def test_added_segments_of_orc_are_read(tmp_path: Path) -> None:
     rows = outside_rows()
     orc.write_table(rows.cast(pa.schema([_plain(field) for field in rows.schema])), data)
     path = added(tmp_path, "orc", {"a.orc": data.getvalue()})
-    found = qbeast.read_carbondata(path, external_paths={OUTSIDE: tmp_path / "outside"})
-    wanted = qbeast.read_carbondata(
+    actual = qbeast.read_carbondata(path, external_paths={OUTSIDE: tmp_path / "outside"})
+    expected = qbeast.read_carbondata(
         table_path(PARQUET), external_paths={OUTSIDE: folder(PARQUET) / "ext_parquet"}
     )
-    assert_frame_equal(found.sort("id"), wanted.sort("id"))
+    assert_frame_equal(actual.sort("id"), expected.sort("id"))
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -42,8 +42,8 @@ def filters(draw: st.DrawFn, candidates: list[str]) -> tuple[str, pl.Expr]:
 
 def check_filter(name: str, predicate: pl.Expr) -> None:
     rows = qbeast.read_carbondata(table_path(name))
-    found = qbeast.scan_carbondata(table_path(name)).filter(predicate).collect()
-    assert_frame_equal(in_order(found), in_order(rows.filter(predicate)))
+    actual = qbeast.scan_carbondata(table_path(name)).filter(predicate).collect()
+    assert_frame_equal(in_order(actual), in_order(rows.filter(predicate)))
 
 
 @examples(15, slow=500)
@@ -146,7 +146,7 @@ def test_unreadable_segments_can_be_left_out(tmp_path: Path) -> None:
     assert left.read().height == 22
     result = qbeast.import_carbondata(own, tmp_path / "new", ["id"], on_unreadable="skip-segment")
     assert result.rows == 22
-    assert [one["segment"] for one in result.left_out] == ["1"]
+    assert [item["segment"] for item in result.left_out] == ["1"]
 
 
 def test_path_without_table_raises(tmp_path: Path) -> None:

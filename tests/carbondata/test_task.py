@@ -22,19 +22,19 @@ def test_tasks_have_all_rows_once(entries: int, predicate: pl.Expr | None) -> No
     """Index files may tell of fewer blocklets than there are; the data file counts."""
     reader = qbeast.open_carbondata(PATH).reader
     segment, file = next(
-        (one, file) for one in reader.segments for file in one.files if len(file.entries) == 7
+        (item, file) for item in reader.segments for file in item.files if len(file.entries) == 7
     )
     size = file.stored.size_bytes
     # Without their columns, entries rule nothing out.
-    told = replace(file, entries=file.entries[:entries], columns=(), size_bytes=size)
+    report = replace(file, entries=file.entries[:entries], columns=(), size_bytes=size)
     tasks = carbon_tasks(
-        replace(reader, segments=(replace(segment, files=(told,)),)),
+        replace(reader, segments=(replace(segment, files=(report,)),)),
         ["id", "name"],
         predicate,
         task_bytes=size // 7,
     )
     assert len(tasks) == max(entries, 1)
-    found = pl.concat([frame for task in tasks for frame in pickle.loads(pickle.dumps(task)).read()])  # noqa: S301
-    wanted = pl.concat(list(reader.file_rows([file], ["id", "name"], predicate)))
-    assert wanted.height
-    assert_frame_equal(found.sort("id"), wanted.sort("id"))
+    actual = pl.concat([frame for task in tasks for frame in pickle.loads(pickle.dumps(task)).read()])  # noqa: S301
+    expected = pl.concat(list(reader.file_rows([file], ["id", "name"], predicate)))
+    assert expected.height
+    assert_frame_equal(actual.sort("id"), expected.sort("id"))

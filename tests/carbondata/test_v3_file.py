@@ -41,9 +41,9 @@ def rows(file: DataFile) -> pl.DataFrame:
 
 
 def check(name: str) -> None:
-    wanted = expected(name)
-    found = pl.concat([rows(file) for file in files(name)]).select(wanted.columns)
-    assert_frame_equal(found.cast(dict(wanted.schema)).sort("id"), wanted.sort("id"), check_exact=True)
+    target = expected(name)
+    actual = pl.concat([rows(file) for file in files(name)]).select(target.columns)
+    assert_frame_equal(actual.cast(dict(target.schema)).sort("id"), target.sort("id"), check_exact=True)
 
 
 @pytest.mark.parametrize("name", names("sdk"))

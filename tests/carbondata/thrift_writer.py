@@ -39,7 +39,9 @@ def _value(value: Any) -> bytes:
         bool: lambda flag: bytes([TRUE if flag else FALSE]),
         int: write_zigzag,
         bytes: write_binary,
-        list: lambda items: write_list(_kind(items[0]) if items else BINARY, [_value(one) for one in items]),
+        list: lambda items: write_list(
+            _kind(items[0]) if items else BINARY, [_value(item) for item in items]
+        ),
         dict: _texts,
         ThriftStruct: lambda struct: written(struct.fields),
     }
@@ -51,4 +53,4 @@ def _texts(texts: dict[bytes, bytes]) -> bytes:
         return b"\0"
     assert len(texts) < 0x80  # a varint of a byte
     head = bytes([len(texts), BINARY << 4 | BINARY])
-    return head + b"".join(write_binary(key) + write_binary(one) for key, one in texts.items())
+    return head + b"".join(write_binary(key) + write_binary(item) for key, item in texts.items())

@@ -23,7 +23,9 @@ ROWS = pl.DataFrame(
 
 def run(*arguments: str | Path, code: int = 0, given: bytes | None = None) -> Result:
     """Run a command; its exit code must be `code`."""
-    result = CliRunner().invoke(program, [str(one) for one in arguments], input=given, prog_name="qbeast")
+    result = CliRunner().invoke(
+        program, [str(argument) for argument in arguments], input=given, prog_name="qbeast"
+    )
     assert result.exit_code == code, f"{result.exit_code}: {result.output}"
     return result
 

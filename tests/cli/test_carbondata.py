@@ -18,7 +18,7 @@ def test_carbondata_table_is_shown_like_others() -> None:
     assert "partition: country, dt" in text
     assert run_json("show", ORDERS, "--count")["count"] == 37
     assert run_json("show", ORDERS, "--where", "id < 3", "--select", "id", "--limit", "5")["rows"]
-    assert [one["name"] for one in run_json("show", ORDERS, "--schema")["columns"]] == expected(
+    assert [item["name"] for item in run_json("show", ORDERS, "--schema")["columns"]] == expected(
         ORDERS.parent.name
     ).columns
 
@@ -28,11 +28,11 @@ def test_sample_of_carbondata_table_raises() -> None:
 
 
 def test_rows_are_imported(tmp_path: Path) -> None:
-    told = run_json(
+    report = run_json(
         "import-carbondata", ORDERS, tmp_path / "orders", "--columns", "id", "--segments", "history"
     )
-    assert told["commits"] == 2
-    assert told["segments"] == ["0", "1"]
+    assert report["commits"] == 2
+    assert report["segments"] == ["0", "1"]
     assert qbeast.open_table(tmp_path / "orders").scan().collect().height == 37
     text = run("import-carbondata", ORDERS, tmp_path / "again", "--segments", "history").stdout
     assert re.search(r"^  commits +2$", text, re.MULTILINE)

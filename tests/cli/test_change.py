@@ -43,9 +43,9 @@ def test_update_sets_values_in_sql(mine: Path) -> None:
     assert_frame_equal(rows_of(mine), expected)
 
 
-@pytest.mark.parametrize("asked", [["delete"], ["update", "--set", "price=1"]])
-def test_changes_need_where_or_all(mine: Path, asked: list[str]) -> None:
-    command, *rest = asked
+@pytest.mark.parametrize("arguments", [["delete"], ["update", "--set", "price=1"]])
+def test_changes_need_where_or_all(mine: Path, arguments: list[str]) -> None:
+    command, *rest = arguments
     assert "choose rows: --where SQL, or --all" in run_error(command, mine, *rest, code=2)
     assert "choose rows" in run_error(command, mine, *rest, "--where", "id = 1", "--all", code=2)
     assert_frame_equal(rows_of(mine), ROWS)
@@ -61,12 +61,12 @@ def test_merge_upserts_files_and_the_standard_input(mine: Path, tmp_path: Path) 
     again = run_json("merge", tmp_path / "arrived.csv", mine, "--on", "id", "--txn", "load:1")
     assert not again["committed"]
     given = b'{"id": 5000, "price": 1.0, "brand": "x"}\n'
-    told = run_json(
+    report = run_json(
         *("merge", "-", mine, "--on", "id", "--format", "jsonl", "--when-not-matched", "ignore"),
         *("--matched-if", "source.price > price", "--set", "price=source.price"),
         given=given,
     )
-    assert told["rows_updated"] == 1
+    assert report["rows_updated"] == 1
     assert rows_of(mine).row(-1) == (5000, 1.0, "new")
 
 
@@ -113,9 +113,9 @@ def test_merge_inserts_computed_values(mine: Path, tmp_path: Path) -> None:
 def test_schema_merge_adds_columns(mine: Path, tmp_path: Path) -> None:
     arrived = pl.DataFrame({"id": [1, 5000], "note": ["known", "new"]})
     arrived.write_parquet(tmp_path / "s.parquet")
-    asked = ("merge", tmp_path / "s.parquet", mine, "--on", "id")
-    assert 'schema_mode="merge"' in run_error(*asked, code=3)
-    run(*asked, "--schema-mode", "merge")
+    arguments = ("merge", tmp_path / "s.parquet", mine, "--on", "id")
+    assert 'schema_mode="merge"' in run_error(*arguments, code=3)
+    run(*arguments, "--schema-mode", "merge")
     rows = qbeast.read_table(mine).filter(pl.col("note").is_not_null()).sort("id")
     assert rows.select("id", "note").equals(arrived)
     assert rows["price"].is_null().to_list() == [False, True]

@@ -30,7 +30,7 @@ CLASSES = [
 ]
 
 
-@pytest.mark.parametrize("found", CLASSES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("found", CLASSES, ids=lambda item: item.__name__)
 def test_every_library_error_has_an_exit_code(found: type[QbeastError]) -> None:
     assert found.code in EXIT_CODES
     assert exit_code_of(found.__new__(found)) == EXIT_CODES[found.code]
@@ -39,8 +39,8 @@ def test_every_library_error_has_an_exit_code(found: type[QbeastError]) -> None:
 
 def test_errors_page_lists_all_codes_and_warnings() -> None:
     text = (ROOT / "docs" / "errors.md").read_text()
-    told = dict(re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", text, re.MULTILINE))
-    assert told == {found.code: found.__name__ for found in CLASSES if not found.__name__.startswith("_")}
+    report = dict(re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \|", text, re.MULTILINE))
+    assert report == {found.code: found.__name__ for found in CLASSES if not found.__name__.startswith("_")}
     named = set(re.findall(r"^\| `(\w+Warning)` \|", text, re.MULTILINE))
     assert named == {name for name in qbeast.__all__ if name.endswith("Warning")}
 
@@ -147,14 +147,14 @@ WRONG: list[tuple[list[str], int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "code", "words"), WRONG, ids=[" ".join(one[0]) for one in WRONG])
+@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(item[0]) for item in WRONG])
 def test_invalid_input_is_one_line(
-    asked: list[str], code: int, words: str, sales: Path, tmp_path: Path
+    arguments: list[str], code: int, words: str, sales: Path, tmp_path: Path
 ) -> None:
     places = {"TABLE": sales, "PLAIN": tmp_path / "plain", "FILE": tmp_path / "file"}
     places["FILE"].touch()
     pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "brand": ["a", "b"]}).write_delta(places["PLAIN"])
-    assert words in run_error(*[places.get(one, one) for one in asked], code=code)
+    assert words in run_error(*[places.get(item, item) for item in arguments], code=code)
     assert not Path("new").exists()
 
 
@@ -200,7 +200,7 @@ THROWN: list[tuple[BaseException, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "words"), THROWN, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("error", "code", "words"), THROWN, ids=lambda item: type(item).__name__)
 def test_every_exception_becomes_an_error_message(
     error: BaseException, code: int, words: str, sales: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

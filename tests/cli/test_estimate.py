@@ -13,19 +13,19 @@ from tests.cli.running import ROWS, run, run_error, run_json
 
 
 def test_answers_print_as_json_and_table(sales: Path) -> None:
-    asked = ("n=count(*)", "avg(price)", "--where", "brand <> 'brand 3'", "--error", "1%")
-    found = run_json("estimate", sales, *asked)
+    request = ("n=count(*)", "avg(price)", "--where", "brand <> 'brand 3'", "--error", "1%")
+    actual = run_json("estimate", sales, *request)
     kept = ROWS.filter(pl.col("brand") != "brand 3")
-    assert found["rows"][0]["n"] == kept.height
-    assert found["rows"][0]["avg(price)"] == pytest.approx(kept["price"].mean())
-    assert (found["met"], found["complete"], found["fraction"]) == (True, True, 1.0)
-    shown = run("estimate", sales, *asked).stdout
+    assert actual["rows"][0]["n"] == kept.height
+    assert actual["rows"][0]["avg(price)"] == pytest.approx(kept["price"].mean())
+    assert (actual["met"], actual["complete"], actual["fraction"]) == (True, True, 1.0)
+    shown = run("estimate", sales, *request).stdout
     assert "1950" in shown
     assert "exact: all rows were read" in shown
 
 
 def test_options_reach_the_library(sales: Path) -> None:
-    found = run_json(
+    actual = run_json(
         *("estimate", sales, "m=avg(price)", "--by", "brand", "--sample", "50%", "--simultaneous"),
         *("--confidence", "99%", "--min-group-rows", "7"),
     )
@@ -33,7 +33,7 @@ def test_options_reach_the_library(sales: Path) -> None:
     expected = table.estimate(
         {"m": "avg(price)"}, by="brand", sample=0.5, simultaneous=True, confidence=0.99, min_group_rows=7
     )
-    assert_frame_equal(pl.DataFrame(found["rows"]), expected.frame)
+    assert_frame_equal(pl.DataFrame(actual["rows"]), expected.frame)
     stopped = run_json("estimate", sales, "m=avg(price)", "--absolute", "m=0.001", "--max-fraction", "25%")
     assert (stopped["met"], stopped["fraction"]) == (False, 0.25)
 
@@ -61,9 +61,9 @@ def test_groups_and_aggregates_are_sql(sales: Path) -> None:
         ("avg(price)", "--by", "id % 3 AS id", "--sample", "50%"),
         ("SELECT id % 3 AS id, avg(price) FROM self GROUP BY 1", "--sample", "50%"),
     ):
-        found = run_json("estimate", sales, *arguments)["rows"]
+        actual = run_json("estimate", sales, *arguments)["rows"]
         # Threads add floats in any order.
-        assert sorted(found, key=lambda row: row["id"]) == [pytest.approx(row) for row in here.to_dicts()]
+        assert sorted(actual, key=lambda row: row["id"]) == [pytest.approx(row) for row in here.to_dicts()]
     two = run_json(
         "estimate", sales, "avg(price) AS mean", "count(*)", "--by", "id % 3, id > 7", "--sample", "50%"
     )

@@ -17,7 +17,9 @@ from tests.helpers.damage import size, spoil
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {
+        str(item.relative_to(path)): item.read_bytes() for item in sorted(path.rglob("*")) if item.is_file()
+    }
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
     assert "small file: 10 files" in run("optimize", scattered, "--dry-run").stdout
     done = run_json("optimize", scattered, "--commit-metadata", "why=tidy")
     assert (done["committed"], done["files_removed"], done["rows"]) == (True, 10, 2000)
-    assert [one["path"] for one in planned["plan"]] == [one["path"] for one in done["plan"]]
+    assert [item["path"] for item in planned["plan"]] == [item["path"] for item in done["plan"]]
     table = qbeast.open_table(scattered)
     assert (table.version, table.history(1)["metadata"][0]["why"]) == (done["version"], "tidy")
     assert "is in shape" in run("optimize", scattered).stdout
@@ -44,17 +46,17 @@ def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
 def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     path = qbeast.open_table(scattered).explain().files["path"][0]
     plan = run_json("optimize", scattered, "--file", path, "--dry-run")["plan"]
-    assert [(one["path"], one["reason"]) for one in plan] == [(path, "asked for")]
+    assert [(item["path"], item["reason"]) for item in plan] == [(path, "asked for")]
     assert run_json("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []
     table = qbeast.open_table(scattered)
-    for told, options in (
+    for report, options in (
         (["--fraction", "0.01", "--full"], {"fraction": 0.01, "full": True}),
         (["--revision", "all"], {"revision": "all"}),
         (["--into", "newest"], {"into": "newest"}),
         (["--revision", "1", "--full"], {"revision": 1, "full": True}),
     ):
         plan = table.optimize(dry_run=True, **options).plan
-        assert run_json("optimize", scattered, *told, "--dry-run")["plan"] == plan.to_dicts()
+        assert run_json("optimize", scattered, *report, "--dry-run")["plan"] == plan.to_dicts()
     assert "`revision` must be one of the table's" in run_error(
         "optimize", scattered, "--revision", "7", code=2
     )
@@ -137,13 +139,13 @@ def test_upgrade_needs_confirmation(tmp_path: Path) -> None:
 
 def test_metrics_and_history_equal_the_library(sales: Path) -> None:
     table = qbeast.open_table(sales)
-    told = run_json("metrics", sales)
-    assert told.pop("table") == str(sales)
-    found = qbeast.Metrics.model_validate(told)  # the last digits of a deviation differ from call to call
-    assert_frame_equal(found.frame, table.metrics().frame)
-    assert_frame_equal(found.levels, table.metrics().levels)
+    report = run_json("metrics", sales)
+    assert report.pop("table") == str(sales)
+    actual = qbeast.Metrics.model_validate(report)  # the last digits of a deviation differ from call to call
+    assert_frame_equal(actual.frame, table.metrics().frame)
+    assert_frame_equal(actual.levels, table.metrics().levels)
     assert run("metrics", sales).stdout.rstrip("\n") == repr(table.metrics())
-    assert [one["revision_id"] for one in run_json("metrics", sales, "--revision", "1")["revisions"]] == [1]
+    assert [item["revision_id"] for item in run_json("metrics", sales, "--revision", "1")["revisions"]] == [1]
     assert history_frame(run_json("history", sales)["commits"]).equals(table.history())
     assert len(run_json("history", sales, "--limit", "1")["commits"]) == 1
     lines = run("history", sales).stdout.splitlines()
@@ -155,10 +157,10 @@ def test_metrics_and_history_equal_the_library(sales: Path) -> None:
 def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")
     output = tmp_path / "picture.png"
-    asked = [] if kind == "tree" else ["--where", "price < 50"]
-    told = run_json("plot", sales, kind, "-o", output, *asked)
+    request = [] if kind == "tree" else ["--where", "price < 50"]
+    report = run_json("plot", sales, kind, "-o", output, *request)
     assert output.read_bytes().startswith(b"\x89PNG")
-    assert told["bytes"] == output.stat().st_size
+    assert report["bytes"] == output.stat().st_size
     assert "--overwrite" in run_error("plot", sales, kind, "-o", output, code=2)
     run("plot", sales, kind, "-o", output, "--overwrite")
     assert ".png, .svg, .pdf" in run_error("plot", sales, kind, "-o", tmp_path / "picture.doc", code=2)
@@ -169,7 +171,7 @@ def test_picture_is_named_by_its_kind(sales: Path, tmp_path: Path, monkeypatch: 
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     run("plot", sales, "tree")
-    assert [one.name for one in tmp_path.iterdir()] == ["tree.png"]
+    assert [item.name for item in tmp_path.iterdir()] == ["tree.png"]
 
 
 def test_optimize_reports_rows_of_other_writers(mine: Path) -> None:

@@ -14,10 +14,10 @@ def place(s3_options: dict[str, str]) -> tuple[str, list[str]]:
     """A bucket with rows, and the options that lead there."""
     name = new_bucket(s3_options)
     options = {**s3_options, "AWS_ACCESS_KEY_ID": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter3"}
-    told = [part for key, text in options.items() for part in ("--storage-option", f"{key}={text}")]
+    reports = [part for key, text in options.items() for part in ("--storage-option", f"{key}={text}")]
     ROWS.write_csv(f"s3://{name}/rows.csv", storage_options=options)
     ROWS.write_delta(f"s3://{name}/plain", storage_options=options)
-    return f"s3://{name}", told
+    return f"s3://{name}", reports
 
 
 def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> None:
@@ -36,7 +36,7 @@ def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> No
 def test_secrets_are_not_shown(place: tuple[str, list[str]]) -> None:
     uri, options = place
     assert "hunter" not in run_error("show", f"{uri}/nothing", *options, code=4)
-    wrong = [one.replace("AWS_REGION", "AWS_REGIO") for one in options]
+    wrong = [item.replace("AWS_REGION", "AWS_REGIO") for item in options]
     line = run_error("show", f"{uri}/t", *wrong, code=2)
     assert "aws_regio" in line
     assert "hunter" not in line

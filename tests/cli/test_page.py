@@ -27,9 +27,9 @@ COMMANDS = re.findall(r"^### qbeast ([\w-]+)", TEXT, re.MULTILINE)
 
 def section(title: str) -> str:
     """Return the text from a heading that begins with `title` to the next one."""
-    found = re.search(rf"^##+ {re.escape(title)}\b.*?\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    assert found, title
-    return found[1]
+    actual = re.search(rf"^##+ {re.escape(title)}\b.*?\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert actual, title
+    return actual[1]
 
 
 def documented_options(text: str) -> set[str]:
@@ -39,14 +39,14 @@ def documented_options(text: str) -> set[str]:
 
 
 def command_options(command: click.Command) -> set[str]:
-    options = [one for one in command.params if isinstance(one, click.Option)]
-    return {name for one in options for name in (*one.opts, *one.secondary_opts)}
+    options = [item for item in command.params if isinstance(item, click.Option)]
+    return {name for item in options for name in (*item.opts, *item.secondary_opts)}
 
 
 def command_named(name: str) -> click.Command:
-    found = program.get_command(click.Context(program), name)
-    assert found is not None
-    return found
+    actual = program.get_command(click.Context(program), name)
+    assert actual is not None
+    return actual
 
 
 def test_page_and_program_have_same_commands() -> None:
@@ -80,31 +80,31 @@ def test_page_and_program_have_same_options(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_heading_names_its_arguments(name: str) -> None:
     heading = next(line for line in TEXT.splitlines() if line.startswith(f"### qbeast {name}"))
-    arguments = [one for one in command_named(name).params if isinstance(one, click.Argument)]
-    for one in arguments:
-        choices = one.type.choices if isinstance(one.type, click.Choice) else ()
-        assert "|".join(choices) if choices else one.make_metavar(click.Context(program)) in heading
+    arguments = [item for item in command_named(name).params if isinstance(item, click.Argument)]
+    for item in arguments:
+        choices = item.type.choices if isinstance(item.type, click.Choice) else ()
+        assert "|".join(choices) if choices else item.make_metavar(click.Context(program)) in heading
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_mentioned_anywhere_exists(name: str) -> None:
-    known = {option for one in COMMANDS for option in command_options(command_named(one))} | {
+    existing = {option for item in COMMANDS for option in command_options(command_named(item))} | {
         "--help",
         "--version",
     }
-    assert set(OPTION.findall(" ".join(re.findall(r"`([^`]+)`", TEXT)))) - {"-o", "-n", "-c"} <= known
+    assert set(OPTION.findall(" ".join(re.findall(r"`([^`]+)`", TEXT)))) - {"-o", "-n", "-c"} <= existing
     calls = re.findall(rf"\bqbeast {name}\b([^|`\n]*)", TEXT)
-    told = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
-    assert told <= command_options(command_named(name)) | {"--help"}
+    report = {option for call in calls for option in OPTION.findall(re.sub(r"\"[^\"]*\"", "", call))}
+    assert report <= command_options(command_named(name)) | {"--help"}
 
 
 def test_page_lists_every_exit_code() -> None:
-    told = {
+    report = {
         code: int(number)
         for number, codes in re.findall(r"^\| (\d+) \| ([^|]*)\|", section("Exit codes"), re.MULTILINE)
         for code in re.findall(r"`([a-z-]+)`", codes)
     }
-    assert told == EXIT_CODES
+    assert report == EXIT_CODES
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def tour() -> list[str]:
 
 
 def assert_done(folder: Path) -> None:
-    made = {one.name for one in folder.iterdir()}
+    made = {item.name for item in folder.iterdir()}
     assert made == {"flights", "flights.csv", "plain", "sample.parquet", "space.png"}
 
 

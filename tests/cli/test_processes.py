@@ -28,61 +28,63 @@ def environment(**more: str) -> dict[str, str]:
 def loaded_by(code: str, **more: str) -> set[str]:
     """Return the packages that a fresh interpreter has loaded at its end; they come last on stdout."""
     text = f"import atexit, sys\natexit.register(lambda: print(*{{n.partition('.')[0] for n in sys.modules}}))\n{code}"
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys.executable, "-W", "error", "-c", text],
         capture_output=True,
         text=True,
         check=False,
         env=environment(**more),
     )
-    return set(found.stdout.splitlines()[-1].split())
+    return set(actual.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("asked", [["--help"], ["write", "--help"], ["show"], ["--version"]], ids=" ".join)
-def test_help_and_usage_errors_load_no_library(asked: list[str]) -> None:
-    assert not HEAVY & loaded_by(f"from qbeast_core.cli import main; main({asked})")
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["write", "--help"], ["show"], ["--version"]], ids=" ".join
+)
+def test_help_and_usage_errors_load_no_library(arguments: list[str]) -> None:
+    assert not HEAVY & loaded_by(f"from qbeast_core.cli import main; main({arguments})")
 
 
 def test_completion_loads_no_library() -> None:
-    asked = {"COMP_WORDS": "qbeast sample --ov", "COMP_CWORD": "2", "_QBEAST_COMPLETE": "bash_complete"}
-    assert not HEAVY & loaded_by("from qbeast_core.cli import main; main([])", **asked)
+    arguments = {"COMP_WORDS": "qbeast sample --ov", "COMP_CWORD": "2", "_QBEAST_COMPLETE": "bash_complete"}
+    assert not HEAVY & loaded_by("from qbeast_core.cli import main; main([])", **arguments)
 
 
 @pytest.mark.parametrize("package", ["click", "rich"])
 def test_missing_extra_names_the_install_command(package: str, sales: Path) -> None:
     call = f"from qbeast_core.cli import main; main(['history', {str(sales)!r}])"
     code = f"import sys; sys.modules[{package!r}] = None; {call}"
-    found = subprocess.run(
+    actual = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
         text=True,
         check=False,
         env=environment(),
     )
-    assert (found.returncode, found.stdout) == (11, "")
-    assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", found.stderr)
+    assert (actual.returncode, actual.stdout) == (11, "")
+    assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", actual.stderr)
 
 
 def test_module_and_script_are_the_same_program(sales: Path) -> None:
     script = Path(sys.executable).with_name("qbeast")
-    asked = ["show", str(sales), "--count"]
+    arguments = ["show", str(sales), "--count"]
     for program in (RUN, [str(script)]):
-        found = subprocess.run(
-            [*program, *asked], capture_output=True, text=True, check=True, env=environment()
+        actual = subprocess.run(
+            [*program, *arguments], capture_output=True, text=True, check=True, env=environment()
         )
-        assert (found.stdout, found.stderr) == ("2,000 rows\n", "")
+        assert (actual.stdout, actual.stderr) == ("2,000 rows\n", "")
 
 
 def test_pipes_get_no_colours_and_no_progress(sales: Path) -> None:
-    found = subprocess.run([*RUN, "check", str(sales)], capture_output=True, check=True, env=environment())
-    assert found.stderr == b""
-    assert b"\x1b" not in found.stdout
-    assert b"sound" in found.stdout
+    actual = subprocess.run([*RUN, "check", str(sales)], capture_output=True, check=True, env=environment())
+    assert actual.stderr == b""
+    assert b"\x1b" not in actual.stdout
+    assert b"sound" in actual.stdout
 
 
 def test_terminal_progress_goes_to_stderr(sales: Path) -> None:
     master, slave = pty.openpty()
-    found = subprocess.run(
+    actual = subprocess.run(
         [*RUN, "check", str(sales), "--json"],
         stdout=subprocess.PIPE,
         stderr=slave,
@@ -90,15 +92,15 @@ def test_terminal_progress_goes_to_stderr(sales: Path) -> None:
         env=environment(TERM="xterm"),
     )
     os.close(slave)
-    assert json.loads(found.stdout)["ok"]
+    assert json.loads(actual.stdout)["ok"]
     assert b"checking" in os.read(master, 1 << 16)
     os.close(master)
 
 
 def test_closed_pipe_is_not_an_error(sales: Path) -> None:
-    asked = ["sample", str(sales), "1", "-o", "-", "--format", "csv"]
+    arguments = ["sample", str(sales), "1", "-o", "-", "--format", "csv"]
     with subprocess.Popen(
-        [*RUN, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        [*RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -108,10 +110,10 @@ def test_closed_pipe_is_not_an_error(sales: Path) -> None:
 
 
 def test_ctrl_c_stops_a_waiting_program(tmp_path: Path) -> None:
-    asked = ["write", "-", str(tmp_path / "t"), "-c", "a", "--format", "csv"]
+    arguments = ["write", "-", str(tmp_path / "t"), "-c", "a", "--format", "csv"]
     read_end, write_end = os.pipe()  # nobody ever writes
     with subprocess.Popen(
-        [*RUN, *asked], stdin=read_end, stderr=subprocess.PIPE, env=environment()
+        [*RUN, *arguments], stdin=read_end, stderr=subprocess.PIPE, env=environment()
     ) as process:
         wait_until_reading(process.pid)
         process.send_signal(signal.SIGINT)
@@ -138,10 +140,10 @@ def wait_until_reading(pid: int) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_a_script(shell: str) -> None:
-    found = subprocess.run(
+    actual = subprocess.run(
         [*RUN, "completion", shell], capture_output=True, text=True, check=True, env=environment()
     )
-    assert f"_QBEAST_COMPLETE={shell}_complete" in found.stdout
+    assert f"_QBEAST_COMPLETE={shell}_complete" in actual.stdout
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         '_qbeast_completion qbeast; echo "${COMPREPLY[@]}"; COMP_WORDS=(qbeast op); COMP_CWORD=1; COMPREPLY=(); '
         '_qbeast_completion qbeast; echo "${COMPREPLY[@]}"'
     )
-    found = subprocess.run(
+    actual = subprocess.run(
         ["bash", "-c", typed], capture_output=True, text=True, check=True, env=environment()
     )
-    assert found.stdout.split() == ["--overwrite", "optimize"]
+    assert actual.stdout.split() == ["--overwrite", "optimize"]

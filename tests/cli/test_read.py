@@ -35,9 +35,9 @@ def test_rows_are_shown_under_names_and_types(sales: Path) -> None:
 def test_show_prints_some_rows_and_counts_rest(sales: Path) -> None:
     assert len(run_json("show", sales)["rows"]) == 10
     assert "--limit" in run("show", sales).stdout
-    found = run_json("show", sales, "--limit", "3000", "--select", "brand,id")
-    assert sorted(row["id"] for row in found["rows"]) == ROWS["id"].to_list()
-    assert list(found["rows"][0]) == ["brand", "id"]
+    actual = run_json("show", sales, "--limit", "3000", "--select", "brand,id")
+    assert sorted(row["id"] for row in actual["rows"]) == ROWS["id"].to_list()
+    assert list(actual["rows"][0]) == ["brand", "id"]
     assert "--limit" not in run("show", sales, "--limit", "3000").stdout
     assert run_json("show", sales, "--limit", "0")["rows"] == []
 
@@ -45,7 +45,7 @@ def test_show_prints_some_rows_and_counts_rest(sales: Path) -> None:
 def test_show_selects_columns_counts_and_versions(sales: Path) -> None:
     schema = run_json("show", sales, "--schema")
     assert schema["indexed_columns"] == ["id", "price"]
-    assert [(one["name"], one["type"], one["indexed"]) for one in schema["columns"]] == [
+    assert [(item["name"], item["type"], item["indexed"]) for item in schema["columns"]] == [
         ("id", "long", True),
         ("price", "double", True),
         ("brand", "string", False),
@@ -63,25 +63,25 @@ def test_show_selects_columns_counts_and_versions(sales: Path) -> None:
     ("text", "fraction"), [("0.2", 0.2), ("20%", 0.2), ("0.1:0.3", (0.1, 0.3)), ("0", 0.0)]
 )
 def test_sample_equals_the_library(sales: Path, text: str, fraction: float | tuple[float, float]) -> None:
-    found = run_json("sample", sales, text, "--limit", "2000")
-    wanted = qbeast.read_table(sales, sample=fraction)
-    assert sorted(row["id"] for row in found["rows"]) == wanted["id"].sort().to_list()
-    assert found["rows_in_all"] == wanted.height
-    assert f"{wanted.height:,} rows in the sample" in run("sample", sales, text).stdout
+    actual = run_json("sample", sales, text, "--limit", "2000")
+    expected = qbeast.read_table(sales, sample=fraction)
+    assert sorted(row["id"] for row in actual["rows"]) == expected["id"].sort().to_list()
+    assert actual["rows_in_all"] == expected.height
+    assert f"{expected.height:,} rows in the sample" in run("sample", sales, text).stdout
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "jsonl"])
 def test_sample_goes_to_file_or_pipe(sales: Path, tmp_path: Path, file_format: str) -> None:
-    wanted = qbeast.read_table(sales, sample=0.3, where=pl.col("price") < 50).sort("id")
-    asked = ["sample", str(sales), "0.3", "--where", "price < 50"]
+    expected = qbeast.read_table(sales, sample=0.3, where=pl.col("price") < 50).sort("id")
+    request = ["sample", str(sales), "0.3", "--where", "price < 50"]
     output = tmp_path / f"some [1].{file_format}"
-    told = run_json(*asked, "--output", output)
-    assert (told["rows"], told["bytes"]) == (wanted.height, output.stat().st_size)
+    report = run_json(*request, "--output", output)
+    assert (report["rows"], report["bytes"]) == (expected.height, output.stat().st_size)
     read = READERS[file_format]
-    assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), wanted)
-    piped = run(*asked, "--output", "-", "--format", file_format).stdout_bytes
-    assert_frame_equal(read(io.BytesIO(piped)).sort("id"), wanted)
-    assert [one.name for one in tmp_path.iterdir()] == [output.name]
+    assert_frame_equal(read(io.BytesIO(output.read_bytes())).sort("id"), expected)
+    piped = run(*request, "--output", "-", "--format", file_format).stdout_bytes
+    assert_frame_equal(read(io.BytesIO(piped)).sort("id"), expected)
+    assert [item.name for item in tmp_path.iterdir()] == [output.name]
 
 
 def test_outputs_are_complete_and_not_replaced(sales: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_outputs_are_complete_and_not_replaced(sales: Path, tmp_path: Path) -> N
     assert "cannot be written as csv" in run_error(
         "show", tmp_path / "t", "-o", tmp_path / "list.csv", code=2
     )
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["rows.csv", "t"]
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["rows.csv", "t"]
     assert "share" in complaint_with_json("show", sales, "-o", "-", "--format", "csv")
 
 
@@ -127,14 +127,14 @@ def test_values_of_every_type_can_be_shown(tmp_path: Path) -> None:
 
 
 def test_explain_equals_the_library(sales: Path) -> None:
-    asked = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
+    request = ["explain", str(sales), "--where", "id < 100", "--sample", "0.5", "--select", "brand"]
     plan = qbeast.open_table(sales).explain(pl.col("id") < 100, columns=["brand"], sample=0.5)
-    told = run_json(*asked)
+    report = run_json(*request)
     for name in ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect"):
-        assert told[name] == getattr(plan, name)
-    assert [one["path"] for one in told["files"]] == plan.files["path"].to_list()
-    assert run(*asked).stdout.startswith(f"Plan of {sales}, version 1")
-    listed = run(*asked, "--files").stdout
+        assert report[name] == getattr(plan, name)
+    assert [item["path"] for item in report["files"]] == plan.files["path"].to_list()
+    assert run(*request).stdout.startswith(f"Plan of {sales}, version 1")
+    listed = run(*request, "--files").stdout
     assert all(path in listed for path in plan.files["path"])
 
 
@@ -144,9 +144,9 @@ def test_explain_reports_unused_conditions(sales: Path) -> None:
         "does not support it; compare a column with constants"
         in run("explain", sales, "--where", where).stdout
     )
-    told = run_json("explain", sales, "--where", where)["unused_conditions"]
-    assert told == qbeast.open_table(sales).explain(where).unused_conditions
-    assert len(told) == 1
+    report = run_json("explain", sales, "--where", where)["unused_conditions"]
+    assert report == qbeast.open_table(sales).explain(where).unused_conditions
+    assert len(report) == 1
 
 
 CONDITIONS = [
@@ -159,7 +159,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("where", "words"), CONDITIONS)
-@pytest.mark.parametrize("command", [["show"], ["sample"], ["explain"], ["plot"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("command", [["show"], ["sample"], ["explain"], ["plot"]], ids=lambda item: item[0])
 def test_invalid_condition_is_one_line(sales: Path, command: list[str], where: str, words: str) -> None:
     rest = ["0.1"] if command == ["sample"] else []
     assert words in run_error(*command, sales, *rest, "--where", where, code=2)
@@ -187,7 +187,7 @@ def test_sampled_rows_have_weights(sales: Path, tmp_path: Path) -> None:
     shown = run_json("sample", sales, "50%", "--expand", "--limit", "1")["rows"]
     assert set(shown[0]) == {*ROWS.columns, "sampling_weight"}
     shown = run_json("show", sales, "--rows", "7", "--where", "id % 10 = 3", "--limit", "9")["rows"]
-    assert [one["id"] % 10 for one in shown] == [3] * 7
+    assert [item["id"] % 10 for item in shown] == [3] * 7
     assert "cannot be combined" in run_error("show", sales, "--rows", "5", "--sample", "1%", code=2)
 
 
@@ -195,7 +195,7 @@ def test_sampled_rows_have_weights(sales: Path, tmp_path: Path) -> None:
     "command", [["show", "T"], ["sample", "T", "0.5"], ["sql", "T", "SELECT id FROM self"]]
 )
 def test_format_without_file_prints_all_rows(sales: Path, command: list[str]) -> None:
-    arguments = [sales if one == "T" else one for one in command]
+    arguments = [sales if item == "T" else item for item in command]
     printed = run(*arguments, "--format", "csv").stdout
     assert printed == run(*arguments, "--output", "-", "--format", "csv").stdout
     assert pl.read_csv(printed.encode()).height > 500

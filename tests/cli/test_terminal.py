@@ -33,9 +33,9 @@ def test_commands_print_no_control_codes(table: Path, command: list[str]) -> Non
     name, *options = command
     result = run(name, table, *options)
     assert not HIDDEN.search(result.output), repr(result.output)
-    told = run(name, table, *options, "--json").stdout
-    assert not HIDDEN.search(told)
-    json.loads(told)
+    output = run(name, table, *options, "--json").stdout
+    assert not HIDDEN.search(output)
+    json.loads(output)
 
 
 def test_values_and_names_are_escaped(table: Path) -> None:

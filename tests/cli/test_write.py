@@ -132,11 +132,22 @@ def test_large_stdin_goes_to_a_temporary_file(file_format: str, tmp_path: Path) 
     rows = pl.concat([ROWS] * (1 + (300 << 10) // len(bytes_of(ROWS, file_format))))
     given = bytes_of(rows, file_format)
     assert len(given) > (4 << 20) // 16
-    held = ["--memory", "4MiB", "--spill-dir", tmp_path]
-    run_json("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *held, given=given)
+    rows_held = ["--memory", "4MiB", "--spill-dir", tmp_path]
+    run_json("write", "-", tmp_path / "t", "-c", "id", "--format", file_format, *rows_held, given=given)
     assert_frame_equal(qbeast.read_table(tmp_path / "t").sort("id"), rows.sort("id"))
-    run("write", "-", tmp_path / "u", "-c", "id", "--format", "jsonl", *held, given=b"[" * (1 << 19), code=2)
-    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+    run(
+        "write",
+        "-",
+        tmp_path / "u",
+        "-c",
+        "id",
+        "--format",
+        "jsonl",
+        *rows_held,
+        given=b"[" * (1 << 19),
+        code=2,
+    )
+    assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 @pytest.mark.parametrize("file_format", ["csv", "jsonl"])
@@ -150,8 +161,8 @@ def test_append_reads_text_with_table_types(file_format: str, tmp_path: Path) ->
 
 def test_types_option_sets_types_of_text(tmp_path: Path) -> None:
     types = ["zip=string", "paid=decimal(9,2)", "small=short", "share=float", "id=long"]
-    told = [part for one in types for part in ("--type", one)]
-    run("write", "-", tmp_path / "t", "-c", "id", "--format", "csv", *told, given=bytes_of(TYPED, "csv"))
+    reports = [part for dtype in types for part in ("--type", dtype)]
+    run("write", "-", tmp_path / "t", "-c", "id", "--format", "csv", *reports, given=bytes_of(TYPED, "csv"))
     schema = qbeast.open_table(tmp_path / "t").schema
     assert (schema["zip"], schema["paid"], schema["small"]) == (pl.String, pl.Decimal(9, 2), pl.Int16)
     assert (schema["share"], schema["day"], schema["at"]) == (pl.Float32, pl.Date, pl.Datetime("us", "UTC"))
@@ -297,8 +308,8 @@ def test_partitioned_delta_error_shows_how_to_copy(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     rows = pl.DataFrame({"id": [1, 2, 3], "day": ["a", "b", "a"]})
     rows.write_delta(old, delta_write_options={"partition_by": ["day"]})
-    told = run_error("convert", old, "-c", "id", code=7)
-    assert "new, columns=['day', ...])" in told
+    report = run_error("convert", old, "-c", "id", code=7)
+    assert "new, columns=['day', ...])" in report
     run("write", old, new, "--columns", "day,id")
     assert qbeast.read_table(new).select(rows.columns).sort("id").equals(rows)
 
@@ -310,9 +321,9 @@ def test_rows_larger_than_memory_spill(tmp_path: Path) -> None:
         rows = pl.DataFrame({"id": range(start, start + 50_000), "half": [i / 2 for i in range(50_000)]})
         rows.write_parquet(tmp_path / "rows" / f"{number}.parquet")
     limits = ["--memory", "4MiB", "--spill-dir", str(tmp_path)]
-    told = run_json("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
-    assert (told["engine"], told["rows"], told["spilled_bytes"] > 0) == ("spill", 200_000, True)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["rows", "t"]
+    report = run_json("write", tmp_path / "rows", tmp_path / "t", "-c", "id", *limits)
+    assert (report["engine"], report["rows"], report["spilled_bytes"] > 0) == ("spill", 200_000, True)
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["rows", "t"]
     assert "is not a size" in run_error("append", "rows", "t", "--memory", "much", code=2)
     assert run_json("optimize", tmp_path / "t", "--full", *limits)["engine"] == "spill"
     text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
@@ -328,7 +339,7 @@ def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[0].startswith("--columns price")
     facts = run_json("suggest", tmp_path / "rows.csv", "--where", "price < 10")
     assert facts["columns"][0] == "price"
-    assert {one["column"] for one in facts["reasons"]} >= {"id", "price"}
+    assert {item["column"] for item in facts["reasons"]} >= {"id", "price"}
     assert "qbeast.suggest_columns(rows) proposes" in run_error(
         "write", tmp_path / "rows.csv", tmp_path / "t", code=2
     )

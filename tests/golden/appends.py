@@ -55,7 +55,7 @@ def last_commit(path: Path) -> list[dict[str, Any]]:
 def assert_sound(path: Path, before: set[str], result: qbeast.WriteResult) -> None:
     """Assert the invariants of format 8 for the files that a write added."""
     table, snapshot = qbeast.open_table(path), load_snapshot(path)
-    (revision,) = (one for one in table.revisions if one.revision_id == result.revision_id)
+    (revision,) = (item for item in table.revisions if item.revision_id == result.revision_id)
     blocks = table.blocks()
     live = blocks.filter((pl.col("revision_id") == result.revision_id) & ~pl.col("replicated"))
     new = snapshot.files.filter(~pl.col("path").is_in(before))
@@ -72,8 +72,8 @@ def assert_sound(path: Path, before: set[str], result: qbeast.WriteResult) -> No
 
 
 def rows_of(golden: Golden, lazy: pl.LazyFrame) -> pl.DataFrame:
-    found = lazy.collect()
-    return (found.unique() if golden.is_doubled else found).sort("id")
+    actual = lazy.collect()
+    return (actual.unique() if golden.is_doubled else actual).sort("id")
 
 
 def has_copies(path: Path) -> bool:

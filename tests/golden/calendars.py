@@ -21,11 +21,11 @@ _JULIAN_DAY_OF_1970 = 2_440_588
 
 def jvm_points(frame: pl.DataFrame, revision: Revision, *, zone: str) -> np.ndarray:
     """Return the coordinates of rows that a JVM in `zone` indexed, shape (rows, columns)."""
-    found = [
+    actual = [
         _coordinates(space, frame.get_column(name), zone)
         for name, space in zip(revision.columns, revision.transformations, strict=True)
     ]
-    return np.stack(found, axis=1)
+    return np.stack(actual, axis=1)
 
 
 def _coordinates(space: Transformation, values: pl.Series, zone: str) -> np.ndarray:

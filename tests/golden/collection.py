@@ -74,7 +74,7 @@ class Golden:
     @property
     def samples(self) -> dict[float, list[int]]:
         """Ids that the JVM's sample returned, by fraction; repeats left out."""
-        return {float(fraction): found["ids"] for fraction, found in self.meta["samples"].items()}
+        return {float(fraction): actual["ids"] for fraction, actual in self.meta["samples"].items()}
 
     @property
     def commits(self) -> list[list[dict[str, Any]]]:
@@ -91,12 +91,12 @@ def open_golden(golden: Golden) -> qbeast.Table:
 
 def read_collection(folder: Path) -> list[Golden]:
     """Return the tables of a folder, at least one of every writer."""
-    found = [Golden(path.parent) for name in WRITERS for path in sorted((folder / name).glob("*/table"))]
-    missing = set(WRITERS) - {golden.writer for golden in found}
+    actual = [Golden(path.parent) for name in WRITERS for path in sorted((folder / name).glob("*/table"))]
+    missing = set(WRITERS) - {golden.writer for golden in actual}
     if missing:
         message = f"{folder} holds no golden tables of {', '.join(sorted(missing))}"
         raise AssertionError(message)
-    return found
+    return actual
 
 
 def find(name: str) -> Golden:
@@ -114,19 +114,19 @@ def each(
     `bundled` names the only ones (``writer/name``) that the fast tests take; the sweep takes all.
     """
     chosen = (
-        holding if bundled is None else lambda one: f"{one.writer}/{one.name}" in bundled and holding(one)
+        holding if bundled is None else lambda item: f"{item.writer}/{item.name}" in bundled and holding(item)
     )
     return pytest.mark.parametrize("golden", [*_bundled(chosen), *_collected(holding)])
 
 
 def _bundled(holding: Callable[[Golden], object]) -> list[Any]:
-    found = [pytest.param(one, id=str(one)) for one in read_collection(BUNDLE) if holding(one)]
-    assert found, "no golden table of the bundle holds what the test wants"
-    return found
+    actual = [pytest.param(item, id=str(item)) for item in read_collection(BUNDLE) if holding(item)]
+    assert actual, "no golden table of the bundle holds what the test wants"
+    return actual
 
 
 def _collected(holding: Callable[[Golden], object]) -> Iterator[Any]:
     folder = os.environ.get(VARIABLE)
-    for one in read_collection(Path(folder)) if folder else ():
-        if holding(one):
-            yield pytest.param(one, id=f"collection-{one}", marks=pytest.mark.slow)
+    for item in read_collection(Path(folder)) if folder else ():
+        if holding(item):
+            yield pytest.param(item, id=f"collection-{item}", marks=pytest.mark.slow)

@@ -27,13 +27,13 @@ class Question(NamedTuple):
 def questions(golden: Golden) -> list[Question]:
     meta = golden.meta
     check = meta.get("filter_check")
-    asked = [Question(check["predicate"], None, check["true_rows"], None)] if check else []
-    asked += [
-        Question(one["sql"], None, one["expected_count"], files(one)) for one in meta.get("filters", [])
+    request = [Question(check["predicate"], None, check["true_rows"], None)] if check else []
+    request += [
+        Question(item["sql"], None, item["expected_count"], files(item)) for item in meta.get("filters", [])
     ]
-    return asked + [
-        Question(one["sql"], one["fraction"], one["expected"], files(one))
-        for one in meta.get("sample_filters", [])
+    return request + [
+        Question(item["sql"], item["fraction"], item["expected"], files(item))
+        for item in meta.get("sample_filters", [])
     ]
 
 

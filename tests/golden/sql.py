@@ -21,9 +21,9 @@ _COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt, "<=": operator
 def to_polars(sql: str) -> pl.Expr:
     """Return the filter; text of another shape is an error, never a guess."""
     tokens = _Tokens(sql)
-    found = _any_of(tokens)
+    actual = _any_of(tokens)
     assert tokens.done, f"{sql!r} goes on after a filter"
-    return found
+    return actual
 
 
 class _Tokens:
@@ -44,30 +44,30 @@ class _Tokens:
     def took(self, *words: str) -> bool:
         """Take these words if they come next."""
         ahead = [m.group().strip() for m in self._matches[self._at : self._at + len(words)]]
-        found = ahead == list(words)
-        self._at += len(words) if found else 0
-        return found
+        actual = ahead == list(words)
+        self._at += len(words) if actual else 0
+        return actual
 
 
 def _any_of(tokens: _Tokens) -> pl.Expr:
-    found = _all_of(tokens)
+    actual = _all_of(tokens)
     while tokens.took("OR"):
-        found = found | _all_of(tokens)
-    return found
+        actual = actual | _all_of(tokens)
+    return actual
 
 
 def _all_of(tokens: _Tokens) -> pl.Expr:
-    found = _atom(tokens)
+    actual = _atom(tokens)
     while tokens.took("AND"):
-        found = found & _atom(tokens)
-    return found
+        actual = actual & _atom(tokens)
+    return actual
 
 
 def _atom(tokens: _Tokens) -> pl.Expr:
     if tokens.took("("):
-        found = _any_of(tokens)
+        actual = _any_of(tokens)
         assert tokens.took(")"), "a bracket is not closed"
-        return found
+        return actual
     name = tokens.take()
     column = pl.col(name["column"] or name["word"])
     if tokens.took("IS", "NULL"):
@@ -86,15 +86,15 @@ def _atom(tokens: _Tokens) -> pl.Expr:
 
 
 def _value(tokens: _Tokens) -> object:
-    found = tokens.take()
-    if found["typed"] == "DATE":
-        return date.fromisoformat(found["moment"])
-    if found["typed"] == "TIMESTAMP":
-        return datetime.fromisoformat(found["moment"]).replace(tzinfo=UTC)
-    if found["text"] is not None:
-        assert "\\" not in found["text"], "escapes are not read"
-        return found["text"]
-    number, kind = found["number"], found["kind"]
+    actual = tokens.take()
+    if actual["typed"] == "DATE":
+        return date.fromisoformat(actual["moment"])
+    if actual["typed"] == "TIMESTAMP":
+        return datetime.fromisoformat(actual["moment"]).replace(tzinfo=UTC)
+    if actual["text"] is not None:
+        assert "\\" not in actual["text"], "escapes are not read"
+        return actual["text"]
+    number, kind = actual["number"], actual["kind"]
     if kind == "BD":
         return Decimal(number)
     return float(number) if kind == "D" else int(number)

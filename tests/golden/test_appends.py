@@ -79,11 +79,11 @@ def test_same_rows_again_have_same_samples(golden: Golden, append):
         assert drawn == [*ids, *(number + SHIFT for number in ids)]
     for question in questions(golden):
         ids = None if question.sample is None else golden.samples[question.sample]
-        wanted = both.filter(question.predicate)
+        expected = both.filter(question.predicate)
         if ids is not None:
-            wanted = wanted.filter((pl.col("id") % SHIFT).is_in(ids))
-        found = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
-        assert_frame_equal(found, wanted, check_exact=True)
+            expected = expected.filter((pl.col("id") % SHIFT).is_in(ids))
+        actual = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
+        assert_frame_equal(actual, expected, check_exact=True)
 
 
 @each(bundled=APPENDED)

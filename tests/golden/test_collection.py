@@ -71,8 +71,8 @@ def test_collection_is_small_and_consistent():
 
 
 def test_every_transformation_is_covered():
-    found = {type(space).__name__ for revision in revisions() for space in revision.transformations}
-    assert found == {
+    actual = {type(space).__name__ for revision in revisions() for space in revision.transformations}
+    assert actual == {
         "CDFNumericQuantilesTransformation",
         "CDFStringQuantilesTransformation",
         "EmptyTransformation",
@@ -86,11 +86,11 @@ def test_every_transformation_is_covered():
 
 
 def test_collection_covers_all_jvm_indexed_types():
-    found = {open_golden(golden).schema[name] for golden in ALL for name in golden.indexed}
-    decimals = {dtype for dtype in found if isinstance(dtype, pl.Decimal)}
+    actual = {open_golden(golden).schema[name] for golden in ALL for name in golden.indexed}
+    decimals = {dtype for dtype in actual if isinstance(dtype, pl.Decimal)}
     assert {dtype.precision > 18 for dtype in decimals} == {True, False}
     numbers = {pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64()}
-    assert found - decimals == numbers | {pl.Date(), pl.Datetime("us", "UTC"), pl.String()}
+    assert actual - decimals == numbers | {pl.Date(), pl.Datetime("us", "UTC"), pl.String()}
 
 
 def test_values_at_the_edges_are_covered():
@@ -108,17 +108,17 @@ def test_values_at_the_edges_are_covered():
 
 
 def test_every_layout_of_tags_is_covered():
-    found = list(tags())
-    assert {tag.get("state") for tag in found} == {None, "FLOODED", "ANNOUNCED", "REPLICATED"}
-    spelled = [tag["blocks"] for tag in found if "blocks" in tag]
+    actual = list(tags())
+    assert {tag.get("state") for tag in actual} == {None, "FLOODED", "ANNOUNCED", "REPLICATED"}
+    spelled = [tag["blocks"] for tag in actual if "blocks" in tag]
     assert {'"replicated"' in text for text in spelled} == {True, False}
-    assert any(not tag for tag in found), "staged files have none"
+    assert any(not tag for tag in actual), "staged files have none"
 
 
 def test_every_shape_of_table_is_covered():
     dimensions = {len(golden.indexed) for golden in ALL}
     assert {1, 2, 3, 7} <= dimensions
-    numbers = [{one.revision_id for one in open_golden(golden).revisions} for golden in ALL]
+    numbers = [{item.revision_id for item in open_golden(golden).revisions} for golden in ALL]
     assert {0} in numbers
     assert {0, 1} in numbers
     assert {0, 1, 2} in numbers

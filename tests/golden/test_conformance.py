@@ -59,10 +59,10 @@ def revisions_of(path: Path) -> Iterator[dict[str, Any]]:
 def spaces_of(path: Path) -> Iterator[tuple[str, str, Shape]]:
     """Class, type and shape of each transformer and transformation."""
     for revision in revisions_of(path):
-        kinds = [one.get("dataType", "") for one in revision["columnTransformers"]]
+        kinds = [item.get("dataType", "") for item in revision["columnTransformers"]]
         for part in ("columnTransformers", "transformations"):
-            for kind, one in zip(kinds, revision[part], strict=False):
-                yield one["className"], kind, shape(one)
+            for kind, item in zip(kinds, revision[part], strict=False):
+                yield item["className"], kind, shape(item)
 
 
 def adds_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -78,7 +78,7 @@ def blocks_of(path: Path) -> Iterator[dict[str, Any]]:
 
 def the_jvms(part: Callable[[Path], Iterator[Any]], *writers: str) -> set[Any]:
     return {
-        one for golden in read_collection(BUNDLE) if golden.writer in writers for one in part(golden.path)
+        item for golden in read_collection(BUNDLE) if golden.writer in writers for item in part(golden.path)
     }
 
 
@@ -120,14 +120,14 @@ MADE = [
 
 
 @pytest.mark.parametrize(
-    ("name", "columns"), MADE, ids=lambda one: one if isinstance(one, str) else "-".join(one)
+    ("name", "columns"), MADE, ids=lambda item: item if isinstance(item, str) else "-".join(item)
 )
 def test_metadata_has_shapes_the_jvm_writes(name: str, columns: list[str], tmp_path: Path) -> None:
     path = MAKERS[name](tmp_path / "table", columns)
-    known_revisions = the_jvms(lambda one: map(shape, revisions_of(one)), "qbeast-spark-0.7.1")
+    known_revisions = the_jvms(lambda item: map(shape, revisions_of(item)), "qbeast-spark-0.7.1")
     assert set(map(shape, revisions_of(path))) <= known_revisions
     assert set(spaces_of(path)) <= known_spaces()
-    jvm_blocks = the_jvms(lambda one: map(shape, blocks_of(one)), "qbeast-spark-0.7.1")
+    jvm_blocks = the_jvms(lambda item: map(shape, blocks_of(item)), "qbeast-spark-0.7.1")
     last = [add for add in adds_of(path) if '"cubeId"' in add["tags"]["blocks"]]
     assert last
     for add in last:
@@ -143,12 +143,12 @@ def test_metadata_and_statistics_have_jvm_keys(name: str, tmp_path: Path) -> Non
     (their_add, *_), (our_add, *_) = list(adds_of(theirs)), list(adds_of(path))
     assert dict(shape(our_add)) == dict(shape(their_add))
     assert dict(shape(json.loads(our_add["stats"]))) == dict(shape(json.loads(their_add["stats"])))
-    found = [
-        [one["metaData"] for one in actions_of(where) if "metaData" in one][-1] for where in (path, theirs)
+    actual = [
+        [item["metaData"] for item in actions_of(where) if "metaData" in item][-1] for where in (path, theirs)
     ]
-    ours, jvms = ({key: value for key, value in one.items() if value is not None} for one in found)
+    ours, jvms = ({key: value for key, value in item.items() if value is not None} for item in actual)
     assert ours.keys() == jvms.keys()
-    fields = [json.loads(one["schemaString"])["fields"][0] for one in (ours, jvms)]
+    fields = [json.loads(item["schemaString"])["fields"][0] for item in (ours, jvms)]
     assert fields[0].keys() == fields[1].keys()
     needed = {"qbeast.lastRevisionID", "qbeast.revision.0", "qbeast.revision.1"}
     assert needed <= ours["configuration"].keys()
@@ -157,10 +157,10 @@ def test_metadata_and_statistics_have_jvm_keys(name: str, tmp_path: Path) -> Non
 
 def test_only_our_own_key_differs_from_jvm(tmp_path: Path) -> None:
     theirs = [
-        one["metaData"] for one in actions_of(find("qbeast-spark-0.8/dims3").path) if "metaData" in one
+        item["metaData"] for item in actions_of(find("qbeast-spark-0.8/dims3").path) if "metaData" in item
     ][-1]
     path = written(tmp_path / "table", ["i", "s"])
-    ours = [one["metaData"] for one in actions_of(path) if "metaData" in one][-1]
-    known = {key for key in theirs["configuration"] if not key.startswith("qbeast.revision.")}
-    mine = {key for key in ours["configuration"] if not key.startswith("qbeast.revision.")}
-    assert mine - known == {"qbeast.blocksDialect"}
+    ours = [item["metaData"] for item in actions_of(path) if "metaData" in item][-1]
+    existing = {key for key in theirs["configuration"] if not key.startswith("qbeast.revision.")}
+    own_values = {key for key in ours["configuration"] if not key.startswith("qbeast.revision.")}
+    assert own_values - existing == {"qbeast.blocksDialect"}

@@ -42,9 +42,9 @@ def rows_by_file(golden: Golden, reader: Reader) -> pl.DataFrame:
 
 def filters(column: pl.Series) -> Iterator[pl.Expr]:
     """Filters around values of a column: its ends, its oddities, and some in between."""
-    name, known = column.name, column.drop_nulls().unique().sort()
-    step = max(1, len(known) // VALUES)
-    some = pl.concat([known.gather_every(step), known.tail(2)]).unique().sort()
+    name, existing = column.name, column.drop_nulls().unique().sort()
+    step = max(1, len(existing) // VALUES)
+    some = pl.concat([existing.gather_every(step), existing.tail(2)]).unique().sort()
     if column.dtype.is_float():
         some = pl.concat([some, pl.Series([0.0, -0.0, float("nan")], dtype=column.dtype)])
     wrapped = [pl.lit(value, dtype=column.dtype) for value in some]
@@ -67,7 +67,7 @@ def test_no_match_is_pruned_away(golden: Golden):
     file = rows["file"].to_numpy()
     for name in golden.indexed:
         predicates = list(filters(rows[name]))
-        kept = rows.select(one.fill_null(value=False).alias(str(at)) for at, one in enumerate(predicates))
+        kept = rows.select(item.fill_null(value=False).alias(str(at)) for at, item in enumerate(predicates))
         assert kept.height == rows.height
         for predicate, keeps in zip(predicates, kept, strict=True):
             chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
@@ -82,9 +82,9 @@ def test_no_sampled_row_is_pruned_away(golden: Golden):
     weights = pl.Series(frame_weights(rows, golden.indexed))
     ends = [(0.0, 1e-9), (0.0, 0.003), (0.0, 0.05), (0.02, 0.021), (0.3, 0.6), (0.95, 1.0)]
     for pair in ends:
-        wanted = sample_to_weights(pair)
-        chosen = select(reader.blocks, Unknown(), wanted)
-        inside = (weights >= wanted.from_) & (weights <= wanted.last)
+        expected = sample_to_weights(pair)
+        chosen = select(reader.blocks, Unknown(), expected)
+        inside = (weights >= expected.from_) & (weights <= expected.last)
         for number in rows.filter(inside)["file"].unique():
             assert chosen.opened[number], (pair, reader.paths[number])
 

@@ -47,7 +47,7 @@ def with_protocol(path: Path, *, reader: int, writer: int, **features: Sequence[
     protocol = {"minReaderVersion": reader, "minWriterVersion": writer, **features}
     for commit in (path / "_delta_log").glob("*.json"):
         actions: list[dict[str, Any]] = [json.loads(line) for line in commit.read_text().splitlines()]
-        texts = [json.dumps({"protocol": protocol} if "protocol" in one else one) for one in actions]
+        texts = [json.dumps({"protocol": protocol} if "protocol" in action else action) for action in actions]
         commit.write_text("\n".join(texts) + "\n")
     for check in (path / "_delta_log").glob("*.crc"):
         check.unlink()
@@ -62,16 +62,16 @@ def test_delta_table_or_its_copy_is_converted(
     if name.split("/", maxsplit=1)[0] in SPARK_ALONE:
         with pytest.raises(qbeast.UnsupportedTableError, match="park") as caught:
             qbeast.convert_table(path, columns=["a"])
-        assert not any(one in str(caught.value) for one in ("deltalake import", "scan_delta"))
+        assert not any(item in str(caught.value) for item in ("deltalake import", "scan_delta"))
         return
-    wanted = expected(name)
-    column = indexable(wanted)
+    target = expected(name)
+    column = indexable(target)
     try:
         qbeast.convert_table(path, columns=[column])
     except qbeast.UnsupportedTableError as error:
         path = Path(run_cure(str(error), columns=f"[{column!r}]"))
-        wanted = wanted.select(qbeast.open_table(path).columns)
-    same(qbeast.read_table(path), wanted)
+        target = target.select(qbeast.open_table(path).columns)
+    same(qbeast.read_table(path), target)
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -88,12 +88,12 @@ def test_partly_declared_mapping_is_copied(
     monkeypatch.chdir(tmp_path)
     path = copied(name, tmp_path)
     with_protocol(path, reader=reader, writer=7, **features)
-    wanted = expected(name)
+    target = expected(name)
     with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
-        qbeast.convert_table(path, columns=[indexable(wanted)])
-    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
-    run("write", str(path), "copied", "--columns", indexable(wanted))
-    same(qbeast.read_table("copied"), wanted)
+        qbeast.convert_table(path, columns=[indexable(target)])
+    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(target)!r}]")), target)
+    run("write", str(path), "copied", "--columns", indexable(target))
+    same(qbeast.read_table("copied"), target)
 
 
 @pytest.mark.parametrize("name", MAPPED)
@@ -103,14 +103,14 @@ def test_undeclared_mapping_error_shows_the_copy(
     monkeypatch.chdir(tmp_path)
     path = copied(name, tmp_path)
     with_protocol(path, reader=1, writer=2)
-    wanted = expected(name)
+    target = expected(name)
     with pytest.raises(qbeast.UnsupportedTableError, match="its protocol does not name") as caught:
-        qbeast.convert_table(path, columns=[indexable(wanted)])
+        qbeast.convert_table(path, columns=[indexable(target)])
     assert "write_table" not in str(caught.value)
     run_cure(str(caught.value), call=r"deltalake\.DeltaTable\(.*?=True\)")
     with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
-        qbeast.convert_table(path, columns=[indexable(wanted)])
-    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(wanted)!r}]")), wanted)
+        qbeast.convert_table(path, columns=[indexable(target)])
+    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(target)!r}]")), target)
 
 
 def test_old_calendar_dates_match_filters(tmp_path: Path) -> None:

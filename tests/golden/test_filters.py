@@ -24,10 +24,10 @@ def test_filter_returns_exactly_matching_rows(golden: Golden):
     for question in questions(golden):
         expected = truth(golden, question)
         assert expected.height == question.rows, f"{question.sql} is translated wrongly"
-        found = table.scan(sample=question.sample).filter(question.predicate).collect()
+        actual = table.scan(sample=question.sample).filter(question.predicate).collect()
         if golden.is_doubled:
-            found = found.unique()
-        assert_frame_equal(found.sort("id"), expected, check_exact=True)
+            actual = actual.unique()
+        assert_frame_equal(actual.sort("id"), expected, check_exact=True)
 
 
 @each(questions)
@@ -36,8 +36,8 @@ def test_negated_filter_returns_exactly_matching_rows(golden: Golden):
     for question in questions(golden):
         other = ~question.predicate
         expected = golden.expected.filter(other)["id"].to_list()
-        found = table.scan().filter(other).select("id").collect()["id"].to_list()
-        assert sorted(set(found) if golden.is_doubled else found) == expected, question.sql
+        actual = table.scan().filter(other).select("id").collect()["id"].to_list()
+        assert sorted(set(actual) if golden.is_doubled else actual) == expected, question.sql
 
 
 @lru_cache(maxsize=4)
@@ -54,12 +54,12 @@ SLACK = ("date_newyork", "old_date", "old_timestamp")
 def test_filter_opens_matches_and_no_more_than_jvm(golden: Golden):
     table = open_golden(golden)
     for question in questions(golden):
-        wanted = set(truth(golden, question)["id"])
+        expected = set(truth(golden, question)["id"])
         plan = table.explain(question.predicate, sample=question.sample).files
         if question.files is not None and golden.name not in SLACK:
             assert plan["opened"].sum() <= question.files, question
         for path, reason in plan.filter(~pl.col("opened")).select("path", "reason").iter_rows():
-            missed = wanted & ids_by_file(golden)[path]
+            missed = expected & ids_by_file(golden)[path]
             assert not missed or reason == "replicated copies", (question, path, reason)
 
 

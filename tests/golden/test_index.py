@@ -40,20 +40,20 @@ def test_sample_holds_rows_of_low_weight(golden: Golden):
 @each()
 def test_every_row_is_in_its_block(golden: Golden):
     table, snapshot = open_golden(golden), load_snapshot(golden.path)
-    revisions = {one.revision_id: one for one in table.revisions}
-    blocks = {key[0]: found for key, found in table.blocks().partition_by("path", as_dict=True).items()}
+    revisions = {revision.revision_id: revision for revision in table.revisions}
+    blocks = {key[0]: actual for key, actual in table.blocks().partition_by("path", as_dict=True).items()}
     untagged = 0
     for path, file in zip(snapshot.data_paths, snapshot.files.iter_rows(named=True), strict=True):
         if file["revision"] is None:
             untagged += 1
             continue
-        found = blocks[path]
+        actual = blocks[path]
         if file["cube"] is not None and file["num_records"] is None:  # compacted: rows above its threshold
-            found = found.with_columns(pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"))
+            actual = actual.with_columns(pl.lit(MAX_WEIGHT, pl.Int64).alias("max_weight"))
         rows = scan_files(snapshot.source.store, [path], list(table.schema), table.schema).collect()
         zone = golden.meta.get("jvm_time_zone", "UTC")
         points = jvm_points(rows, revisions[file["revision"]], zone=zone)
-        assert_holds_its_rows(found, points, frame_weights(rows, table.indexed_columns))
+        assert_holds_its_rows(actual, points, frame_weights(rows, table.indexed_columns))
         assert file["num_records"] in {rows.height, None}  # compacted files of old have no statistics
     assert bool(untagged) == (golden.name in STAGED)
 
@@ -63,8 +63,8 @@ def test_block_counts_sum_to_file_rows(golden: Golden):
     files = load_snapshot(golden.path).files
     sums = dict(open_golden(golden).blocks().group_by("path").agg(pl.col("element_count").sum()).iter_rows())
     counted = files.filter(pl.col("revision").is_not_null() & pl.col("num_records").is_not_null())
-    found = dict(counted.select("path", "num_records").iter_rows())
-    assert {path: sums[path] for path in found} == found
+    actual = dict(counted.select("path", "num_records").iter_rows())
+    assert {path: sums[path] for path in actual} == actual
 
 
 @each()

@@ -34,7 +34,7 @@ def test_configuration_is_rebuilt_from_revisions(golden: Golden):
     config = TableConfig.from_configuration(stored)
     bare = {key: text for key, text in stored.items() if not key.startswith("qbeast.")}
     again = TableConfig.from_configuration(bare).with_revisions(
-        [Revision.from_json(one.to_json()) for one in config.revisions.values()]
+        [Revision.from_json(value.to_json()) for value in config.revisions.values()]
     )
     legacy = {key: text for key, text in stored.items() if key.startswith("qbeast.replicatedSet.")}
     assert {**again.to_configuration(), **legacy} == stored
@@ -44,8 +44,11 @@ def test_configuration_is_rebuilt_from_revisions(golden: Golden):
 def open_config(golden: Golden) -> TableConfig:
     return TableConfig.from_configuration(
         {
-            "qbeast.lastRevisionID": str(max(one.revision_id for one in open_golden(golden).revisions)),
-            **{f"{REVISION_PREFIX}{one.revision_id}": one.to_json() for one in open_golden(golden).revisions},
+            "qbeast.lastRevisionID": str(max(item.revision_id for item in open_golden(golden).revisions)),
+            **{
+                f"{REVISION_PREFIX}{item.revision_id}": item.to_json()
+                for item in open_golden(golden).revisions
+            },
         }
     )
 
@@ -79,11 +82,11 @@ def test_commits_round_trip(golden: Golden):
         body = "\n".join(map(json.dumps, lines)).encode()
         commit = parse_commit(body, version=version)
         info = [] if commit.commit_info is None else [commit.commit_info]
-        several = [one for one in (commit.protocol, commit.metadata) if one is not None]
+        several = [item for item in (commit.protocol, commit.metadata) if item is not None]
         written = dump_commit([*info, *several, *commit.txns, *commit.removes, *commit.adds])
-        found = [json.loads(line) for line in written.splitlines()]
+        actual = [json.loads(line) for line in written.splitlines()]
         key = lambda action: json.dumps(action, sort_keys=True)  # noqa: E731 -- used twice below
-        assert sorted(found, key=key) == sorted(lines, key=key)
+        assert sorted(actual, key=key) == sorted(lines, key=key)
 
 
 @each()

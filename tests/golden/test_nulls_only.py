@@ -23,8 +23,8 @@ NAMES = ["qbeast-spark-0.7.1/null_all", "qbeast-spark-0.7.1/null_all_date"]
 def spaces(path: Path) -> list[dict[str, Any]]:
     """The transformations of the newest revision, as the log has them."""
     configuration = load_snapshot(path).metadata.configuration
-    found = json.loads(configuration[f"qbeast.revision.{configuration['qbeast.lastRevisionID']}"])
-    transformations: list[dict[str, Any]] = found["transformations"]
+    actual = json.loads(configuration[f"qbeast.revision.{configuration['qbeast.lastRevisionID']}"])
+    transformations: list[dict[str, Any]] = actual["transformations"]
     return transformations
 
 

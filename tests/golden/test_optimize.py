@@ -50,11 +50,11 @@ def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
     for fraction, ids in golden.samples.items():
         assert rows_of(golden, table.scan(sample=fraction))["id"].to_list() == ids
     for question in questions(golden):
-        wanted = golden.expected.filter(question.predicate)
+        expected = golden.expected.filter(question.predicate)
         if question.sample is not None:
-            wanted = wanted.filter(pl.col("id").is_in(golden.samples[question.sample]))
-        found = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
-        assert_frame_equal(found, wanted, check_exact=True)
+            expected = expected.filter(pl.col("id").is_in(golden.samples[question.sample]))
+        actual = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
+        assert_frame_equal(actual, expected, check_exact=True)
     assert not table.optimize(revision="all").committed
 
 

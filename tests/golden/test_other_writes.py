@@ -58,7 +58,7 @@ def test_far_rows_begin_a_revision_unless_quantiles(name: str, tmp_path: Path):
     old = qbeast.open_table(path)
     result = qbeast.write_table(rows, path, mode="append")
     assert result.new_revision == ("quantiles" not in result.transformers.values())  # these clamp
-    assert result.revision_id == max(one.revision_id for one in old.revisions) + result.new_revision
+    assert result.revision_id == max(revision.revision_id for revision in old.revisions) + result.new_revision
     table = qbeast.open_table(path)
     assert table.revisions[: len(old.revisions)] == old.revisions
     assert_frame_equal(
@@ -116,9 +116,9 @@ def test_added_column_is_null_in_jvm_rows(name: str, tmp_path: Path):
         qbeast.write_table(rows, path, mode="append")
     with pytest.warns(qbeast.AddedColumnWarning, match="note"):
         qbeast.write_table(rows, path, mode="append", schema_mode="merge")
-    found = qbeast.open_table(path).scan().collect().sort("id")
+    actual = qbeast.open_table(path).scan().collect().sort("id")
     expected = pl.concat([golden.expected, rows], how="diagonal")
-    assert_frame_equal(found, expected, check_exact=True)
+    assert_frame_equal(actual, expected, check_exact=True)
 
 
 @pytest.mark.parametrize("name", ["qbeast-spark-0.8/dims3", "legacy/v050_histogram"])
@@ -129,7 +129,7 @@ def test_overwrite_begins_revision_and_keeps_old_versions(name: str, tmp_path: P
     rows = shifted(golden.expected)
     result = qbeast.write_table(rows, path, mode="overwrite")
     table = qbeast.open_table(path)
-    assert result.revision_id == max(one.revision_id for one in old.revisions) + 1
+    assert result.revision_id == max(revision.revision_id for revision in old.revisions) + 1
     assert_frame_equal(table.scan().collect().sort("id"), rows, check_exact=True)
     drawn = table.scan(sample=0.1).collect()["id"].sort().to_list()
     assert drawn == [number + SHIFT for number in golden.samples[0.1]]
@@ -140,7 +140,7 @@ def test_overwrite_begins_revision_and_keeps_old_versions(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "told"),
+    ("options", "error", "report"),
     [
         ({"columns": ["i", "s"]}, qbeast.InvalidColumnsError, "i, d, s|'i', 'd', 's'"),
         ({"columns": ["d", "i", "s"]}, qbeast.InvalidColumnsError, "i, d, s|'i', 'd', 's'"),
@@ -150,12 +150,12 @@ def test_overwrite_begins_revision_and_keeps_old_versions(name: str, tmp_path: P
     ],
 )
 def test_mismatched_rows_raise_and_change_nothing(
-    options: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
+    options: dict[str, Any], error: type[Exception], report: str, tmp_path: Path
 ):
     golden = find("qbeast-spark-0.8/dims3")
     path = copy_of(golden, tmp_path)
     before = sorted(path.rglob("*"))
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=report):
         qbeast.write_table(shifted(golden.expected), path, **{"mode": "append", **options})
     assert sorted(path.rglob("*")) == before
 

@@ -12,11 +12,11 @@ from tests.golden.collection import Golden, each, open_golden
 
 @each()
 def test_full_read_returns_every_row_once(golden: Golden):
-    found = open_golden(golden).scan().collect()
+    actual = open_golden(golden).scan().collect()
     if golden.is_doubled:
-        assert found.height == golden.meta["qbeast_rows"]
-        found = found.unique()
-    assert_frame_equal(found.sort("id"), golden.expected, check_exact=True)
+        assert actual.height == golden.meta["qbeast_rows"]
+        actual = actual.unique()
+    assert_frame_equal(actual.sort("id"), golden.expected, check_exact=True)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.EmptySampleWarning")
@@ -24,11 +24,11 @@ def test_full_read_returns_every_row_once(golden: Golden):
 def test_sample_equals_rows_of_the_jvm(golden: Golden):
     table = open_golden(golden)
     for fraction, ids in golden.samples.items():
-        found = table.scan(sample=fraction).collect()
+        actual = table.scan(sample=fraction).collect()
         if golden.is_doubled:
-            found = found.unique()
+            actual = actual.unique()
         expected = golden.expected.filter(pl.col("id").is_in(ids))
-        assert_frame_equal(found.sort("id"), expected, check_exact=True)
+        assert_frame_equal(actual.sort("id"), expected, check_exact=True)
 
 
 @each()

@@ -38,8 +38,8 @@ def newest_adds(path: Path) -> dict[str, dict[str, Any]]:
     live: dict[str, dict[str, Any]] = {}
     for log in sorted((path / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-        for one in (action["remove"] for action in actions if "remove" in action):
-            live.pop(one["path"], None)
+        for item in (action["remove"] for action in actions if "remove" in action):
+            live.pop(item["path"], None)
         live.update((action["add"]["path"], action["add"]) for action in actions if "add" in action)
     return live
 
@@ -58,15 +58,15 @@ def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, t
     assert_frame_equal(rows_of(path), before)
     if not golden.is_doubled:
         assert_frame_equal(rows_of(path), golden.expected.sort(pl.all()), check_row_order=True)
-    for part, found in zip(SLICES, drawn, strict=True):
-        assert_frame_equal(rows_of(path, sample=part), found)
+    for part, actual in zip(SLICES, drawn, strict=True):
+        assert_frame_equal(rows_of(path, sample=part), actual)
     for question in questions(golden):
-        wanted = (drawn[SLICES.index(question.sample)] if question.sample in SLICES else before).filter(
+        expected = (drawn[SLICES.index(question.sample)] if question.sample in SLICES else before).filter(
             question.predicate
         )
         if question.sample in (None, *SLICES):
-            found = rows_of(path, where=question.predicate, sample=question.sample)
-            assert_frame_equal(found, wanted)
+            actual = rows_of(path, where=question.predicate, sample=question.sample)
+            assert_frame_equal(actual, expected)
     again = qbeast.upgrade_table(path, replicated=replicated)
     assert (again.committed, again.version, again.retagged_files) == (False, result.version, 0)
     assert load_snapshot(path).version == result.version
@@ -114,9 +114,9 @@ def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) 
 
 def test_copies_are_kept_with_a_warning(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
-    with pytest.warns(qbeast.QbeastWarning, match="5 file.*hold copies of rows.*replicated=") as told:
+    with pytest.warns(qbeast.QbeastWarning, match="5 file.*hold copies of rows.*replicated=") as caught:
         result = qbeast.upgrade_table(path)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     assert (result.kept_copies, result.dropped_copies) == (5, 1)
     assert qbeast.open_table(path).blocks()["replicated"].sum() == 5
     later = qbeast.upgrade_table(path, replicated="drop")
@@ -130,9 +130,9 @@ def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> N
     files = set(load_snapshot(path).files["path"])
     result = qbeast.write_table(shifted(golden.expected), path, mode="append")
     assert_sound(path, files, result)
-    found = qbeast.read_table(path, sample=0.1)["id"].unique().sort().to_list()
+    actual = qbeast.read_table(path, sample=0.1)["id"].unique().sort().to_list()
     ids = golden.samples[0.1]
-    assert found == [*ids, *(number + SHIFT for number in ids)]
+    assert actual == [*ids, *(number + SHIFT for number in ids)]
 
 
 def test_overwrite_removes_files_live_for_spark_only(tmp_path: Path) -> None:

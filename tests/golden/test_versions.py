@@ -28,11 +28,11 @@ def replay(golden: Golden, version: int) -> dict[str, dict[str, Any]]:
 
 
 def configuration(golden: Golden, version: int) -> dict[str, str]:
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
     for commit in golden.commits[: version + 1]:
         for action in commit:
-            found = action.get("metaData", {}).get("configuration", found)
-    return found
+            actual = action.get("metaData", {}).get("configuration", actual)
+    return actual
 
 
 def rows_of(golden: Golden, add: dict[str, Any]) -> int:
@@ -67,8 +67,8 @@ def test_every_version_samples_its_rows(golden: Golden):
         rows, drawn = (
             set(lazy.select("id").collect()["id"]) for lazy in (table.scan(), table.scan(sample=0.1))
         )
-        known = rows & set(golden.expected["id"])
-        assert drawn & known == newest & known
+        existing = rows & set(golden.expected["id"])
+        assert drawn & existing == newest & existing
 
 
 @each()
@@ -93,19 +93,21 @@ def test_jvm_reader_saw_the_log_replayed(golden: Golden):
 
 @each()
 def test_history_describes_every_version(golden: Golden):
-    told = [action["commitInfo"] for commit in golden.commits for action in commit if "commitInfo" in action]
-    found = open_golden(golden).history()
-    assert found["version"].to_list() == [*range(len(told))][::-1]
-    assert found["timestamp"].dt.epoch("ms").to_list() == [one["timestamp"] for one in told][::-1]
-    assert found["operation"].to_list() == [one["operation"] for one in told][::-1]
+    reports = [
+        action["commitInfo"] for commit in golden.commits for action in commit if "commitInfo" in action
+    ]
+    actual = open_golden(golden).history()
+    assert actual["version"].to_list() == [*range(len(reports))][::-1]
+    assert actual["timestamp"].dt.epoch("ms").to_list() == [item["timestamp"] for item in reports][::-1]
+    assert actual["operation"].to_list() == [item["operation"] for item in reports][::-1]
     for column, key in (("metrics", "operationMetrics"), ("parameters", "operationParameters")):
-        assert [_texts(one) for one in found[column]] == [_texts(one.get(key)) for one in told][::-1]
-    assert open_golden(golden).history(limit=1)["version"].to_list() == [len(told) - 1]
+        assert [_texts(item) for item in actual[column]] == [_texts(item.get(key)) for item in reports][::-1]
+    assert open_golden(golden).history(limit=1)["version"].to_list() == [len(reports) - 1]
     if "qbeast.lastRevisionID" in configuration(golden, 0):
         assert qbeast.open_table(golden.path, version=0).history()["version"].to_list() == [0]
 
 
 def _texts(named: dict[str, Any] | None) -> dict[str, str]:
     """Spell all values alike; those that other commits have are null."""
-    known = {name: value for name, value in (named or {}).items() if value is not None}
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in known.items()}
+    existing = {name: value for name, value in (named or {}).items() if value is not None}
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in existing.items()}

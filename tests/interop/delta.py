@@ -91,10 +91,10 @@ def assert_right(table: Delta, model: pl.DataFrame, indexed: list[str] | None = 
     opened = qbeast.open_table(table.path)
     assert_same_rows(opened.scan().collect(), model)
     for sample in SAMPLES:
-        wanted = sampled(model, indexed or INDEXED, sample)
-        assert_same_rows(opened.scan(sample=sample).collect(), wanted)
+        expected = sampled(model, indexed or INDEXED, sample)
+        assert_same_rows(opened.scan(sample=sample).collect(), expected)
         for expr in FILTERS.values():
-            assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), wanted.filter(expr))
+            assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), expected.filter(expr))
     assert_same_rows(table.read(), model)
     for condition, expr in FILTERS.items():
         assert_same_rows(opened.scan().filter(expr).collect(), model.filter(expr))

@@ -124,8 +124,8 @@ def test_every_type_and_its_limits(spark: SparkSession, tmp_path: Path, columns:
     with small_files():
         qbeast.write_table(rows[:80], tmp_path, columns=columns, cube_size=7)
         qbeast.write_table(rows[80:], tmp_path, mode="append")
-    found = table.read()
-    assert_same_rows(found, rows)
+    actual = table.read()
+    assert_same_rows(actual, rows)
     schema = spark.read.format("delta").load(str(tmp_path)).schema
     assert {field.name: field.dataType.simpleString() for field in schema} == {ROW: "bigint", **SPARK_TYPES}
 
@@ -183,10 +183,10 @@ def check_case(spark: SparkSession, case: Case, data: st.DataObject) -> None:
         for _ in range(3):
             condition = data.draw(conditions(case.rows))
             try:
-                wanted = rows_that_meet(table, condition)
+                expected = rows_that_meet(table, condition)
             except PySparkException:
                 continue  # a condition that Spark itself refuses
-            assert_same_rows(table.read(condition), wanted)
+            assert_same_rows(table.read(condition), expected)
 
 
 @settings(few, max_examples=6)

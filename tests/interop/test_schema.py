@@ -165,15 +165,15 @@ def test_change_feed_has_writes_but_not_optimize(table: Delta) -> None:
     table.sql("delete from {t} where row < 1010")  # 5
     reader = table.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 2)
     feed = collected(reader.load(str(table.path)))
-    told = {
+    report = {
         (version, kind): part.drop("_change_type", "_commit_version", "_commit_timestamp")
         for (version, kind), part in feed.group_by("_commit_version", "_change_type")
     }
-    assert told.keys() == {(2, "insert"), (4, "delete"), (4, "insert"), (5, "delete")}
-    assert_same_rows(told[2, "insert"], rows_from(400, 50))
-    assert_same_rows(told[4, "delete"], rows_from(0, 450))
-    assert_same_rows(told[4, "insert"], rows_from(1000, 30))
-    assert_same_rows(told[5, "delete"], rows_from(1000, 10))
+    assert report.keys() == {(2, "insert"), (4, "delete"), (4, "insert"), (5, "delete")}
+    assert_same_rows(report[2, "insert"], rows_from(400, 50))
+    assert_same_rows(report[4, "delete"], rows_from(0, 450))
+    assert_same_rows(report[4, "insert"], rows_from(1000, 30))
+    assert_same_rows(report[5, "delete"], rows_from(1000, 10))
     assert_right(table, rows_from(1010, 20))
 
 
@@ -197,8 +197,8 @@ def test_both_see_properties_of_both(table: Delta) -> None:
     opened = qbeast.open_table(table.path)
     assert opened.properties == {"team": "them", "delta.checkpointInterval": "2"}
     opened.set_properties({"team": "us", "job": "nightly"})
-    found = table.properties()
-    assert (found["team"], found["job"], found["delta.checkpointInterval"]) == ("us", "nightly", "2")
+    actual = table.properties()
+    assert (actual["team"], actual["job"], actual["delta.checkpointInterval"]) == ("us", "nightly", "2")
     assert list(table.path.glob("_delta_log/*002.checkpoint*"))
     table.sql("alter table {t} unset tblproperties ('job')")
     table.sql("comment on table {t} is 'a table'")

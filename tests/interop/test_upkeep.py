@@ -29,8 +29,8 @@ def write_versions(path: Path, count: int = 3) -> pl.DataFrame:
 def pruned(path: Path) -> list[float]:
     """What share of the bytes queries open: the index at work."""
     table = qbeast.open_table(path)
-    asked = [table.explain(sample=sample) for sample in SAMPLES]
-    return [plan.share for plan in [*asked, *map(table.explain, FILTERS.values())]]
+    request = [table.explain(sample=sample) for sample in SAMPLES]
+    return [plan.share for plan in [*request, *map(table.explain, FILTERS.values())]]
 
 
 def force_checkpoint(table: Delta) -> None:

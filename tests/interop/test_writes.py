@@ -23,12 +23,12 @@ VECTORS = "alter table {t} set tblproperties ('delta.enableDeletionVectors' = 't
 @pytest.fixture(params=["copies", "deletion vectors"])
 def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Delta:
     """A table of ours, in many files, that Spark changes by rewriting files or by deletion vectors."""
-    found = Delta(spark, tmp_path / "t")
+    actual = Delta(spark, tmp_path / "t")
     with small_files(file_rows=60, page_rows=8):
-        qbeast.write_table(rows_from(0), found.path, columns=INDEXED, cube_size=40)
+        qbeast.write_table(rows_from(0), actual.path, columns=INDEXED, cube_size=40)
     if request.param == "deletion vectors":
-        found.sql(VECTORS)
-    return found
+        actual.sql(VECTORS)
+    return actual
 
 
 def insert(table: Delta, model: pl.DataFrame) -> pl.DataFrame:

@@ -82,8 +82,10 @@ def packed(change: Callable[[bytes], bytes]) -> bytes:
 
 def numbered(**changes: int) -> bytes:
     (page_rows, pages, leaves), body, footer = parts()
-    told = {"page_rows": page_rows, "pages": pages, "leaves": leaves, "length": len(body)} | changes
-    return tail((told["page_rows"], told["pages"], told["leaves"]), body, footer, length=told["length"])
+    report = {"page_rows": page_rows, "pages": pages, "leaves": leaves, "length": len(body)} | changes
+    return tail(
+        (report["page_rows"], report["pages"], report["leaves"]), body, footer, length=report["length"]
+    )
 
 
 def footed(footer: bytes) -> bytes:
@@ -175,11 +177,11 @@ def edits(draw: st.DrawFn) -> bytes:
 
 def read_or_refuse(data: bytes) -> None:
     try:
-        found = parse_tail(data)
+        actual = parse_tail(data)
     except PagesUnavailable:
         return
-    assert isinstance(found, FileTail)
-    assert (np.diff(found.page_starts, axis=1) > 0).all()
+    assert isinstance(actual, FileTail)
+    assert (np.diff(actual.page_starts, axis=1) > 0).all()
 
 
 @examples(100, slow=20_000)
@@ -217,7 +219,7 @@ def page_header(size: int, values: int) -> bytes:
     ],
 )
 def test_page_headers_never_lead_backwards(page: bytes) -> None:
-    found = parse_tail(TAIL)
-    (leaf,) = [number for number, chunk in enumerate(found.footer.chunks) if chunk.column == "tags"]
+    actual = parse_tail(TAIL)
+    (leaf,) = [number for number, chunk in enumerate(actual.footer.chunks) if chunk.column == "tags"]
     with pytest.raises(PagesUnavailable):
-        build_mini_file([FilePart(found.footer, [leaf], PAGE_ROWS, [[memoryview(page)]])])
+        build_mini_file([FilePart(actual.footer, [leaf], PAGE_ROWS, [[memoryview(page)]])])

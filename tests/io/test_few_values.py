@@ -23,9 +23,9 @@ def chunked(parts: list[list[object]], dtype: pl.DataType) -> pl.Series:
 
 
 def check(column: pl.Series, some: pl.Series) -> None:
-    found = place_values(column, some)
-    assert found is not None
-    places, values = found
+    actual = place_values(column, some)
+    assert actual is not None
+    places, values = actual
     assert values.to_list() == sorted(column.drop_nulls().unique().to_list())
     assert values.gather(places).to_list() == column.to_list()
     part = places[len(places) // 2 :]

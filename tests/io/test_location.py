@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("options", "expected"),
     [
         ("t", "{here}/t"),
         ("./t/", "{here}/t"),
@@ -48,14 +48,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("abfss://box@account.dfs.core.windows.net/t", "abfss://box@account.dfs.core.windows.net/t"),
     ],
 )
-def test_place_has_one_absolute_form(here: Path, given: str | Path, wanted: str) -> None:
-    whole = wanted.format(here=here.resolve())
-    assert resolve_location(given) == whole
+def test_place_has_one_absolute_form(here: Path, options: str | Path, expected: str) -> None:
+    whole = expected.format(here=here.resolve())
+    assert resolve_location(options) == whole
     assert resolve_location(whole) == whole
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "report"),
     [
         ("", "it is empty"),
         (b"t", "it is not a text"),
@@ -88,18 +88,18 @@ def test_place_has_one_absolute_form(here: Path, given: str | Path, wanted: str)
         ("s3://user:secret@b/x", "a password"),
     ],
 )
-def test_ambiguous_paths_raise(here: Path, given: str | Path, told: str) -> None:
-    with pytest.raises(InvalidInputError, match=told) as caught:
-        resolve_location(given)
+def test_ambiguous_paths_raise(here: Path, options: str | Path, report: str) -> None:
+    with pytest.raises(InvalidInputError, match=report) as caught:
+        resolve_location(options)
     assert caught.value.argument == "path"
     assert "Nothing was read or written" in str(caught.value)
     assert not list((here / "home").iterdir())
 
 
 def test_secrets_of_an_address_are_not_repeated() -> None:
-    for given in ("s3://user:secret@b/x", "https://account/box?sig=secret"):
+    for options in ("s3://user:secret@b/x", "https://account/box?sig=secret"):
         with pytest.raises(InvalidInputError) as caught:
-            resolve_location(given)
+            resolve_location(options)
         assert "secret" not in str(caught.value)
 
 

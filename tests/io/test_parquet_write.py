@@ -99,7 +99,7 @@ def test_overflowing_dictionary_is_dropped() -> None:
     assert file.tail_bytes
     assert all(first_rows == list(range(0, 20_000, 2048)) for first_rows in cuts(file.data))
     encodings = [pq.read_metadata(io.BytesIO(file.data)).row_group(0).column(n).encodings for n in (0, 1)]
-    assert ["RLE_DICTIONARY" in found for found in encodings] == [False, True]
+    assert ["RLE_DICTIONARY" in actual for actual in encodings] == [False, True]
 
 
 def test_empty_frame_writes_file_without_pages() -> None:
@@ -149,8 +149,8 @@ def test_offset_index_lists_all_pages() -> None:
 
 def test_long_form_offset_index_is_read() -> None:
     long_form = b"\x06\x02\x08\x05\x04\x0a\x06\x06\x0c\x00"  # every field number written in full
-    found = read_page_locations(b"\x19\x1c" + long_form + b"\x00")
-    assert [part.tolist() for part in found] == [[4], [5], [6]]
+    actual = read_page_locations(b"\x19\x1c" + long_form + b"\x00")
+    assert [part.tolist() for part in actual] == [[4], [5], [6]]
     with pytest.raises(ThriftError):
         read_page_locations(b"\x19\x2c" + long_form)
 

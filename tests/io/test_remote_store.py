@@ -43,18 +43,18 @@ def test_pages_are_read_from_remote_store(store: Store) -> None:
 def test_near_ranges_share_a_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 400
     store.put("f", data)
-    asked: list[tuple[list[int], list[int]]] = []
+    request: list[tuple[list[int], list[int]]] = []
     ask = obstore.get_ranges
 
     def counted(*place: object, starts: list[int], lengths: list[int], coalesce: int) -> object:
-        asked.append((starts, lengths))
+        request.append((starts, lengths))
         return ask(*place, starts=starts, lengths=lengths, coalesce=coalesce)
 
     monkeypatch.setattr(obstore, "get_ranges", counted)
     ranges = [(0, 10), (10, 5), (1_000, 10), (80_000, 7)]
-    found = store.get_ranges("f", ranges)
-    assert [bytes(part) for part in found] == [data[start : start + length] for start, length in ranges]
-    assert asked == [([0, 80_000], [1_010, 7])]
+    actual = store.get_ranges("f", ranges)
+    assert [bytes(part) for part in actual] == [data[start : start + length] for start, length in ranges]
+    assert request == [([0, 80_000], [1_010, 7])]
 
 
 def test_refusing_store_raises_storage_error(bucket: str, options: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ def test_stores_without_exclusive_writes_reject_commits(
 
 
 def test_options_reach_obstore() -> None:
-    given = {
+    values = {
         "AWS_Region": "x",
         "aws_allow_http": "true",
         "timeout": "30s",
@@ -97,7 +97,7 @@ def test_options_reach_obstore() -> None:
         "retry_timeout": "500ms",
         "AWS_S3_LOCKING_PROVIDER": "dynamodb",
     }
-    assert translate_options(given) == {
+    assert translate_options(values) == {
         "config": {"aws_region": "x"},
         "client_options": {"allow_http": "true", "timeout": "30s"},
         "retry_config": {"max_retries": 3, "retry_timeout": timedelta(milliseconds=500)},

@@ -66,18 +66,18 @@ class TestEveryStore:
         before = time.time_ns() // 1_000_000
         store.put("a/f", b"0123")
         store.put("g", b"")
-        told = store.entries("")
-        assert [(one.path, one.size) for one in told] == [("a/f", 4), ("g", 0)]
+        report = store.entries("")
+        assert [(item.path, item.size) for item in report] == [("a/f", 4), ("g", 0)]
         after = time.time_ns() // 1_000_000
         assert all(
-            before - 2000 <= one.modified_ms <= after + 2000 for one in told
+            before - 2000 <= item.modified_ms <= after + 2000 for item in report
         )  # some tell whole seconds
 
     def test_entries_begin_after_a_path(self, store: Store) -> None:
         for name in ("log/1", "log/2", "log/2.x", "log/3"):
             store.put(name, b"0")
-        assert [one.path for one in store.entries("log", after="log/2")] == ["log/2.x", "log/3"]
-        assert [one.path for one in store.entries("log", after="log/20")] == ["log/3"]
+        assert [item.path for item in store.entries("log", after="log/2")] == ["log/2.x", "log/3"]
+        assert [item.path for item in store.entries("log", after="log/20")] == ["log/3"]
         assert store.entries("log", after="log/3") == []
 
     def test_ranges_are_read_to_the_byte(self, store: Store) -> None:

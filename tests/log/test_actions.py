@@ -89,7 +89,7 @@ def test_values_without_json_form_raise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("report", "shown"),
     [
         ('"yesterday"', None),
         ("5.0", 5),
@@ -100,26 +100,28 @@ def test_values_without_json_form_raise() -> None:
         ("-5", -5),
     ],
 )
-def test_time_of_any_type_is_accepted(told: str, shown: int | None) -> None:
-    body = f'{{"commitInfo":{{"timestamp":{told},"inCommitTimestamp":{told},"engineInfo":[1]}}}}'
+def test_time_of_any_type_is_accepted(report: str, shown: int | None) -> None:
+    body = f'{{"commitInfo":{{"timestamp":{report},"inCommitTimestamp":{report},"engineInfo":[1]}}}}'
     info = parse_commit(body.encode(), version=1).commit_info
     assert info is not None
     assert (info.timestamp, info.in_commit_timestamp) == (shown, shown)
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"), [("7", "7"), ('["WRITE"]', '["WRITE"]'), ("null", None), ('"w"', "w")]
+    ("report", "shown"), [("7", "7"), ('["WRITE"]', '["WRITE"]'), ("null", None), ('"w"', "w")]
 )
-def test_provenance_of_any_type_is_kept(told: str, shown: str | None) -> None:
-    body = f'{{"commitInfo":{{"operation":{told},"txnId":{told},"operationMetrics":[1],"readVersion":"x"}}}}'
+def test_provenance_of_any_type_is_kept(report: str, shown: str | None) -> None:
+    body = (
+        f'{{"commitInfo":{{"operation":{report},"txnId":{report},"operationMetrics":[1],"readVersion":"x"}}}}'
+    )
     info = parse_commit(body.encode(), version=1).commit_info
     assert info is not None
     assert (info.operation, info.txn_id) == (shown, shown)
 
 
-@pytest.mark.parametrize("told", ["5", '"x"', "[1]", "null"])
-def test_non_object_provenance_is_ignored(told: str) -> None:
-    assert parse_commit(f'{{"commitInfo":{told}}}'.encode(), version=1).commit_info is None
+@pytest.mark.parametrize("report", ["5", '"x"', "[1]", "null"])
+def test_non_object_provenance_is_ignored(report: str) -> None:
+    assert parse_commit(f'{{"commitInfo":{report}}}'.encode(), version=1).commit_info is None
 
 
 def test_add_is_read_as_by_deltalake() -> None:

@@ -28,9 +28,9 @@ def test_changes_without_removes_never_conflict(mode, winner: str) -> None:
 @pytest.mark.parametrize("winner", WINNERS)
 def test_change_conflicts_when_its_file_changed(winner: str) -> None:
     intent = WriteIntent(mode="append", removes=(RemoveFile(path="old"),))
-    found = find_conflict(intent, WINNERS[winner])
-    assert (found is not None) == (winner in TOUCHING)
-    assert found is None or "old" in found
+    actual = find_conflict(intent, WINNERS[winner])
+    assert (actual is not None) == (winner in TOUCHING)
+    assert actual is None or "old" in actual
 
 
 @pytest.mark.parametrize("winner", WINNERS)

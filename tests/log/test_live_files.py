@@ -35,9 +35,9 @@ def dumped(file: AddFile) -> dict[str, Any]:
 def test_newest_add_keeps_unknown_keys() -> None:
     old = add("a", tags={"x": "1"}, stats="old")
     new = add("a", tags={"x": "2", "y": ""}, stats='{"numRecords":3}', deletionVector=VECTOR, baseRowId=7)
-    found = live_files(["a"], [], [commit(old, add("b")), commit(remove("a"), new)])
-    assert dumped(found.listed[0]) == new["add"]
-    assert found.unlisted == ()
+    actual = live_files(["a"], [], [commit(old, add("b")), commit(remove("a"), new)])
+    assert dumped(actual.listed[0]) == new["add"]
+    assert actual.unlisted == ()
 
 
 def test_readded_files_are_disputed() -> None:
@@ -49,10 +49,10 @@ def test_readded_files_are_disputed() -> None:
         commit(remove("c", deletionVector=VECTOR), add("c", deletionVector=other)),
         commit(add("d%20e"), remove("d%20e")),
     ]
-    found = live_files(["a", "c"], [], log)
-    assert [one.deletion_vector for one in found.listed] == [VECTOR, other]
-    assert paths(found.unlisted) == ["b", "d%20e"]
-    assert found.unlisted[0].tags == {"state": "REPLICATED"}
+    actual = live_files(["a", "c"], [], log)
+    assert [item.deletion_vector for item in actual.listed] == [VECTOR, other]
+    assert paths(actual.unlisted) == ["b", "d%20e"]
+    assert actual.unlisted[0].tags == {"state": "REPLICATED"}
 
 
 @pytest.mark.parametrize("later", [[remove("a")], [add("a", tags={"x": "1"})]])
@@ -83,9 +83,12 @@ def test_checkpoint_gives_adds_as_commits_do() -> None:
     schema = {"partitionValues": texts, "tags": texts}
     adds = pl.DataFrame([file, plain | dict.fromkeys(file.keys() - plain.keys())], schema_overrides=schema)
     frame = adds.select(add=pl.struct(pl.all()))
-    found = live_files(["a", "b"], [frame, commit(add("c"))], [])
-    wanted = file | {"deletionVector": {key: part for key, part in VECTOR.items() if key != "offset"}}
-    assert [dumped(one) for one in found.listed] == [wanted, {"partitionValues": {}} | _without_vector(plain)]
+    actual = live_files(["a", "b"], [frame, commit(add("c"))], [])
+    expected = file | {"deletionVector": {key: part for key, part in VECTOR.items() if key != "offset"}}
+    assert [dumped(item) for item in actual.listed] == [
+        expected,
+        {"partitionValues": {}} | _without_vector(plain),
+    ]
     assert paths(live_files(["c"], [frame, commit(add("c"))], []).listed) == ["c"]
     assert live_files([], [pl.DataFrame({"txn": [1]})], []).listed == ()
 
@@ -117,7 +120,7 @@ def test_retag_changes_only_edited_files() -> None:
         return file.model_copy(update={"tags": {"x": str(listed)}}) if file.path == "other" else file
 
     change = retag(LiveFiles((files[0], files[2]), (files[1],)), edit)
-    assert [dumped(one) for one in change.adds] == [
+    assert [dumped(item) for item in change.adds] == [
         add("other", stats="s", extra=1, tags={"x": "False"}, dataChange=False)["add"]
     ]
     assert (change.removed, change.data_change) == ((files[2],), False)

@@ -80,12 +80,12 @@ def bound_to(feature: str, since: int | None) -> tuple[list[Protocol], list[Prot
     """Give the protocols under which writers have to heed a feature, and those under which they need not."""
     legacy = [Protocol(min_reader_version=1, min_writer_version=version) for version in range(1, 7)]
     unnamed = Protocol(min_reader_version=1, min_writer_version=7)
-    heeding = [one for one in legacy if since is not None and one.min_writer_version >= since]
+    heeding = [item for item in legacy if since is not None and item.min_writer_version >= since]
     return [named(feature), *heeding], [
         named(),
         named("appendOnly"),
         unnamed,
-        *(one for one in legacy if one not in heeding),
+        *(item for item in legacy if item not in heeding),
     ]
 
 
@@ -138,7 +138,7 @@ def column(name: str, dtype: object = "long", **marks: object) -> dict[str, obje
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "actual"),
     [
         ([column("x", **{"delta.generationExpression": "1"})], {"generatedColumns"}),
         ([column("delta.generationExpression"), column("delta.invariants")], set()),
@@ -174,8 +174,8 @@ def column(name: str, dtype: object = "long", **marks: object) -> dict[str, obje
         ),
     ],
 )
-def test_field_marks_ignore_similar_texts(columns: list[dict[str, object]], found: set[str]) -> None:
-    assert marks_in_use(json.dumps({"type": "struct", "fields": columns})) == found
+def test_field_marks_ignore_similar_texts(columns: list[dict[str, object]], actual: set[str]) -> None:
+    assert marks_in_use(json.dumps({"type": "struct", "fields": columns})) == actual
 
 
 def mapped(physical: str, mode: str = "name") -> Metadata:

@@ -128,7 +128,7 @@ def test_overwrite_removes_live_files_and_continues_ids() -> None:
     removes = [action for action in done.actions if isinstance(action, RemoveFile)]
     assert [remove.path for remove in removes] == ["a", "b%20c"]
     assert all(
-        (one.deletion_timestamp, one.size, one.extended_file_metadata) == (9, 10, True) for one in removes
+        (item.deletion_timestamp, item.size, item.extended_file_metadata) == (9, 10, True) for item in removes
     )
     assert [remove.deletion_vector for remove in removes] == [None, VECTOR]
     config = published(done)
@@ -142,7 +142,7 @@ def test_overwrite_may_index_other_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "key", "mode", "asked", "expected"),
+    ("tags", "key", "mode", "options", "expected"),
     [
         ([SPARK], "documented", "append", "documented", "qbeast-spark"),
         ([DOCUMENTED, None], "qbeast-spark", "append", None, "documented"),
@@ -153,19 +153,19 @@ def test_overwrite_may_index_other_columns() -> None:
         ([SPARK], "documented", "overwrite", None, "qbeast-spark"),
     ],
 )
-def test_blocks_use_the_dialect_of_the_table(tags, key, mode, asked, expected) -> None:
+def test_blocks_use_the_dialect_of_the_table(tags, key, mode, options, expected) -> None:
     live = files(*((str(number), 1, text, None) for number, text in enumerate(tags)))
     metadata = configured(revision(), **({} if key is None else {"qbeast.blocksDialect": key}))
-    intent = append(mode=mode, dialect=asked)
+    intent = append(mode=mode, dialect=options)
     assert found_dialect(intent, metadata, live) == expected
     spelled = adds(on(State(metadata, files=live), intent))[0].tags["blocks"]
     assert ('"cubeId"' in spelled) == (expected == "qbeast-spark")
 
 
-@pytest.mark.parametrize("asked", [None, "documented", "qbeast-spark"])
-def test_table_without_index_takes_requested_dialect(asked) -> None:
-    done = on(State(), append(dialect=asked, new_revision=True))
-    assert published(done).dialect == (asked or "documented")
+@pytest.mark.parametrize("options", [None, "documented", "qbeast-spark"])
+def test_table_without_index_takes_requested_dialect(options) -> None:
+    done = on(State(), append(dialect=options, new_revision=True))
+    assert published(done).dialect == (options or "documented")
 
 
 def test_added_columns_rebase_but_changed_ones_conflict() -> None:

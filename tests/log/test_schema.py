@@ -65,10 +65,10 @@ def test_all_unsupported_columns_are_named() -> None:
     )
     with pytest.raises(InvalidInputError) as caught:
         schema_to_delta(schema)
-    told = str(caught.value)
-    assert all(f"{name} (" in told for name in ["u", "c", "e", "t", "d", "n", "ns", "z", "o"])
-    assert all(f"{name} (" in told for name in ["s.x.element", "digits", "empty.element"])
-    assert "fine" not in told
+    message = str(caught.value)
+    assert all(f"{name} (" in message for name in ["u", "c", "e", "t", "d", "n", "ns", "z", "o"])
+    assert all(f"{name} (" in message for name in ["s.x.element", "digits", "empty.element"])
+    assert "fine" not in message
 
 
 def test_unknown_type_error_names_type_and_table() -> None:

@@ -112,10 +112,10 @@ def test_bounds_exist_where_possible(frame: pl.DataFrame) -> None:
             and not near_the_last_day(values)
         ):
             for kind in ("minValues", "maxValues"):
-                found = stats[kind]
+                actual = stats[kind]
                 for name in leaf.split("."):
-                    found = found[name]
-                assert found is not None
+                    actual = actual[name]
+                assert actual is not None
 
 
 def near_the_last_day(values: list[object]) -> bool:

@@ -60,7 +60,9 @@ def _function_plans(column: pl.Expr, dtype: pl.DataType, value: Any) -> list[tup
         made += [column.dt.year(), -column.dt.year(), column.dt.year() * 2 - 1, column.dt.month()]
         made += [column.dt.truncate(unit) for unit in ("1mo", "1w", "1d", "3q", "17h", "1y")]
     results = [_of_value(expr, column, dtype, value) for expr in made]
-    return [(expr, pl.lit(known)) for expr, known in zip(made, results, strict=True) if known is not None]
+    return [
+        (expr, pl.lit(existing)) for expr, existing in zip(made, results, strict=True) if existing is not None
+    ]
 
 
 def _of_value(expr: pl.Expr, column: pl.Expr, dtype: pl.DataType, value: Any) -> pl.Series | None:
@@ -75,7 +77,7 @@ def _of_value(expr: pl.Expr, column: pl.Expr, dtype: pl.DataType, value: Any) ->
 def _integer_plans(column: pl.Expr, value: int) -> list[tuple[pl.Expr, pl.Expr]]:
     literals = [pl.lit(value), pl.lit(float(value)), pl.lit(Decimal(value) / 2), pl.lit(value + 0.5)]
     plans = [(column, literal) for literal in literals]
-    plans += [(column.cast(one, strict=False), pl.lit(value, dtype=pl.Int64)) for one in _INTEGERS]
+    plans += [(column.cast(item, strict=False), pl.lit(value, dtype=pl.Int64)) for item in _INTEGERS]
     return [*plans, (column.cast(pl.Float64), pl.lit(float(value)))]
 
 

@@ -48,7 +48,7 @@ def block(
 
 def file(*blocks: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """A file of ours with these blocks; `more` replaces its tags."""
-    rows = sum(one["elementCount"] for one in blocks)
+    rows = sum(item["elementCount"] for item in blocks)
     return {"num_records": rows, "revision": 1, "rules": "1", "blocks": json.dumps(blocks), **more}
 
 
@@ -60,7 +60,7 @@ def layout(page_rows: int, first_weights: Sequence[int], version: int = 1) -> st
 def files_frame(files: Sequence[Mapping[str, Any]], schema: pl.Schema = SCHEMA) -> pl.DataFrame:
     bounds = pl.Struct(dict(schema))
     structs = {"min": bounds, "max": bounds, "null_count": pl.Struct(dict.fromkeys(schema, pl.Int64))}
-    rows = [{"path": f"f{number}", **one} for number, one in enumerate(files)]
+    rows = [{"path": f"f{number}", **item} for number, item in enumerate(files)]
     return pl.DataFrame(rows, schema={**_TEXTS, **_NUMBERS, **structs})
 
 

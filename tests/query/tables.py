@@ -275,7 +275,7 @@ def _assemble(
     tags: list[dict[str, Any]] = []
     stats: list[dict[str, Any]] = []
     blocks = 0
-    for number, mine in enumerate(ours):
+    for number, own_values in enumerate(ours):
         rows = np.flatnonzero(file == number)
         listed = []
         for position, row in enumerate(rows):
@@ -292,7 +292,7 @@ def _assemble(
             block[rows] = blocks
         blocks += len(listed) if tagged else 1
         size = draw(st.integers(1, 4))
-        paged = tagged and mine and draw(st.booleans())
+        paged = tagged and own_values and draw(st.booleans())
         if paged:
             page[rows] = np.arange(len(rows)) // size
         high = (weight[rows][::size] >> 16).astype("<i2").tobytes()
@@ -304,10 +304,10 @@ def _assemble(
                 "revision": 1 if tagged else None,
                 "blocks": json.dumps(listed) if tagged else None,
                 "layout": layout if paged else None,
-                "rules": "1" if mine else None,
+                "rules": "1" if own_values else None,
             }
         )
-        stats.append(file_statistics(frame[rows], ours=mine, kept=draw(st.integers(0, 3)) > 0))
+        stats.append(file_statistics(frame[rows], ours=own_values, kept=draw(st.integers(0, 3)) > 0))
     files = _files_frame(tags, stats, frame.schema)
     table = build_index_table(files, {1: revision}, frame.schema)
     assert not table.corrupt

@@ -14,7 +14,7 @@ ALL = (-(2**31), LEAF)
 
 def test_both_dialects_and_layouts_mix() -> None:
     jvm = json.dumps([{"cubeId": "g", "minWeight": 1, "maxWeight": 2, "elementCount": 3}])
-    found = table(
+    actual = table(
         file(block("w", 4, (-5, 7))),
         file(num_records=3, blocks=jvm),
         {
@@ -28,12 +28,12 @@ def test_both_dialects_and_layouts_mix() -> None:
         },
         {"num_records": 6},
     )
-    assert found.corrupt == ()
-    assert found.file.tolist() == [0, 1, 2, 3]
-    assert found.min_weight.tolist() == [-5, 1, -3, -(2**31)]
-    assert found.max_weight.tolist() == [7, 2, LEAF, LEAF]  # the old layout's is no upper bound
-    assert [space.blocks.tolist() for space in found.spaces] == [[0, 1], [2]]
-    assert [space.foreign for space in found.spaces] == [False, True]
+    assert actual.corrupt == ()
+    assert actual.file.tolist() == [0, 1, 2, 3]
+    assert actual.min_weight.tolist() == [-5, 1, -3, -(2**31)]
+    assert actual.max_weight.tolist() == [7, 2, LEAF, LEAF]  # the old layout's is no upper bound
+    assert [space.blocks.tolist() for space in actual.spaces] == [[0, 1], [2]]
+    assert [space.foreign for space in actual.spaces] == [False, True]
 
 
 def test_last_cube_includes_end_of_space() -> None:
@@ -57,45 +57,45 @@ def test_last_cube_includes_end_of_space() -> None:
     ],
 )
 def test_corrupt_tag_disables_pruning_of_one_file(text: str) -> None:
-    found = table(
+    actual = table(
         file(block("w", 10, (1, 2))), file(num_records=10, blocks=text), file(block("g", 10, (3, 4)))
     )
-    assert found.corrupt == ("f1",)
-    middle = found.file == 1
-    assert (found.min_weight[middle] == ALL[0]).all()
-    assert (found.max_weight[middle] == ALL[1]).all()
-    assert found.min_weight[~middle].tolist() == [1, 3]
-    assert not any((found.file[space.blocks] == 1).any() for space in found.spaces)
+    assert actual.corrupt == ("f1",)
+    middle = actual.file == 1
+    assert (actual.min_weight[middle] == ALL[0]).all()
+    assert (actual.max_weight[middle] == ALL[1]).all()
+    assert actual.min_weight[~middle].tolist() == [1, 3]
+    assert not any((actual.file[space.blocks] == 1).any() for space in actual.spaces)
 
 
 def test_trailing_comma_is_accepted() -> None:
     text = '[{"cube":"w","minWeight":1,"maxWeight":2,"elementCount":10},]'
-    found = table(file(num_records=10, blocks=text), file(block("g", 10, (3, 4)), block("", 1, (0, 0))))
-    assert found.corrupt == ()
-    assert found.min_weight.tolist() == [1, 3, 0]
+    actual = table(file(num_records=10, blocks=text), file(block("g", 10, (3, 4)), block("", 1, (0, 0))))
+    assert actual.corrupt == ()
+    assert actual.min_weight.tolist() == [1, 3, 0]
 
 
 def test_files_of_unknown_revision_are_staging() -> None:
     files = files_frame([file(block("w", 10, (1, 2)), revision=number) for number in (1, 2, 3, 4)])
     staging = staging_revision(["x", "s"], timestamp_ms=0, table_id="t", cube_size=10).with_id(4)
     revisions = {1: revision(), 2: revision(revision_id=2, x_type="IntegerDataType"), 4: staging}
-    found = build_index_table(files, revisions, SCHEMA)
-    assert found.corrupt == ()
-    assert found.min_weight.tolist() == [1, ALL[0], ALL[0], ALL[0]]
-    assert [space.blocks.tolist() for space in found.spaces] == [[0]]
+    actual = build_index_table(files, revisions, SCHEMA)
+    assert actual.corrupt == ()
+    assert actual.min_weight.tolist() == [1, ALL[0], ALL[0], ALL[0]]
+    assert [space.blocks.tolist() for space in actual.spaces] == [[0]]
 
 
 def test_corrupt_file_does_not_affect_others() -> None:
     files = [file(block("w", 10, (number, LEAF))) for number in range(6_000)]
     files[4_000]["blocks"] = "oops"
-    found = table(*files)
-    assert found.corrupt == ("f4000",)
-    assert len(found) == 6_000
-    assert (found.min_weight == [number if number != 4_000 else ALL[0] for number in range(6_000)]).all()
+    actual = table(*files)
+    assert actual.corrupt == ("f4000",)
+    assert len(actual) == 6_000
+    assert (actual.min_weight == [number if number != 4_000 else ALL[0] for number in range(6_000)]).all()
 
 
 def test_no_files_make_an_empty_table() -> None:
-    found = build_index_table(files_frame([]), {1: revision()}, SCHEMA)
-    assert len(found) == 0
-    assert found.first_block.tolist() == [0]
-    assert isinstance(found.files, pl.DataFrame)
+    actual = build_index_table(files_frame([]), {1: revision()}, SCHEMA)
+    assert len(actual) == 0
+    assert actual.first_block.tolist() == [0]
+    assert isinstance(actual.files, pl.DataFrame)

@@ -54,15 +54,15 @@ def opened(
 ) -> tuple[bool, bool]:
     """Whether a row at the coordinate is looked for in a file of ours, and in one of others."""
     schema = pl.Schema({"x": dtype})
-    one = file(block(deep_cube(coordinate)))
-    files = files_frame([one, {**one, "rules": None}], schema)
-    found = select(build_index_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
-    ours, foreign = found.opened.tolist()
+    item = file(block(deep_cube(coordinate)))
+    files = files_frame([item, {**item, "rules": None}], schema)
+    actual = select(build_index_table(files, {1: revision}, schema), parse_predicate(predicate, schema))
+    ours, foreign = actual.opened.tolist()
     return ours, foreign
 
 
 def linear(data_type: Any, first: date, last: date) -> tuple[Revision, Any]:
-    low, high = (one.toordinal() * DAY - date(1970, 1, 1).toordinal() * DAY for one in (first, last))
+    low, high = (item.toordinal() * DAY - date(1970, 1, 1).toordinal() * DAY for item in (first, last))
     transformation = LinearTransformation(
         min_number=low, max_number=high, null_value=low, ordered_data_type=data_type
     )
@@ -74,12 +74,12 @@ def millis(day: date) -> int:
     return (day.toordinal() - date(1970, 1, 1).toordinal()) * DAY
 
 
-@pytest.mark.parametrize(("hours", "found"), [(0, True), (-36, True), (36, True), (37, False), (-37, False)])
-def test_dates_may_be_midnight_of_any_zone(*, hours: int, found: bool) -> None:
+@pytest.mark.parametrize(("hours", "actual"), [(0, True), (-36, True), (36, True), (37, False), (-37, False)])
+def test_dates_may_be_midnight_of_any_zone(*, hours: int, actual: bool) -> None:
     day = date(2020, 6, 15)
     revision, scale = linear("DateDataType", date(2000, 1, 1), date(2040, 1, 1))
     coordinate = scale(millis(day) + hours * HOUR)
-    assert opened(pl.Date(), revision, coordinate, pl.col("x") == day) == (hours == 0, found)
+    assert opened(pl.Date(), revision, coordinate, pl.col("x") == day) == (hours == 0, actual)
 
 
 @pytest.mark.parametrize("dtype", [pl.Date(), pl.Datetime("us")])
@@ -87,13 +87,13 @@ def test_dates_may_be_midnight_of_any_zone(*, hours: int, found: bool) -> None:
 def test_old_dates_may_be_two_weeks_off(dtype: pl.DataType, days: int) -> None:
     kind = "DateDataType" if dtype == pl.Date else "TimestampDataType"
     revision, scale = linear(kind, date(1, 1, 1), date(2040, 1, 1))
-    for day, found in ((date(1500, 1, 1), True), (date(1600, 1, 1), False)):
+    for day, actual in ((date(1500, 1, 1), True), (date(1600, 1, 1), False)):
         moved = scale(millis(day + timedelta(days=days)))
         for predicate in (
             pl.col("x") == day,
             pl.col("x").is_in([day]) if dtype == pl.Date else pl.col("x") == day,
         ):
-            assert opened(dtype, revision, moved, predicate) == (False, found)
+            assert opened(dtype, revision, moved, predicate) == (False, actual)
 
 
 def test_modern_timestamp_needs_no_slack() -> None:
@@ -156,17 +156,17 @@ def test_foreign_statistics_prune_only_where_safe(
     dtype: pl.DataType, low: Any, high: Any, predicate: pl.Expr, kept: tuple[bool, bool]
 ) -> None:
     schema = pl.Schema({"x": dtype})
-    one = {"num_records": 10, "min": {"x": low}, "max": {"x": high}, "null_count": {"x": 0}}
-    files = files_frame([{**one, "rules": "1"}, one], schema)
-    found = select(build_index_table(files, {}, schema), parse_predicate(predicate, schema))
-    assert tuple(found.opened.tolist()) == kept
+    item = {"num_records": 10, "min": {"x": low}, "max": {"x": high}, "null_count": {"x": 0}}
+    files = files_frame([{**item, "rules": "1"}, item], schema)
+    actual = select(build_index_table(files, {}, schema), parse_predicate(predicate, schema))
+    assert tuple(actual.opened.tolist()) == kept
 
 
 def test_largest_timestamp_has_millisecond_precision() -> None:
     schema = pl.Schema({"x": pl.Datetime("us")})
     bound = datetime(2020, 1, 1, 0, 0, 0, 1_000)  # noqa: DTZ001 -- timestamps without a zone are a type to test
-    one = {"num_records": 1, "rules": "1", "min": {"x": bound}, "max": {"x": bound}, "null_count": {"x": 0}}
-    found = build_index_table(files_frame([one], schema), {}, schema)
+    item = {"num_records": 1, "rules": "1", "min": {"x": bound}, "max": {"x": bound}, "null_count": {"x": 0}}
+    actual = build_index_table(files_frame([item], schema), {}, schema)
     for micros, kept in ((0, True), (999, True), (1_001, False)):
         predicate = parse_predicate(pl.col("x") == bound + timedelta(microseconds=micros), schema)
-        assert select(found, predicate).opened.tolist() == [kept]
+        assert select(actual, predicate).opened.tolist() == [kept]

@@ -84,17 +84,17 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
     if value is None:
         return [column.is_null(), column.eq_missing(None), column.is_in([None], nulls_equal=True)]
     pairs = sides(name, dtype, value)
-    found = [op(left, right) for op in (pl.Expr.eq, pl.Expr.le, pl.Expr.ge) for left, right in pairs]
-    found += [left.is_in(pl.select(right).to_series().implode()) for left, right in pairs]
+    actual = [op(left, right) for op in (pl.Expr.eq, pl.Expr.le, pl.Expr.ge) for left, right in pairs]
+    actual += [left.is_in(pl.select(right).to_series().implode()) for left, right in pairs]
     listed = pl.Series("", [value, None], dtype=dtype).implode()
-    found += [
+    actual += [
         column.is_in(listed),
         column.is_not_null(),
         column.is_between(*[pl.lit(value, dtype=dtype)] * 2),
     ]
     if dtype == pl.String:
-        found += [column.str.starts_with(value[:size]) for size in range(min(len(value), 3) + 1)]
-    return found
+        actual += [column.str.starts_with(value[:size]) for size in range(min(len(value), 3) + 1)]
+    return actual
 
 
 @pytest.mark.parametrize("family", FAMILIES)

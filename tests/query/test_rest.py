@@ -66,8 +66,8 @@ def true_of(node: Node) -> pl.Expr:
         return column.is_null() if isinstance(node, IsNull) else column.is_not_null()
     values = node.operand.apply(pl.col(node.operand.column))
     if isinstance(node, IsIn | StartsWith):
-        found = values.is_in(node.values) if isinstance(node, IsIn) else values.str.starts_with(node.prefix)
-        return found.fill_null(value=False)
+        actual = values.is_in(node.values) if isinstance(node, IsIn) else values.str.starts_with(node.prefix)
+        return actual.fill_null(value=False)
     value = pl.lit(node.value).first()
     compared = {"<": values < value, "<=": values <= value, "==": values == value, "!=": values != value}
     compared |= {">": values > value, ">=": values >= value}
@@ -76,11 +76,11 @@ def true_of(node: Node) -> pl.Expr:
 
 @pytest.mark.parametrize("name", UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)
 def test_rest_covers_all_rows_not_kept(name: str) -> None:
-    asked = (UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)[name]
-    found = parse_rest(asked, ROWS.schema)
-    told = ROWS.select(kept=asked.fill_null(value=False), rest=true_of(found))
-    assert not told.filter(~pl.col("kept") & ~pl.col("rest")).height
+    request = (UNDERSTOOD | ROUGHLY | NOT_UNDERSTOOD)[name]
+    actual = parse_rest(request, ROWS.schema)
+    report = ROWS.select(kept=request.fill_null(value=False), rest=true_of(actual))
+    assert not report.filter(~pl.col("kept") & ~pl.col("rest")).height
     if name in UNDERSTOOD:
-        assert told["rest"].to_list() == [not one for one in told["kept"]]
+        assert report["rest"].to_list() == [not item for item in report["kept"]]
     elif name in NOT_UNDERSTOOD:
-        assert isinstance(found, Unknown)
+        assert isinstance(actual, Unknown)

@@ -53,11 +53,11 @@ QUARTERS = [file(block(cube(2, place, 0))) for place in range(4)]
     ],
 )
 def test_cubes_prune(expression: pl.Expr, opened: list[int]) -> None:
-    found = select(table(*QUARTERS), node(expression))
-    assert np.flatnonzero(found.opened).tolist() == opened
+    actual = select(table(*QUARTERS), node(expression))
+    assert np.flatnonzero(actual.opened).tolist() == opened
     expected = [number in opened for number in range(4)]
-    assert [reason == "matches" for reason in reasons(found)] == expected
-    assert found.rows_opened.tolist() == [10 * is_open for is_open in expected]
+    assert [reason == "matches" for reason in reasons(actual)] == expected
+    assert actual.rows_opened.tolist() == [10 * is_open for is_open in expected]
 
 
 def test_hashed_column_prunes_only_on_equality() -> None:
@@ -72,10 +72,10 @@ def test_hashed_column_prunes_only_on_equality() -> None:
 
 def test_thousands_of_values_prune_separately() -> None:
     cubes = table(*(file(block(cube(10, place, 0))) for place in range(1024)))
-    wanted = list(range(0, 100, 7))
-    few = select(cubes, node(X.is_in(wanted)))
-    assert few.opened.sum() == len(wanted)
-    many = select(cubes, node(X.is_in([*wanted, *range(200, 9_000)])))
+    expected = list(range(0, 100, 7))
+    few = select(cubes, node(X.is_in(expected)))
+    assert few.opened.sum() == len(expected)
+    many = select(cubes, node(X.is_in([*expected, *range(200, 9_000)])))
     assert (many.opened[:-1] == few.opened[:-1]).all()
     assert many.opened[-1]  # what is outside the range lies at its end
 
@@ -98,11 +98,11 @@ def test_bounds_of_foreign_floats_may_hide_nan() -> None:
     schema = pl.Schema({"f": pl.Float64})
     f = pl.col("f")
     files = [{"num_records": 10, "rules": rules, **stats(0.0, 9.0, column="f")} for rules in ("1", None)]
-    found = table(*files, schema=schema)
+    actual = table(*files, schema=schema)
     for expression in (f > 10, f >= 10, f.is_nan(), f.is_in([20.0, float("nan")])):
-        assert select(found, node(expression, schema)).opened.tolist() == [False, True]
+        assert select(actual, node(expression, schema)).opened.tolist() == [False, True]
     for expression in (f == 10, f < 0, f.is_in([20.0])):
-        assert not select(found, node(expression, schema)).opened.any()
+        assert not select(actual, node(expression, schema)).opened.any()
 
 
 def test_weights_close_blocks_with_a_reason() -> None:
@@ -122,10 +122,10 @@ def test_copies_are_never_read() -> None:
         file(block("", replicated=True), block("w")),
         file(block("", replicated=True)),
     )
-    found = select(files, Unknown())
-    assert found.opened.tolist() == [False, False, True, True, False]
-    assert found.mixed.tolist() == [False, False, False, True, False]
-    assert reasons(found)[0] == "replicated copies"
+    actual = select(files, Unknown())
+    assert actual.opened.tolist() == [False, False, True, True, False]
+    assert actual.mixed.tolist() == [False, False, False, True, False]
+    assert reasons(actual)[0] == "replicated copies"
     assert files.first_row[files.file == 3].tolist() == [0, 10]
 
 
@@ -134,29 +134,29 @@ WEIGHTS = [MINIMUM, MINIMUM + STEP, 0, STEP]
 
 
 def test_sample_takes_first_pages_of_a_block() -> None:
-    one = table(file(block("", 40), layout=layout(10, WEIGHTS)))
-    quarter = select(one, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP))
+    item = table(file(block("", 40), layout=layout(10, WEIGHTS)))
+    quarter = select(item, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP))
     assert quarter.pages(0).tolist() == [0]
     assert quarter.rows_opened.tolist() == [10]
     # a page may begin with rows that have the high bits of the range's last weight
-    assert select(one, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP + 1)).pages(0).tolist() == [0, 1]
-    assert select(one, Unknown(), WeightRange(1 << 16, STEP)).pages(0).tolist() == [2]
-    assert select(one, Unknown()).pages(0).tolist() == [0, 1, 2, 3]
-    assert select(one, Unknown()).rows_opened.tolist() == [40]
+    assert select(item, Unknown(), WeightRange(MINIMUM, MINIMUM + STEP + 1)).pages(0).tolist() == [0, 1]
+    assert select(item, Unknown(), WeightRange(1 << 16, STEP)).pages(0).tolist() == [2]
+    assert select(item, Unknown()).pages(0).tolist() == [0, 1, 2, 3]
+    assert select(item, Unknown()).rows_opened.tolist() == [40]
 
 
 def test_filter_takes_pages_its_blocks_touch() -> None:
     blocks = [block(cube(2, place, 0), 15) for place in range(4)]
-    one = table(file(*blocks, layout=layout(10, [0] * 6)))
-    assert select(one, node(X < 20)).pages(0).tolist() == [0, 1]
-    assert select(one, node(X.is_between(30, 40))).pages(0).tolist() == [1, 2]
-    assert select(one, node((X < 20) | (X > 80))).pages(0).tolist() == [0, 1, 4, 5]
+    item = table(file(*blocks, layout=layout(10, [0] * 6)))
+    assert select(item, node(X < 20)).pages(0).tolist() == [0, 1]
+    assert select(item, node(X.is_between(30, 40))).pages(0).tolist() == [1, 2]
+    assert select(item, node((X < 20) | (X > 80))).pages(0).tolist() == [0, 1, 4, 5]
 
 
 def test_file_without_matching_pages_stays_closed() -> None:
-    one = table(file(block("", 40, (MINIMUM, LEAF)), layout=layout(40, [STEP])))
-    found = select(one, Unknown(), WeightRange(MINIMUM, 0))
-    assert reasons(found) == ["weights"]
+    item = table(file(block("", 40, (MINIMUM, LEAF)), layout=layout(40, [STEP])))
+    actual = select(item, Unknown(), WeightRange(MINIMUM, 0))
+    assert reasons(actual) == ["weights"]
 
 
 @pytest.mark.parametrize(
@@ -175,27 +175,27 @@ def test_file_without_matching_pages_stays_closed() -> None:
     ],
 )
 def test_file_with_uncertain_pages_is_read_whole(more: dict[str, Any]) -> None:
-    found = select(
+    actual = select(
         table(file(block("", 40), **more), file(block("", 40), layout=layout(10, WEIGHTS))),
         Unknown(),
         WeightRange(MINIMUM, MINIMUM + 10),
     )
-    assert found.opened.all()
-    assert found.pages_total.tolist() == [0, 4]
-    assert found.pages(1).tolist() == [0]
+    assert actual.opened.all()
+    assert actual.pages_total.tolist() == [0, 4]
+    assert actual.pages(1).tolist() == [0]
 
 
 def test_weight_bounds_are_exact() -> None:
-    one = table(file(block("", 10, (5, 9))))
+    item = table(file(block("", 10, (5, 9))))
     for weights, opened in (((0, 5), False), ((0, 6), True), ((9, 10), True), ((10, 11), False)):
-        assert select(one, Unknown(), WeightRange(*weights)).opened.tolist() == [opened]
+        assert select(item, Unknown(), WeightRange(*weights)).opened.tolist() == [opened]
 
 
 def test_page_bounds_ignore_low_bits() -> None:
-    one = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
-    assert select(one, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
-    assert select(one, Unknown(), WeightRange(50, 60)).pages(0).tolist() == [
+    item = table(file(block("", 20), layout=layout(10, [MINIMUM, 100])))
+    assert select(item, Unknown(), WeightRange(-50, -10)).pages(0).tolist() == [0]
+    assert select(item, Unknown(), WeightRange(50, 60)).pages(0).tolist() == [
         0,
         1,
     ]  # page 0 may end, page 1 begin there
-    assert select(one, Unknown(), WeightRange(1 << 16, 1 << 17)).pages(0).tolist() == [1]
+    assert select(item, Unknown(), WeightRange(1 << 16, 1 << 17)).pages(0).tolist() == [1]

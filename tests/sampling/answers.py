@@ -16,7 +16,7 @@ from qbeast_core.sampling.sums import WEIGHT
 
 
 def recognised(exprs: Mapping[str, pl.Expr], rows: pl.DataFrame) -> Aggregates:
-    return recognise(exprs, lambda one: rows.select(one).dtypes[0])
+    return recognise(exprs, lambda item: rows.select(item).dtypes[0])
 
 
 def exact(expr: pl.Expr, rows: pl.DataFrame) -> list[float]:
@@ -44,8 +44,8 @@ def sample_of(
     read, as tasks do.
     """
     aggregates = recognised(exprs, rows)
-    centres = {name: rows.select(one).item() or 0.0 for name, one in aggregates.centres.items()}
-    quantiles = tuple(one.values for one in aggregates.quantiles)
+    centres = {name: rows.select(item).item() or 0.0 for name, item in aggregates.centres.items()}
+    quantiles = tuple(item.values for item in aggregates.quantiles)
     sums = RowSums(aggregates.totals, quantiles, {name: pl.col(name) for name in by}, where, None, centres)
     inside = weights < fraction * 2**32 - 2**31
     drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
@@ -80,4 +80,4 @@ def intervals(
     drawn = sample_of(
         exprs, rows, weights, fraction, by=by, where=where, known=known, part=part, summed=summed
     )
-    return {one.name: interval_of(drawn, one, factor) for one in recognised(exprs, rows).answers}
+    return {item.name: interval_of(drawn, item, factor) for item in recognised(exprs, rows).answers}

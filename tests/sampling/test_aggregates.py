@@ -47,9 +47,9 @@ AGGREGATES = {
 
 @pytest.mark.parametrize("name", AGGREGATES)
 def test_exact_aggregates_equal_polars(name: str) -> None:
-    found = exact(AGGREGATES[name], ROWS)
+    actual = exact(AGGREGATES[name], ROWS)
     expected = ROWS.select(AGGREGATES[name].cast(pl.Float64)).to_series().to_list()
-    assert found == pytest.approx(expected, rel=1e-12)
+    assert actual == pytest.approx(expected, rel=1e-12)
 
 
 def test_integers_beyond_64_bits_are_summed_exactly() -> None:
@@ -58,7 +58,7 @@ def test_integers_beyond_64_bits_are_summed_exactly() -> None:
 
 
 def test_variance_far_from_zero_keeps_digits() -> None:
-    rows = pl.DataFrame({"x": [1e9 + one % 7 for one in range(1000)]})
+    rows = pl.DataFrame({"x": [1e9 + item % 7 for item in range(1000)]})
     assert exact(pl.col("x").var(), rows) == pytest.approx([rows["x"].var()], rel=1e-9)
 
 
@@ -88,4 +88,4 @@ REFUSED = {
 def test_aggregates_without_bounds_raise(name: str) -> None:
     expr, message = REFUSED[name]
     with pytest.raises(RefusedAggregate, match=message):
-        recognise({"it": expr}, lambda one: ROWS.select(one).dtypes[0])
+        recognise({"it": expr}, lambda item: ROWS.select(item).dtypes[0])

@@ -21,7 +21,7 @@ def test_chance_alone_rarely_deviates(rows_of_key: int) -> None:
     random, trials = np.random.default_rng(3), 20_000
     drawn = random.binomial(KEYS, 0.1, trials) * float(rows_of_key)
     seen = [SeenRows(rows, rows * rows_of_key, 0.1) for rows in drawn.tolist()]
-    alarms = sum(one.deviates(KEYS * rows_of_key) for one in seen)
+    alarms = sum(item.deviates(KEYS * rows_of_key) for item in seen)
     assert alarms <= MIN_CHANCE * trials + 4 * (MIN_CHANCE * trials) ** 0.5
 
 
@@ -37,10 +37,10 @@ def test_sample_without_heavy_key_is_unreliable() -> None:
     weights = np.linspace(-(2**31), 2**31 - 1, KEYS).astype(np.int32)
     weights = np.concatenate([weights, np.full(KEYS // 10, 7, np.int32)])
     frame = pl.DataFrame({"x": x})
-    for found in intervals(N, frame, weights, 0.1).values():
-        assert found.deviates
-        assert not is_reliable(found).any()
-        assert not is_met(found, Target(0.5)).any()
-        assert next_fraction(0.1, found, Target(0.5), np.ones(1, np.bool_)) == 1.0
-    for found in intervals(N, frame, weights, 1.0).values():
-        assert is_reliable(found).all()
+    for actual in intervals(N, frame, weights, 0.1).values():
+        assert actual.deviates
+        assert not is_reliable(actual).any()
+        assert not is_met(actual, Target(0.5)).any()
+        assert next_fraction(0.1, actual, Target(0.5), np.ones(1, np.bool_)) == 1.0
+    for actual in intervals(N, frame, weights, 1.0).values():
+        assert is_reliable(actual).all()

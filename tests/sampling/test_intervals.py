@@ -50,29 +50,29 @@ def test_slopes_are_derivatives() -> None:
 def test_variance_of_total_is_by_key() -> None:
     rows, key = clustered()
     weights = draw(key, 1)
-    found = intervals({"s": SUM}, rows, weights, 0.1, factor=1.0, known=False)["s"]
+    actual = intervals({"s": SUM}, rows, weights, 0.1, factor=1.0, known=False)["s"]
     inside = weights < 0.1 * 2**32 - 2**31
     by_key = rows.with_columns(key=key).filter(pl.Series(inside)).group_by("key").agg(pl.col("x").sum())["x"]
     wider = 1 + (by_key**3).sum() / (by_key**2).sum() ** 1.5
     squares = (by_key**2).sum() + UNSEEN * (by_key**2).max()
-    assert found.half_width[0] ** 2 == pytest.approx(0.9 / 0.01 * squares * wider**2)
-    assert found.keys[0] == len(by_key)
-    assert found.largest_share[0] == pytest.approx((by_key**2).max() / (by_key**2).sum())
+    assert actual.half_width[0] ** 2 == pytest.approx(0.9 / 0.01 * squares * wider**2)
+    assert actual.keys[0] == len(by_key)
+    assert actual.largest_share[0] == pytest.approx((by_key**2).max() / (by_key**2).sum())
 
 
 def test_calibrated_total_is_rows_times_mean() -> None:
     rows, key = clustered()
-    found = intervals({"s": SUM, "m": MEAN, "n": ROWS}, rows, draw(key, 1), 0.1)
-    assert found["s"].value[0] == pytest.approx(rows.height * found["m"].value[0])
-    assert found["s"].half_width[0] == pytest.approx(rows.height * found["m"].half_width[0])
-    assert (found["n"].value[0], found["n"].exact[0]) == (rows.height, True)
+    actual = intervals({"s": SUM, "m": MEAN, "n": ROWS}, rows, draw(key, 1), 0.1)
+    assert actual["s"].value[0] == pytest.approx(rows.height * actual["m"].value[0])
+    assert actual["s"].half_width[0] == pytest.approx(rows.height * actual["m"].half_width[0])
+    assert (actual["n"].value[0], actual["n"].exact[0]) == (rows.height, True)
 
 
 def test_group_residuals_count_keys_without_rows() -> None:
     """Of a calibrated total by group, key by key, as the formula says it."""
     rows, key = clustered(keys=500)
     weights = draw(key, 2)
-    found = intervals({"s": SUM}, rows, weights, 0.3, factor=1.0, by=["g"])["s"]
+    actual = intervals({"s": SUM}, rows, weights, 0.3, factor=1.0, by=["g"])["s"]
     drawn = rows.with_columns(key=key).filter(pl.Series(weights < 0.3 * 2**32 - 2**31))
     scale = rows.height / drawn.height
     for at, group in enumerate(["a", "b", None]):
@@ -83,7 +83,7 @@ def test_group_residuals_count_keys_without_rows() -> None:
         residual = per_key["y"] - per_key["y"].sum() / per_key["n"].sum() * per_key["n"]
         wider = 1 + abs((residual**3).sum()) / (residual**2).sum() ** 1.5
         squares = (residual**2).sum() + UNSEEN * (residual**2).max()
-        assert found.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * squares * wider**2)
+        assert actual.half_width[at] ** 2 == pytest.approx(0.7 * scale**2 * squares * wider**2)
 
 
 def test_complete_reads_add_no_variance() -> None:
@@ -110,19 +110,19 @@ def coverage(trials: int, fraction: float, **options: object) -> dict[tuple[str,
     """How often intervals that are believed hold the truth, and how many were; each trial has another key column."""
     rows, key = clustered()
     kept = rows if options.get("where") is None else rows.filter(options["where"])
-    parts = [kept.filter(pl.col("g").eq_missing(pl.lit(one, pl.String))) for one in ("a", "b", None)]
+    parts = [kept.filter(pl.col("g").eq_missing(pl.lit(item, pl.String))) for item in ("a", "b", None)]
     groups = parts if options.get("by") else [kept]
     truth = {name: np.array([of(group) for group in groups]) for name, (_, of) in ESTIMANDS.items()}
     exprs = {name: expr for name, (expr, _) in ESTIMANDS.items()}
-    held, believed = ({name: np.zeros(len(groups), np.int64) for name in exprs} for _ in range(2))
+    rows_held, believed = ({name: np.zeros(len(groups), np.int64) for name in exprs} for _ in range(2))
     for seed in range(trials):
-        found = intervals(exprs, rows, draw(key, 1000 + seed), fraction, factor=factor_of(0.95), **options)
-        for name, one in found.items():
-            reliable = is_reliable(one)
+        actual = intervals(exprs, rows, draw(key, 1000 + seed), fraction, factor=factor_of(0.95), **options)
+        for name, item in actual.items():
+            reliable = is_reliable(item)
             believed[name] += reliable
-            held[name] += reliable & (one.low <= truth[name]) & (truth[name] <= one.high)
+            rows_held[name] += reliable & (item.low <= truth[name]) & (truth[name] <= item.high)
     return {
-        (name, at): (float(held[name][at] / believed[name][at]), int(believed[name][at]))
+        (name, at): (float(rows_held[name][at] / believed[name][at]), int(believed[name][at]))
         for name in exprs
         for at in range(len(groups))
         if believed[name][at]
@@ -142,43 +142,43 @@ CASES: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_94_percent_and_little_more(case: str) -> None:
     """Of 1,000 trials the share is off by 0.7 % (one standard error); skewed values get intervals that are too wide."""
-    found = {what: share for what, (share, of) in coverage(1000, 0.25, **CASES[case]).items() if of > 800}
-    assert len(found) >= 0.8 * len(ESTIMANDS)
-    assert not {what: share for what, share in found.items() if not 0.935 <= share <= 0.995 and share < 1.0}
+    actual = {what: share for what, (share, of) in coverage(1000, 0.25, **CASES[case]).items() if of > 800}
+    assert len(actual) >= 0.8 * len(ESTIMANDS)
+    assert not {what: share for what, share in actual.items() if not 0.935 <= share <= 0.995 and share < 1.0}
     # Exact are a count of all rows, and nothing else.
-    assert {what for what, share in found.items() if share == 1.0} <= {("count", 0)}
+    assert {what for what, share in actual.items() if share == 1.0} <= {("count", 0)}
 
 
 def test_intervals_cover() -> None:
-    found = [share for share, of in coverage(60, 0.25, **CASES["by, where"]).values() if of > 40]
-    assert len(found) > 12
-    assert min(found) > 0.8
-    assert np.mean(found) == pytest.approx(0.95, abs=0.025)
+    actual = [share for share, of in coverage(60, 0.25, **CASES["by, where"]).values() if of > 40]
+    assert len(actual) > 12
+    assert min(actual) > 0.8
+    assert np.mean(actual) == pytest.approx(0.95, abs=0.025)
 
 
 def test_few_keys_are_unreliable_and_read_on() -> None:
     rows, key = clustered(keys=900)
-    found = intervals({"s": SUM}, rows, draw(key, 1), 0.05)["s"]
-    assert found.keys[0] < MIN_KEYS
-    assert not is_reliable(found).any()
-    wanted = next_fraction(0.05, found, Target(relative=9.0), np.ones(1, np.bool_))
-    assert 0.05 * MIN_KEYS / found.keys[0] < wanted < 0.25
+    actual = intervals({"s": SUM}, rows, draw(key, 1), 0.05)["s"]
+    assert actual.keys[0] < MIN_KEYS
+    assert not is_reliable(actual).any()
+    expected = next_fraction(0.05, actual, Target(relative=9.0), np.ones(1, np.bool_))
+    assert 0.05 * MIN_KEYS / actual.keys[0] < expected < 0.25
 
 
 def test_key_with_most_variance_is_unreliable() -> None:
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e6]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
-    found = intervals({"s": SUM}, rows.reverse(), weights, 0.2)["s"]
-    assert found.largest_share[0] > 0.9
-    assert not is_met(found, Target(relative=9.0)).any()
+    actual = intervals({"s": SUM}, rows.reverse(), weights, 0.2)["s"]
+    assert actual.largest_share[0] > 0.9
+    assert not is_met(actual, Target(relative=9.0)).any()
 
 
 def test_equal_sampled_values_are_not_exact() -> None:
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
-    found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
-    assert (found.value[0], found.half_width[0], found.exact[0]) == (1.0, 0.0, False)
-    assert not is_reliable(found).any()
+    actual = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
+    assert (actual.value[0], actual.half_width[0], actual.exact[0]) == (1.0, 0.0, False)
+    assert not is_reliable(actual).any()
 
 
 @pytest.mark.parametrize("target", [Target(), Target(0.1)])
@@ -186,18 +186,18 @@ def test_unreliable_keys_double_the_fraction(target: Target) -> None:
     """Without a target, and where all values are the same, any width is enough: as much again is read."""
     rows = pl.DataFrame({"x": [1.0] * 9_999 + [1e9]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
-    found = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
-    assert next_fraction(0.2, found, target, np.ones(1, np.bool_)) == 0.4
+    actual = intervals({"m": MEAN}, rows, weights, 0.2)["m"]
+    assert next_fraction(0.2, actual, target, np.ones(1, np.bool_)) == 0.4
 
 
 @pytest.mark.parametrize("skewness", [0.0, 0.13, 1.0, 5.0, 30.0])
 @pytest.mark.parametrize("enough", [0.05, 0.1, 0.5])
 def test_skewness_falls_as_more_is_read(skewness: float, enough: float) -> None:
     """At the fraction that is named, less its margin, errors by the same variance and skewness are what is enough."""
-    one, no, read = np.ones(1), np.zeros(1, np.bool_), 1e-3
+    item, no, read = np.ones(1), np.zeros(1, np.bool_), 1e-3
     width = np.array([10.0])
-    found = Interval(100 * one, 100 - width, 100 + width, 500 * one, 0 * one, no, ~no, skewness * one)
-    fraction = next_fraction(read, found, Target(absolute=10 * enough), ~no, max_growth=1e6) / 1.1
+    actual = Interval(100 * item, 100 - width, 100 + width, 500 * item, 0 * item, no, ~no, skewness * item)
+    fraction = next_fraction(read, actual, Target(absolute=10 * enough), ~no, max_growth=1e6) / 1.1
     falls = (1 + skewness * np.sqrt(read / fraction)) / (1 + skewness)
     assert np.sqrt((1 / fraction - 1) / (1 / read - 1)) * falls == pytest.approx(enough, rel=2e-3)
 
@@ -206,11 +206,11 @@ def test_skewness_falls_as_more_is_read(skewness: float, enough: float) -> None:
 def test_nan_and_infinities_have_no_bound(wrong: float) -> None:
     rows = pl.DataFrame({"x": [wrong, *map(float, range(9_999))]})
     weights = np.arange(-(2**31), 2**31, 2**32 // 10_000).astype(np.int32)[:10_000]
-    for found in intervals({"s": SUM, "q": pl.col("x").median()}, rows, weights, 0.2).values():
-        assert not found.finite.any()
-        assert np.isnan(found.low).all()
+    for actual in intervals({"s": SUM, "q": pl.col("x").median()}, rows, weights, 0.2).values():
+        assert not actual.finite.any()
+        assert np.isnan(actual.low).all()
         # Reading on would not help.
-        assert next_fraction(0.2, found, Target(0.1), np.ones(1, np.bool_)) == 0.2
+        assert next_fraction(0.2, actual, Target(0.1), np.ones(1, np.bool_)) == 0.2
 
 
 def test_several_answers_at_once_needs_wider_intervals() -> None:

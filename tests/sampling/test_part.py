@@ -31,25 +31,27 @@ def drawn(values: np.ndarray, *, key_rows: int = 1) -> tuple[pl.DataFrame, np.nd
     return rows, np.repeat(keys, key_rows)[:ROWS].astype(np.int32)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("existing", [True, False])
 @pytest.mark.parametrize("key_rows", [1, 2])
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_part_estimates_same_as_all_keys(by: list[str], key_rows: int, *, known: bool) -> None:
+def test_part_estimates_same_as_all_keys(by: list[str], key_rows: int, *, existing: bool) -> None:
     rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS), key_rows=key_rows)
-    options = {"by": by, "known": known, "where": pl.col("x") > 45}
+    options = {"by": by, "known": existing, "where": pl.col("x") > 45}
     part = sample_of(ASKED, rows, weights, FRACTION, part=True, **options).part
     assert part is not None
     assert (part.share < 1.0).tolist() == ([True, True, False] if by else [True])
     some = intervals(ASKED, rows, weights, FRACTION, part=True, **options)
-    every = intervals(ASKED, rows, weights, FRACTION, **options)
-    for name, one in some.items():
-        assert one.value == pytest.approx(every[name].value, rel=1e-12)  # threads add floats in any order
-        assert one.half_width == pytest.approx(every[name].half_width, rel=0.06), name
+    everything = intervals(ASKED, rows, weights, FRACTION, **options)
+    for name, item in some.items():
+        assert item.value == pytest.approx(
+            everything[name].value, rel=1e-12
+        )  # threads add floats in any order
+        assert item.half_width == pytest.approx(everything[name].half_width, rel=0.06), name
         whole = part.share == 1.0
-        assert one.half_width[whole] == pytest.approx(every[name].half_width[whole], rel=1e-9)
-        assert one.keys == pytest.approx(every[name].keys, rel=0.05)
-        assert (one.largest_share >= 0.9 * every[name].largest_share).all()
-        assert (one.largest_share < 0.01)[part.share < 1.0].all()
+        assert item.half_width[whole] == pytest.approx(everything[name].half_width[whole], rel=1e-9)
+        assert item.keys == pytest.approx(everything[name].keys, rel=0.05)
+        assert (item.largest_share >= 0.9 * everything[name].largest_share).all()
+        assert (item.largest_share < 0.01)[part.share < 1.0].all()
 
 
 def heavy() -> dict[str, np.ndarray]:
@@ -68,14 +70,14 @@ def heavy() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("by", [[], ["kind"]])
 def test_all_heavy_keys_are_included(by: list[str], name: str) -> None:
     rows, weights = drawn(heavy()[name])
-    asked = {"sum": ASKED["sum"], "mean": ASKED["mean"]}
-    some = intervals(asked, rows, weights, FRACTION, by=by, part=True)
-    every = intervals(asked, rows, weights, FRACTION, by=by)
-    for one in asked:
+    request = {"sum": ASKED["sum"], "mean": ASKED["mean"]}
+    some = intervals(request, rows, weights, FRACTION, by=by, part=True)
+    everything = intervals(request, rows, weights, FRACTION, by=by)
+    for item in request:
         # Threads add floats in any order.
-        np.testing.assert_allclose(some[one].half_width, every[one].half_width, rtol=1e-9)
-        np.testing.assert_allclose(some[one].largest_share, every[one].largest_share, rtol=1e-9)
-        np.testing.assert_array_equal(some[one].keys, every[one].keys)
+        np.testing.assert_allclose(some[item].half_width, everything[item].half_width, rtol=1e-9)
+        np.testing.assert_allclose(some[item].largest_share, everything[item].largest_share, rtol=1e-9)
+        np.testing.assert_array_equal(some[item].keys, everything[item].keys)
 
 
 def test_heavy_keys_outside_part_are_counted() -> None:
@@ -84,55 +86,55 @@ def test_heavy_keys_outside_part_are_counted() -> None:
     last = np.argsort(np.where(weights < 0.8 * 2**32 - 2**31, weights, -(2**31)))[-3:]
     values[last] = 1e5
     rows = rows.with_columns(x=pl.Series(values))
-    found = intervals({"sum": ASKED["sum"]}, rows, weights, FRACTION, part=True)["sum"]
-    assert found.largest_share[0] > 0.2
+    actual = intervals({"sum": ASKED["sum"]}, rows, weights, FRACTION, part=True)["sum"]
+    assert actual.largest_share[0] > 0.2
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("existing", [True, False])
 @pytest.mark.parametrize("summed", [True, False])
-def test_key_of_many_rows_is_counted(*, summed: bool, known: bool) -> None:
+def test_key_of_many_rows_is_counted(*, summed: bool, existing: bool) -> None:
     values = np.random.default_rng(4).normal(50, 10, ROWS)
     rows, weights = drawn(values)
     weights[:5_000] = round(0.8 * 2**32 - 2**31) - 1  # the last one of the sample
-    asked, options = {"sum": ASKED["sum"]}, {"known": known, "summed": summed}
-    found = intervals(asked, rows, weights, FRACTION, part=True, **options)["sum"]
-    every = intervals(asked, rows, weights, FRACTION, **options)["sum"]
-    assert found.largest_share == pytest.approx(every.largest_share)
-    assert known or found.largest_share[0] > 0.9
+    request, options = {"sum": ASKED["sum"]}, {"known": existing, "summed": summed}
+    actual = intervals(request, rows, weights, FRACTION, part=True, **options)["sum"]
+    everything = intervals(request, rows, weights, FRACTION, **options)["sum"]
+    assert actual.largest_share == pytest.approx(everything.largest_share)
+    assert existing or actual.largest_share[0] > 0.9
 
 
 def not_looked_at() -> NoReturn:
     raise AssertionError
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("existing", [True, False])
 @pytest.mark.parametrize("by", [[], ["kind"]])
-def test_few_repeated_keys_do_not_need_all(by: list[str], *, known: bool) -> None:
+def test_few_repeated_keys_do_not_need_all(by: list[str], *, existing: bool) -> None:
     """In a large sample some keys share a weight: each is as heavy as several, but they are few."""
     rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS))
     kept = np.flatnonzero(weights < 0.8 * 2**32 - 2**31)
     weights[kept[:15]] = np.repeat(weights[kept[:15:3]], 3)
-    options = {"by": by, "known": known}
-    asked = {name: ASKED[name] for name in ("rows", "sum", "mean")}
-    every = intervals(asked, rows, weights, FRACTION, **options)
-    sample = sample_of(asked, rows, weights, FRACTION, part=True, **options)
+    options = {"by": by, "known": existing}
+    request = {name: ASKED[name] for name in ("rows", "sum", "mean")}
+    everything = intervals(request, rows, weights, FRACTION, **options)
+    sample = sample_of(request, rows, weights, FRACTION, part=True, **options)
     assert sample.part is not None
     assert sample.part.max_rows >= 3
-    for answer in recognised(asked, rows).answers:
-        one = smooth_interval(replace(sample, all_keys=not_looked_at), answer, 1.96)
-        assert one.half_width == pytest.approx(every[answer.name].half_width, rel=0.06), answer.name
-        assert (one.largest_share >= 0.9 * every[answer.name].largest_share).all()
+    for answer in recognised(request, rows).answers:
+        item = smooth_interval(replace(sample, all_keys=not_looked_at), answer, 1.96)
+        assert item.half_width == pytest.approx(everything[answer.name].half_width, rel=0.06), answer.name
+        assert (item.largest_share >= 0.9 * everything[answer.name].largest_share).all()
 
 
 @pytest.mark.parametrize("by", [[], ["kind"]])
 def test_constant_values_have_no_error(by: list[str]) -> None:
     rows, weights = drawn(np.full(ROWS, 3.0))
     weights[:6] = -(2**31)  # a key of several rows
-    found = intervals(ASKED, rows, weights, FRACTION, by=by, part=True)
-    assert found["mean"].half_width == pytest.approx(0.0, abs=1e-9)
+    actual = intervals(ASKED, rows, weights, FRACTION, by=by, part=True)
+    assert actual["mean"].half_width == pytest.approx(0.0, abs=1e-9)
     if not by:
-        assert found["sum"].value == pytest.approx(3.0 * ROWS)
-        assert found["sum"].half_width == pytest.approx(0.0, abs=1e-3)
+        assert actual["sum"].value == pytest.approx(3.0 * ROWS)
+        assert actual["sum"].half_width == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.0, 1e-160, 1e100, 1e150])
@@ -140,12 +142,12 @@ def test_part_handles_tiny_and_huge_values(factor: float) -> None:
     """Fourth powers of residuals have no place in a float; where values are all alike, nothing varies."""
     values = np.random.default_rng(4).normal(50, 10, ROWS) * factor
     rows, weights = drawn(values)
-    asked = {"sum": ASKED["sum"]}
-    some = intervals(asked, rows, weights, FRACTION, part=True)["sum"]
-    every = intervals(asked, rows, weights, FRACTION)["sum"]
-    np.testing.assert_allclose(some.half_width, every.half_width, rtol=0.06)
+    request = {"sum": ASKED["sum"]}
+    some = intervals(request, rows, weights, FRACTION, part=True)["sum"]
+    everything = intervals(request, rows, weights, FRACTION)["sum"]
+    np.testing.assert_allclose(some.half_width, everything.half_width, rtol=0.06)
     values[np.argmax(weights == weights[weights < 0.8 * 2**32 - 2**31].max())] = 1e4 * max(factor, 1e-160)
     rows = rows.with_columns(x=pl.Series(values))
-    heavy = intervals(asked, rows, weights, FRACTION, part=True)["sum"]
-    of_all = intervals(asked, rows, weights, FRACTION)["sum"]
+    heavy = intervals(request, rows, weights, FRACTION, part=True)["sum"]
+    of_all = intervals(request, rows, weights, FRACTION)["sum"]
     np.testing.assert_allclose(heavy.half_width, of_all.half_width, rtol=1e-9)

@@ -15,17 +15,17 @@ KEYS = 40_000
 def distributions() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The sum and the rows of each key."""
     random = np.random.default_rng(11)
-    one = np.ones(KEYS)
+    item = np.ones(KEYS)
     zipf = np.minimum(random.zipf(1.7, KEYS), 20_000).astype(float)
     return {
-        "normal": (random.normal(100, 20, KEYS), one),
-        "lognormal 1": (random.lognormal(0, 1, KEYS), one),
-        "lognormal 1.5": (random.lognormal(0, 1.5, KEYS), one),
-        "lognormal 2": (random.lognormal(0, 2, KEYS), one),
-        "Pareto 1.5": (random.pareto(1.5, KEYS) + 1, one),
-        "Pareto 2.5": (random.pareto(2.5, KEYS) + 1, one),
-        "one in a hundred": ((random.random(KEYS) < 0.01).astype(float), one),
-        "one in a thousand": ((random.random(KEYS) < 0.001).astype(float), one),
+        "normal": (random.normal(100, 20, KEYS), item),
+        "lognormal 1": (random.lognormal(0, 1, KEYS), item),
+        "lognormal 1.5": (random.lognormal(0, 1.5, KEYS), item),
+        "lognormal 2": (random.lognormal(0, 2, KEYS), item),
+        "Pareto 1.5": (random.pareto(1.5, KEYS) + 1, item),
+        "Pareto 2.5": (random.pareto(2.5, KEYS) + 1, item),
+        "one in a hundred": ((random.random(KEYS) < 0.01).astype(float), item),
+        "one in a thousand": ((random.random(KEYS) < 0.001).astype(float), item),
         "Zipf keys": (zipf * random.lognormal(0, 0.5, KEYS), zipf),
     }
 

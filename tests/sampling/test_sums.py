@@ -36,49 +36,52 @@ def rows(seed: int) -> pl.DataFrame:
 
 @pytest.mark.parametrize("by", [(), ("kind",)])
 def test_sums_equal_group_by(by: tuple[str, ...]) -> None:
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, None, {})
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
-        batches_summed = [asked.of(one, sizes=True) for one in batches]
+        batches_summed = [request.of(item, sizes=True) for item in batches]
         rows_together = Sums.concat(batches_summed, by)
-        keys_together = Sums.concat([one.by_key(by) for one in batches_summed], by)
-        every = pl.concat(batches)
-        kept = every.filter(pl.col("cents") > 2000)
+        keys_together = Sums.concat([item.by_key(by) for item in batches_summed], by)
+        everything = pl.concat(batches)
+        kept = everything.filter(pl.col("cents") > 2000)
         expected = kept.group_by(WEIGHT, *by).agg(
             pl.len().cast(pl.Float64).alias(SUM[0]), pl.col("cents").sum().cast(pl.Float64).alias(SUM[1])
         )
-        for found in (rows_together, keys_together):
-            groups, _ = common_groups([found], by)
-            added = KeySums.of(found.entries, groups, by, found.scales)
+        for actual in (rows_together, keys_together):
+            groups, _ = common_groups([actual], by)
+            added = KeySums.of(actual.entries, groups, by, actual.scales)
             keys = pl.DataFrame(
                 {WEIGHT: added.weight, SUM[0]: added.totals[:, 0], SUM[1]: added.totals[:, 1]}
             ).with_columns(groups[name].gather(added.group) for name in by)
             assert_frame_equal(keys.select(expected.columns), expected, check_row_order=False)
-            assert found.totals().sum(axis=0).tolist() == [kept.height, float(kept["cents"].sum() or 0)]
+            assert actual.totals().sum(axis=0).tolist() == [kept.height, float(kept["cents"].sum() or 0)]
             most = kept.select(pl.lit(1).max(), pl.col("cents").max().cast(pl.Float64).fill_null(0.0)).row(0)
-            assert found.extremes()[1].max(axis=0, initial=0.0).tolist() == [
+            assert actual.extremes()[1].max(axis=0, initial=0.0).tolist() == [
                 most[0] * min(kept.height, 1),
                 most[1],
             ]
-            sizes, counted = every.group_by(WEIGHT).len().sort(WEIGHT), found.sizes.counted()
+            sizes, counted = everything.group_by(WEIGHT).len().sort(WEIGHT), actual.sizes.counted()
             more = sizes.filter(pl.col("len") > 1)
             assert counted.weight.tolist() == more[WEIGHT].to_list()
             assert counted.rows.tolist() == more["len"].to_list()
             assert counted.singles == sizes.height - more.height
             assert counted.largest == (sizes["len"].max() or 0)
-            for one in (1, 2, 3):
-                assert counted.power(one) == float((sizes["len"] ** one).sum())
+            for item in (1, 2, 3):
+                assert counted.power(item) == float((sizes["len"] ** item).sum())
 
 
 def test_merged_parts_equal_the_whole() -> None:
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
     batches = [rows(seed) for seed in range(100)]
-    parts, one = [asked.of(batch, sizes=True) for batch in batches], asked.of(pl.concat(batches), sizes=True)
+    parts, item = (
+        [request.of(batch, sizes=True) for batch in batches],
+        request.of(pl.concat(batches), sizes=True),
+    )
     many = Sums.concat(parts, ["kind"])
     assert len(parts) > _MAX_PARTS
-    assert_frame_equal(many.entries.collect(), one.entries.collect())
-    assert_frame_equal(many.groups, one.groups, check_row_order=False)
-    assert many.size_bytes == pytest.approx(one.size_bytes, rel=0.5)
+    assert_frame_equal(many.entries.collect(), item.entries.collect())
+    assert_frame_equal(many.groups, item.groups, check_row_order=False)
+    assert many.size_bytes == pytest.approx(item.size_bytes, rel=0.5)
 
 
 def test_key_sizes_are_looked_up() -> None:
@@ -104,7 +107,7 @@ KINDS = {
 @pytest.mark.parametrize("second", ["float", "text"])
 def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
     random, by = np.random.default_rng(5), ["first", "second"]
-    asked = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, None, {})
     batches: list[pl.DataFrame] = []
     for count in (60, 0, 3):
         columns = {
@@ -113,13 +116,13 @@ def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
         }
         weights = pl.Series(random.integers(0, 20, count), dtype=pl.Int32)
         batches.append(pl.DataFrame({WEIGHT: weights, **columns, "x": np.arange(count)}))
-    parts = [asked.of(one, sizes=True) for one in batches]
+    parts = [request.of(batch, sizes=True) for batch in batches]
     groups, numbers = common_groups(parts, by)
-    every = pl.concat(batches)
-    assert groups.height == every.group_by(by).len().height
-    for part, found in zip(parts, numbers, strict=True):
-        assert_frame_equal(part.groups.select(by), groups[found].select(by), abs_tol=0)
-    expected = every.group_by(by).agg(pl.col("x").sum())
+    everything = pl.concat(batches)
+    assert groups.height == everything.group_by(by).len().height
+    for part, actual in zip(parts, numbers, strict=True):
+        assert_frame_equal(part.groups.select(by), groups[actual].select(by), abs_tol=0)
+    expected = everything.group_by(by).agg(pl.col("x").sum())
     for part in (Sums.concat(parts, by), parts[2]):  # which lacks groups
         sums = KeySums.of(part.entries, groups, by, part.scales)
         assert (np.diff(sums.group) >= 0).all()
@@ -133,26 +136,26 @@ def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
 @pytest.mark.parametrize("by", [(), ("kind",), ("cents",)])
 @resized(min_merged_groups=50)
 def test_groups_of_many_batches_use_little_memory(by: tuple[str, ...]) -> None:
-    asked = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
     batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
-    parts, sums = Parts(by), [asked.of(one, sizes=True) for one in batches]
-    groups = pl.concat([one.groups for one in sums]).select(by).n_unique() if by else 1
-    for one in sums:
-        parts.add(one)
-        held = sum(part.groups.height for part in parts.sums)
-        assert held <= max(50, 2 * groups) + one.groups.height or not by
+    parts, sums = Parts(by), [request.of(item, sizes=True) for item in batches]
+    groups = pl.concat([item.groups for item in sums]).select(by).n_unique() if by else 1
+    for item in sums:
+        parts.add(item)
+        rows_held = sum(part.groups.height for part in parts.sums)
+        assert rows_held <= max(50, 2 * groups) + item.groups.height or not by
         assert parts.size_bytes >= sum(part.size_bytes for part in parts.sums)
-    once, found = Sums.concat(sums, by), Sums.concat(parts.sums, by)
-    assert_frame_equal(found.groups, once.groups, check_row_order=False)
-    assert_frame_equal(found.entries.collect(), once.entries.collect())
+    once, actual = Sums.concat(sums, by), Sums.concat(parts.sums, by)
+    assert_frame_equal(actual.groups, once.groups, check_row_order=False)
+    assert_frame_equal(actual.entries.collect(), once.entries.collect())
     assert len(parts.sums) == len(sums)
 
 
 def test_empty_sums_add_nothing() -> None:
     for by in ((), ("kind",)):
-        asked = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, None, {})
-        some = asked.of(rows(7), sizes=True)
-        none = asked.of(rows(7).clear(), sizes=True)
+        request = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, None, {})
+        some = request.of(rows(7), sizes=True)
+        none = request.of(rows(7).clear(), sizes=True)
         assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0][:, 1]).sum())
         assert none.entries.collect().height == none.rows.height == none.size_bytes == 0
         both = Sums.concat([some, none], by)

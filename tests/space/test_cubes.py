@@ -16,7 +16,7 @@ from tests.space.cube_reference import box_of_path, cells_of_path, path_of_point
 
 def paths(dimensions: int, max_depth: int = 8):
     level = st.lists(st.integers(0, 1), min_size=dimensions, max_size=dimensions)
-    return st.lists(st.lists(level, max_size=max_depth), max_size=12).map(lambda found: (dimensions, found))
+    return st.lists(st.lists(level, max_size=max_depth), max_size=12).map(lambda actual: (dimensions, actual))
 
 
 spaces = st.integers(1, 40).flatmap(paths)
@@ -26,21 +26,21 @@ deep_spaces = st.integers(1, 8).flatmap(lambda d: paths(d, MAX_DEPTH))
 
 @given(spaces | deep_spaces)
 def test_text_matches_scalar_rules(space):
-    dimensions, found = space
-    texts = [text_of_path(path) for path in found]
+    dimensions, actual = space
+    texts = [text_of_path(path) for path in actual]
     cubes = decode_cubes(texts, dimensions=dimensions)
-    assert cubes.cells.shape == (len(found), dimensions)
-    assert cubes.depth.tolist() == [len(path) for path in found]
-    assert cubes.cells.tolist() == [cells_of_path(path, dimensions) for path in found]
+    assert cubes.cells.shape == (len(actual), dimensions)
+    assert cubes.depth.tolist() == [len(path) for path in actual]
+    assert cubes.cells.tolist() == [cells_of_path(path, dimensions) for path in actual]
     assert encode_cubes(cubes) == texts
 
 
 @given(deep_spaces)
 def test_boxes_are_the_halves_of_halves(space):
-    dimensions, found = space
-    cubes = decode_cubes([text_of_path(path) for path in found], dimensions=dimensions)
+    dimensions, actual = space
+    cubes = decode_cubes([text_of_path(path) for path in actual], dimensions=dimensions)
     lower, upper = cube_boxes(cubes)
-    for row, path in enumerate(found):
+    for row, path in enumerate(actual):
         box = box_of_path(path, dimensions)
         got = [(Fraction(low), Fraction(high)) for low, high in zip(lower[row], upper[row], strict=True)]
         assert got == box
@@ -66,15 +66,17 @@ def test_points_are_in_cells_found_by_halving(points, depth):
 
 @given(narrow_spaces | spaces)
 def test_order_follows_bits_and_ancestors_are_prefixes(space):
-    dimensions, found = space
-    assume(found)
-    cubes = decode_cubes([text_of_path(path) for path in found], dimensions=dimensions)
+    dimensions, actual = space
+    assume(actual)
+    cubes = decode_cubes([text_of_path(path) for path in actual], dimensions=dimensions)
     _, positions = place_cubes(cubes)
     for level, places in enumerate(positions):
-        reaching = [path[:level] for path in found if len(path) >= level]
-        bits = [[bit for one in path for bit in one] for path in reaching]
-        ranks = {tuple(one): rank for rank, one in enumerate(sorted(map(list, {tuple(one) for one in bits})))}
-        assert places.tolist() == [ranks[tuple(one)] for one in bits]
+        reaching = [path[:level] for path in actual if len(path) >= level]
+        bits = [[bit for item in path for bit in item] for path in reaching]
+        ranks = {
+            tuple(item): rank for rank, item in enumerate(sorted(map(list, {tuple(item) for item in bits})))
+        }
+        assert places.tolist() == [ranks[tuple(item)] for item in bits]
 
 
 def test_examples_of_the_format_hold():

@@ -27,11 +27,13 @@ COLUMNS = {
 def test_many_values_rank_like_single_values(name, first):
     values = COLUMNS[name]
     knots = np.unique(np.quantile(values, np.linspace(0, 1, 1024)))
-    asked = np.concatenate([values, knots, np.nextafter(knots, np.inf), np.nextafter(knots, -np.inf), ODD])
-    together = number_ranks(knots.tolist(), asked, first=first)
-    some = np.concatenate([RNG.integers(0, len(asked), 500), np.arange(len(asked) - len(ODD), len(asked))])
-    alone = [number_ranks(knots.tolist(), asked[i : i + 1], first=first)[0] for i in some]
+    request = np.concatenate([values, knots, np.nextafter(knots, np.inf), np.nextafter(knots, -np.inf), ODD])
+    together = number_ranks(knots.tolist(), request, first=first)
+    some = np.concatenate(
+        [RNG.integers(0, len(request), 500), np.arange(len(request) - len(ODD), len(request))]
+    )
+    alone = [number_ranks(knots.tolist(), request[i : i + 1], first=first)[0] for i in some]
     assert together[some].tolist() == alone
     listed = knots.tolist()
-    slow = [number_rank(float(asked[i]), listed, first=first) for i in some[:200]]
+    slow = [number_rank(float(request[i]), listed, first=first) for i in some[:200]]
     np.testing.assert_allclose(together[some[:200]], slow, rtol=1e-12, atol=1e-12)

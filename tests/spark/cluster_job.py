@@ -34,8 +34,8 @@ def rows(spark: SparkSession, first: int, count: int) -> DataFrame:
 
 def workers(spark: SparkSession, _path: str) -> dict[str, Any]:
     """Say which folders Python ran in: one for each executor."""
-    found = spark.range(8, numPartitions=8).mapInArrow(_where, "folder string").distinct().collect()
-    return {"folders": sorted(row["folder"] for row in found)}
+    actual = spark.range(8, numPartitions=8).mapInArrow(_where, "folder string").distinct().collect()
+    return {"folders": sorted(row["folder"] for row in actual)}
 
 
 def write(spark: SparkSession, path: str) -> dict[str, Any]:

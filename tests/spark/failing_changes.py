@@ -138,9 +138,9 @@ def _ended(spark: SparkSession, path: str, *phases: str) -> dict[str, Any]:
             if step.stage == phase:
                 session.stop()
 
-        def after_stop(*given: Any, session: SparkSession = session, **options: Any) -> Any:
+        def after_stop(*values: Any, session: SparkSession = session, **options: Any) -> Any:
             session.stop()
-            return replace_rows(*given, **options)
+            return replace_rows(*values, **options)
 
         with mock.patch.object(change, "replace_rows", after_stop if phase == "rewrite" else replace_rows):
             said[phase] = _attempted(session, path, progress=at)

@@ -148,9 +148,9 @@ STEPS |= failing_changes.STEPS
 
 
 def main(master: str, *steps: str) -> None:
-    asked = [step.split("=", 1) for step in steps]
+    request = [step.split("=", 1) for step in steps]
     extra = {
-        "spark.speculation": str(any(name in ("speculated", "slow_merge") for name, _ in asked)).lower(),
+        "spark.speculation": str(any(name in ("speculated", "slow_merge") for name, _ in request)).lower(),
         "spark.speculation.interval": "100ms",
         "spark.speculation.quantile": "0.5",
         "spark.speculation.multiplier": "1.1",
@@ -164,7 +164,7 @@ def main(master: str, *steps: str) -> None:
         builder = SparkSession.builder.master(master).config(map=conf)
         session = builder.getOrCreate()
         try:
-            for name, path in asked:
+            for name, path in request:
                 session = builder.getOrCreate()  # another one where a step ended it
                 print(json.dumps(STEPS[name](session, path)), flush=True)
         finally:

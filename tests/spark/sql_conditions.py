@@ -78,8 +78,8 @@ def quoted_name(draw: _Draw, name: str) -> str:
 @st.composite
 def literals(draw: st.DrawFn, dtype: pl.DataType, present: pl.Series) -> str:
     """Write a value of the column's type, or nearly so."""
-    found = present.drop_nulls().head(20).to_list()
-    value = draw(st.one_of(st.sampled_from(found), VALUES[dtype]) if found else VALUES[dtype])
+    actual = present.drop_nulls().head(20).to_list()
+    value = draw(st.one_of(st.sampled_from(actual), VALUES[dtype]) if actual else VALUES[dtype])
     forms = [*_own(value), *_own(value), *_own(value), *_others(value)]
     return draw(st.sampled_from(forms))
 
@@ -88,27 +88,27 @@ def _own(value: Any) -> list[str]:
     """Write a value in the literals of its own type."""
     match value:
         case bool():
-            found = [str(value), str(value).upper()]
+            actual = [str(value), str(value).upper()]
         case int():
-            found = [str(value), f"{value}L"] if -(2**63) <= value < 2**63 else [str(value)]
+            actual = [str(value), f"{value}L"] if -(2**63) <= value < 2**63 else [str(value)]
         case float():
-            found = (
+            actual = (
                 [f"{value:.3f}", f"{value!r}D", repr(value)] if isfinite(value) else [f"double('{value}')"]
             )
         case Decimal():
-            found = [f"{value:f}", f"{value:f}BD"]
+            actual = [f"{value:f}", f"{value:f}BD"]
         case str():
-            found = [text(value)]
+            actual = [text(value)]
         case bytes():
-            found = [f"X'{value.hex()}'"]
+            actual = [f"X'{value.hex()}'"]
         case datetime() if value.tzinfo is not None:
             plain = f"{value.year:04}-{value:%m-%d %H:%M:%S.%f}"
-            found = [f"TIMESTAMP'{plain}Z'", f"timestamp '{plain}+02:00'"]
+            actual = [f"TIMESTAMP'{plain}Z'", f"timestamp '{plain}+02:00'"]
         case datetime():
-            found = [f"TIMESTAMP_NTZ'{value.year:04}-{value:%m-%d %H:%M:%S.%f}'"]
+            actual = [f"TIMESTAMP_NTZ'{value.year:04}-{value:%m-%d %H:%M:%S.%f}'"]
         case _:
-            found = [f"DATE'{value.year:04}-{value:%m-%d}'", f"date '{value.year:04}-{value:%m-%d}'"]
-    return found
+            actual = [f"DATE'{value.year:04}-{value:%m-%d}'", f"date '{value.year:04}-{value:%m-%d}'"]
+    return actual
 
 
 ALWAYS = (

@@ -52,8 +52,8 @@ def damaged_but_for_id(folder: Path) -> Path:
 @pytest.mark.connect
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_equal_a_read_without_spark(spark: SparkSession, name: str) -> None:
-    found = collected(bridge.read_carbondata(spark, table_path(name)))
-    assert_frame_equal(found.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
+    actual = collected(bridge.read_carbondata(spark, table_path(name)))
+    assert_frame_equal(actual.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
 
 
 @pytest.mark.slow
@@ -62,15 +62,15 @@ def test_rows_equal_a_read_without_spark(spark: SparkSession, name: str) -> None
 @pytest.mark.parametrize("name", IMPORTED)
 def test_imported_tables_read_equally_on_spark(spark: SparkSession, name: str, tmp_path: Path) -> None:
     qbeast.import_carbondata(table_path(name), tmp_path / "new")
-    found = collected(bridge.read_table(spark, tmp_path / "new"))
-    assert_frame_equal(in_order(found), in_order(qbeast.read_carbondata(table_path(name))))
+    actual = collected(bridge.read_table(spark, tmp_path / "new"))
+    assert_frame_equal(in_order(actual), in_order(qbeast.read_carbondata(table_path(name))))
 
 
 def test_filters_and_columns_reach_the_executors(spark: SparkSession) -> None:
     path = table_path("tx230_delete_multiblocklet")
     rows = bridge.read_carbondata(spark, path, where="id BETWEEN 100 AND 120", columns=["id", "name"])
-    wanted = qbeast.read_carbondata(path, columns=["id", "name"], where="id >= 100 AND id <= 120")
-    assert_frame_equal(collected(rows).sort("id"), wanted.sort("id"))
+    expected = qbeast.read_carbondata(path, columns=["id", "name"], where="id >= 100 AND id <= 120")
+    assert_frame_equal(collected(rows).sort("id"), expected.sort("id"))
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
         bridge.read_carbondata(spark, path, columns=["nothing"])
 

@@ -40,8 +40,8 @@ def test_rows_change_as_without_spark(spark: SparkSession, tmp_path: Path) -> No
     for condition, here in deletes:
         with small_tasks():
             result = bridge.delete(spark, path, condition)
-            wanted = qbeast.open_table(twin).delete(here)
-        assert_same_change(path, result, twin, wanted)
+            expected = qbeast.open_table(twin).delete(here)
+        assert_same_change(path, result, twin, expected)
     planned = bridge.delete(spark, path, "a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
     here = pl.col("a").is_in([3, 7, 11]) | pl.col("s").str.starts_with("key 1")
     assert (planned.rows_deleted, planned.committed) == (qbeast.read_table(path).filter(here).height, False)
@@ -61,18 +61,18 @@ def test_rows_change_as_without_spark(spark: SparkSession, tmp_path: Path) -> No
     for condition, here, values, values_here in updates:
         with small_tasks():
             result = bridge.update(spark, path, condition, values)
-            wanted = qbeast.open_table(twin).update(here, values_here)
-        assert_same_change(path, result, twin, wanted)
+            expected = qbeast.open_table(twin).update(here, values_here)
+        assert_same_change(path, result, twin, expected)
         results.append(result)
     assert results[-1].new_revision
-    told: list[qbeast.Progress] = []
+    report: list[qbeast.Progress] = []
     with small_tasks():
         result = bridge.delete(
-            spark, path, where=True, commit_metadata={"who": "nightly"}, progress=told.append
+            spark, path, where=True, commit_metadata={"who": "nightly"}, progress=report.append
         )
-        wanted = qbeast.open_table(twin).delete(where=True)
-    assert_same_change(path, result, twin, wanted)
-    assert (told[0].stage, told[-1].stage) == ("read", "done")
+        expected = qbeast.open_table(twin).delete(where=True)
+    assert_same_change(path, result, twin, expected)
+    assert (report[0].stage, report[-1].stage) == ("read", "done")
     assert qbeast.open_table(path).history(1)["metadata"][0]["who"] == "nightly"
 
 
@@ -135,13 +135,13 @@ def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -
         *(d == date(2024, 1, 5), d > F.lit(date(2024, 2, 1))),
         *(F.lit(True), (a > 1).alias("x") & (f > 3.0)),  # noqa: FBT003 -- of Spark
     ]
-    given = ColumnTranslator.of(rows.schema)
-    counted = [F.count(F.when(one, 1)).alias(str(number)) for number, one in enumerate(conditions)]
-    wanted = bridge.read_table(spark, tmp_path / "t").select(*counted).collect()[0]
+    options = ColumnTranslator.of(rows.schema)
+    counted = [F.count(F.when(item, 1)).alias(str(number)) for number, item in enumerate(conditions)]
+    expected = bridge.read_table(spark, tmp_path / "t").select(*counted).collect()[0]
     for number, condition in enumerate(conditions):
-        found = given.condition(condition, "where")
-        assert found is not None
-        assert rows.filter(found).height == wanted[number], str(condition)
+        actual = options.condition(condition, "where")
+        assert actual is not None
+        assert rows.filter(actual).height == expected[number], str(condition)
 
 
 @pytest.mark.connect

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_report_equals_a_check_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     written(path)
-    told: list[qbeast.Progress] = []
-    report = bridge.check(spark, path, progress=told.append)
+    message: list[qbeast.Progress] = []
+    report = bridge.check(spark, path, progress=message.append)
     assert report.ok
     assert repr(report) == repr(qbeast.open_table(path).check())
-    assert [(step.files_done, step.rows) for step in told] == [
+    assert [(step.files_done, step.rows) for step in message] == [
         (done + 1, 400) for done in range(report.files)
     ]
     spoil(path, rewritten(other_hidden_weight), indexed=[ROW, "a", "s"])
-    found, wanted = bridge.check(spark, path), qbeast.open_table(path).check()
-    assert not found.ok
-    assert found.faults.equals(wanted.faults)
+    actual, expected = bridge.check(spark, path), qbeast.open_table(path).check()
+    assert not actual.ok
+    assert actual.faults.equals(expected.faults)

@@ -69,8 +69,8 @@ def _changed(rows: pl.DataFrame) -> pl.DataFrame:
 @MODES
 def test_python_runs_on_every_worker(running: Cluster, tmp_path: Path, *, connect: bool) -> None:
     folders = _job(running, "workers", tmp_path, connect=connect)["folders"]
-    found = {part for folder in folders for part in Path(folder).parts if part.startswith("worker-")}
-    assert found == {"worker-0", "worker-1"}
+    actual = {part for folder in folders for part in Path(folder).parts if part.startswith("worker-")}
+    assert actual == {"worker-0", "worker-1"}
 
 
 @MODES
@@ -116,8 +116,8 @@ def _quoted(code: str) -> str:
 def _within_seconds(look: Any) -> Any:
     for _ in range(100):
         try:
-            if found := look():
-                return found
+            if actual := look():
+                return actual
         except OSError:
             pass
         time.sleep(0.1)

@@ -53,10 +53,10 @@ def test_example_of_a_function_runs(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(table_path("tx230_basic_3segments"), "old_sales")
     function = getattr(bridge, name)
-    found = doctest.DocTestParser().get_doctest(
+    actual = doctest.DocTestParser().get_doctest(
         inspect.getdoc(function) or "", {"spark": spark}, name, inspect.getsourcefile(function), 0
     )
-    assert found.examples
-    told: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(found, out=told.append)
-    assert not result.failed, "".join(told)
+    assert actual.examples
+    report: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(actual, out=report.append)
+    assert not result.failed, "".join(report)

@@ -36,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_answers_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
-    asked: dict[str, pl.Expr | str] = {
+    request: dict[str, pl.Expr | str] = {
         "n": "count(*)",
         "mean": "avg(x)",
         "cents": "sum(cents)",
@@ -45,25 +45,25 @@ def test_answers_equal_estimates_without_spark(spark: SparkSession, path: Path) 
     }
     names = pl.DataFrame({"kind": ["a", "b"], "name": ["first", "second"]})
     options = {"by": "name", "where": "x < 20 OR name = 'first'", "join": (names, "kind"), "sample": 0.3}
-    found, here = bridge.estimate(spark, path, asked, **options), qbeast.estimate(path, asked, **options)
-    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
-    assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
+    actual, here = bridge.estimate(spark, path, request, **options), qbeast.estimate(path, request, **options)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
 def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> None:
-    found = bridge.estimate(spark, path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
+    actual = bridge.estimate(spark, path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
     here = qbeast.estimate(path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
-    assert found.met
-    assert found.fraction == pytest.approx(here.fraction)
-    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
+    assert actual.met
+    assert actual.fraction == pytest.approx(here.fraction)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
 
 
 def test_expression_groups_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
     by = {"bin": pl.col("x") // 5, "kind": pl.when(pl.col("kind") != "b").then("kind")}
-    asked = [pl.len(), pl.col("cents").sum()]
+    request = [pl.len(), pl.col("cents").sum()]
     options: dict[str, Any] = {"by": by, "sample": "30%"}
-    found, here = bridge.estimate(spark, path, asked, **options), qbeast.estimate(path, asked, **options)
-    assert_frame_equal(found.frame.sort("bin", "kind"), here.frame.sort("bin", "kind"), rel_tol=1e-9)
+    actual, here = bridge.estimate(spark, path, request, **options), qbeast.estimate(path, request, **options)
+    assert_frame_equal(actual.frame.sort("bin", "kind"), here.frame.sort("bin", "kind"), rel_tol=1e-9)
 
 
 def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -> None:
@@ -80,12 +80,12 @@ def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> Non
     place = tmp_path / "t"
     df = spark.createDataFrame(rows.to_pandas()).replace(float("nan"), None)
     bridge.write_table(df, place, columns=["x"])
-    asked: dict[str, pl.Expr | str] = {"mean": "avg(y)", "small": "count_if(y < 3)"}
-    found, here = (
-        one(*given, asked, sample=0.2)
-        for one, given in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
+    request: dict[str, pl.Expr | str] = {"mean": "avg(y)", "small": "count_if(y < 3)"}
+    actual, here = (
+        item(*options, request, sample=0.2)
+        for item, options in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
     )
-    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
-    assert found.frame["reliable"].item()
-    assert found.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
-    assert found.fraction == pytest.approx(0.2)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    assert actual.frame["reliable"].item()
+    assert actual.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
+    assert actual.fraction == pytest.approx(0.2)

@@ -44,7 +44,7 @@ def test_unused_conditions_of_spark_come_with_reasons(spark: SparkSession, sales
     assert "hash, which has no order" in repr(ranged)
     column = bridge.explain(sales, where=f.col("price") < 100)
     assert column.share == 1.0
-    assert ["price" in one for one in column.unused_conditions] == [True]
+    assert ["price" in item for item in column.unused_conditions] == [True]
     assert "Spark applies it after the read" in repr(column)
     assert bridge.explain(sales, sample=0.1).unused_conditions == {}
     assert bridge.explain(sales, sample=0.1).share < 0.5

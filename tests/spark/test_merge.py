@@ -80,18 +80,18 @@ def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> N
     new_revisions: list[bool] = []
     # Keys in several buckets, as of many rows.
     with resized(bucket_bytes=20_000):
-        for asked, other in merges:
+        for request, other in merges:
             with small_tasks():
-                result = bridge.merge(df, path, **asked)
-                wanted = qbeast.open_table(twin).merge(source, **{**asked, **other})
-            assert_same_change(path, result, twin, wanted)
+                result = bridge.merge(df, path, **request)
+                expected = qbeast.open_table(twin).merge(source, **{**request, **other})
+            assert_same_change(path, result, twin, expected)
             assert_nothing_is_left(path)
             assert result.committed
             new_revisions.append(result.new_revision)
     assert new_revisions[-1]
-    history = [qbeast.open_table(one).history(1)["metrics"][0] for one in (path, twin)]
+    history = [qbeast.open_table(item).history(1)["metrics"][0] for item in (path, twin)]
     counted = [
-        {key: value for key, value in one.items() if "Rows" in key or "Files" in key} for one in history
+        {key: value for key, value in item.items() if "Rows" in key or "Files" in key} for item in history
     ]
     assert counted[0] == counted[1]
 
@@ -105,8 +105,8 @@ def test_merge_adds_columns_and_may_omit_some(spark: SparkSession, tmp_path: Pat
         bridge.merge(df, path, ROW)
     with small_tasks():
         result = bridge.merge(df, path, ROW, schema_mode="merge")
-        wanted = qbeast.open_table(twin).merge(source, ROW, schema_mode="merge")
-    assert_same_change(path, result, twin, wanted)
+        expected = qbeast.open_table(twin).merge(source, ROW, schema_mode="merge")
+    assert_same_change(path, result, twin, expected)
     assert qbeast.open_table(path).columns[-1] == "note"
     assert min(result.rows_updated, result.rows_inserted) > 0
 

@@ -33,7 +33,7 @@ def test_options_of_the_store_reach_the_workers(
     reader = spark.read.format("qbeast").options(
         **{f"storage.{name}": value for name, value in options.items()}
     )
-    found = (
+    actual = (
         reader.option("sample", "0.5").option("where", "value < 100").load(address).select("key").collect()
     )
     sample = (
@@ -41,8 +41,8 @@ def test_options_of_the_store_reach_the_workers(
         .filter(pl.col("value") < 100)
         .collect()
     )
-    assert sorted(row["key"] for row in found) == sorted(sample["key"])
-    assert len(found) > 0
+    assert sorted(row["key"] for row in actual) == sorted(sample["key"])
+    assert len(actual) > 0
 
     result = bridge.optimize(spark, address, full=True, storage_options=options)
     assert (result.rows, result.committed) == (3_000, True)

@@ -43,7 +43,7 @@ def legacy(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def by_spark(spark: SparkSession, path: Path) -> pl.DataFrame:
-    found = spark.read.parquet(str(path)).selectExpr(
+    actual = spark.read.parquet(str(path)).selectExpr(
         "id",
         "unix_date(day) AS day",
         "unix_micros(moment) AS moment",
@@ -51,7 +51,7 @@ def by_spark(spark: SparkSession, path: Path) -> pl.DataFrame:
         "transform(days, one -> unix_date(one)) AS in_array",
         "unix_micros(named['a']) AS in_map",
     )
-    return pl.DataFrame(found.toArrow()).sort("id")
+    return pl.DataFrame(actual.toArrow()).sort("id")
 
 
 def as_numbers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -77,17 +77,17 @@ def test_old_dates_equal_a_read_by_spark(
         "*", "struct(id, day) AS nested", "array(day, NULL) AS days", "map('a', moment) AS named"
     )
     rows.coalesce(1).write.parquet(str(path))
-    wanted = by_spark(legacy, path)
-    assert wanted["day"].to_list() == list(range(wanted["day"][0], wanted["day"][-1] + 1, 613))
+    expected = by_spark(legacy, path)
+    assert expected["day"].to_list() == list(range(expected["day"][0], expected["day"][-1] + 1, 613))
     qbeast.convert_table(path, columns=["day", "moment"])
-    found = qbeast.read_table(path)
-    assert_frame_equal(as_numbers(found), wanted)
+    actual = qbeast.read_table(path)
+    assert_frame_equal(as_numbers(actual), expected)
     for row in range(0, 1200, 97):
-        day, moment = found["day"][row], found["moment"].slice(row, 1)
+        day, moment = actual["day"][row], actual["moment"].slice(row, 1)
         kept = qbeast.read_table(
             path, where=(pl.col("day") == day) & (pl.col("moment") == pl.lit(moment).first())
         )
-        assert kept["id"].to_list() == [found["id"][row]]
+        assert kept["id"].to_list() == [actual["id"][row]]
     assert qbeast.open_table(path).check().ok
     qbeast.open_table(path).optimize()
-    assert_frame_equal(as_numbers(qbeast.read_table(path)), wanted)
+    assert_frame_equal(as_numbers(qbeast.read_table(path)), expected)

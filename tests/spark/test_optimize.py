@@ -66,13 +66,13 @@ def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.
     live = set(read_log(path).adds)
     with small_files(file_rows=900), many_tasks():
         result = bridge.optimize(spark, path, **options)
-        wanted = qbeast.open_table(twin).optimize(**twins)
+        expected = qbeast.open_table(twin).optimize(**twins)
     assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
-        name: getattr(wanted, name) for name in COMPARED
+        name: getattr(expected, name) for name in COMPARED
     }
-    assert shape(result).equals(shape(wanted))
-    assert (result.engine, wanted.engine) == ("spark", "memory")
+    assert shape(result).equals(shape(expected))
+    assert (result.engine, expected.engine) == ("spark", "memory")
     assert blocks(path).equals(blocks(twin))
     check_invariants(path, may_stage=True)
     return result
@@ -93,7 +93,7 @@ def of_twin(path: Path, twin: Path) -> dict[str, str]:
         {tuple(pl.read_parquet(at / file)["row"].sort()): file for file in read_log(at).adds}
         for at in (path, twin)
     ]
-    return {file: names[1][held] for held, file in names[0].items()}
+    return {file: names[1][rows_held] for rows_held, file in names[0].items()}
 
 
 def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -149,14 +149,14 @@ def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None
     shutil.copytree(path, twin)
     with resized(domain_rows=30_000):
         result = bridge.optimize(spark, path, full=True)
-    wanted = qbeast.open_table(twin).optimize(full=True)
-    assert (result.rows, result.files) == (wanted.rows, wanted.files)
-    assert result.bytes == pytest.approx(wanted.bytes, rel=0.05)
+    expected = qbeast.open_table(twin).optimize(full=True)
+    assert (result.rows, result.files) == (expected.rows, expected.files)
+    assert result.bytes == pytest.approx(expected.bytes, rel=0.05)
     assert_same_rows(qbeast.read_table(path), everything.sort("row"), "row")
     check_invariants(path)
-    asked: list[dict[str, Any]] = [{"sample": 0.05}, {"where": pl.col("a") < 0.1}]
-    for ask in asked:
-        spark_share, here = (qbeast.open_table(one).explain(**ask).share for one in (path, twin))
+    request: list[dict[str, Any]] = [{"sample": 0.05}, {"where": pl.col("a") < 0.1}]
+    for ask in request:
+        spark_share, here = (qbeast.open_table(item).explain(**ask).share for item in (path, twin))
         assert spark_share <= 1.1 * here
 
 
@@ -214,10 +214,10 @@ def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Pa
 def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)
-    told: list[qbeast.Progress] = []
-    bridge.optimize(spark, tmp_path / "t", progress=told.append, commit_metadata={"who": "nightly"})
-    assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
-    assert {one.rows for one in told} == {300}
+    report: list[qbeast.Progress] = []
+    bridge.optimize(spark, tmp_path / "t", progress=report.append, commit_metadata={"who": "nightly"})
+    assert [item.stage for item in report] == ["read", "plan", "write", "write", "commit", "done"]
+    assert {item.rows for item in report} == {300}
     newest = qbeast.open_table(tmp_path / "t").history(1).unnest("metadata").row(0, named=True)
     assert (newest["operation"], newest["who"], newest["is_blind_append"]) == ("OPTIMIZE", "nightly", False)
     moved = [body for action in actions(tmp_path / "t")[-2:] for body in action.values()]

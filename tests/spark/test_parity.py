@@ -53,7 +53,7 @@ def check_parity(spark: SparkSession, case: Case) -> None:
             here: write_in_turn(spark, here, case, first="spark"),
             there: write_in_turn(spark, there, case, first="polars"),
         }
-        wanted = {
+        expected = {
             fraction: sampled(case.rows, case.indexed, fraction)[ROW].sort().to_list()
             for fraction in FRACTIONS
         }
@@ -61,9 +61,9 @@ def check_parity(spark: SparkSession, case: Case) -> None:
             assert_same_rows(qbeast.read_table(path), case.rows)
             assert sum(block.rows for block in check_invariants(path)) == case.rows.height
             in_polars = {f: qbeast.read_table(path, sample=f)[ROW].sort().to_list() for f in FRACTIONS}
-            assert in_polars == wanted
-        for road, found in samples_in_spark(spark, list(tables)).items():
-            assert found == wanted, road
+            assert in_polars == expected
+        for road, actual in samples_in_spark(spark, list(tables)).items():
+            assert actual == expected, road
         assert [r.transformers for r in tables[here]] == [r.transformers for r in tables[there]]
 
 
@@ -99,11 +99,11 @@ def samples_in_spark(spark: SparkSession, tables: list[Path]) -> dict[str, dict[
             ):
                 label = f"'{road} {tables.index(table)}' AS road, {fraction}D AS fraction"
                 parts.append(rows.selectExpr(f"CAST({ROW} AS BIGINT) AS row", *label.split(", ")))
-    found: pl.DataFrame = pl.DataFrame(reduce(lambda a, b: a.union(b), parts).toArrow())
+    actual: pl.DataFrame = pl.DataFrame(reduce(lambda a, b: a.union(b), parts).toArrow())
     roads = [f"{road} {number}" for road in ("read_table", "format") for number in range(len(tables))]
     return {
         road: {
-            fraction: found.filter(road=road, fraction=fraction)["row"].sort().to_list()
+            fraction: actual.filter(road=road, fraction=fraction)["row"].sort().to_list()
             for fraction in FRACTIONS
         }
         for road in roads

@@ -140,15 +140,15 @@ def live(spark: SparkSession, rng: random.Random, kinds: list[str]) -> None:
     with folder() as path, folder() as twin, small_tasks():
         first = pl.DataFrame(Batch(120, 100, rng.getrandbits(16)).rows(0), schema=KEYS, orient="row")
         steps = [("write", {"frame": first, "columns": INDEXED, "cube_size": 20})]
-        rows, told = first, list[str]()
+        rows, report = first, list[str]()
         for turn, kind in enumerate(["write", *kinds]):
-            name, asked = steps[0] if kind == "write" else drawn(rng, kind, rows, 1000 * turn)
+            name, request = steps[0] if kind == "write" else drawn(rng, kind, rows, 1000 * turn)
             engine = rng.choice(ENGINES)
-            told.append(f"{engine}: {kind} {asked}")
-            done = getattr(Hand(spark, path, engine), name)(**asked)
-            wanted = getattr(Hand(spark, twin, "memory"), name)(**asked)
-            story = "\n".join(told)
-            assert done == wanted, story
+            report.append(f"{engine}: {kind} {request}")
+            done = getattr(Hand(spark, path, engine), name)(**request)
+            target = getattr(Hand(spark, twin, "memory"), name)(**request)
+            story = "\n".join(report)
+            assert done == target, story
             rows = qbeast.read_table(twin)
             assert_same(qbeast.read_table(path), rows)
             assert qbeast.open_table(path).check().ok, story

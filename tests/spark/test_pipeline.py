@@ -30,8 +30,8 @@ def rows() -> pl.DataFrame:
 def test_pipeline_equals_raw_rows(spark: SparkSession, rows: pl.DataFrame, tmp_path: Path) -> None:
     spark_pipeline.run(spark, rows, tmp_path)
     table = tmp_path / "flights"
-    found = qbeast.read_table(table)
-    assert found.sort(rows.columns).equals(rows.sort(rows.columns))
+    actual = qbeast.read_table(table)
+    assert actual.sort(rows.columns).equals(rows.sort(rows.columns))
     assert sum(block.rows for block in check_invariants(table)) == rows.height
     newest = qbeast.open_table(table)
     assert (newest.version, newest.history(1)["operation"][0]) == (3, "OPTIMIZE")

@@ -76,9 +76,9 @@ def plan_of(rows: DataFrame) -> str:
 
 @pytest.mark.connect
 def test_requested_row_count_equals_polars_with_weights(spark: SparkSession, table: Path) -> None:
-    found = collected(read_table(spark, table, rows=300, expand=True, columns=[ROW]))
+    actual = collected(read_table(spark, table, rows=300, expand=True, columns=[ROW]))
     expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
-    assert_frame_equal(found, expected.sort(ROW), check_exact=True)
+    assert_frame_equal(actual, expected.sort(ROW), check_exact=True)
     assert read_table(spark, table, expand=True).selectExpr("sum(sampling_weight)").first()[0] == 600
     with pytest.raises(qbeast.InvalidInputError, match="cannot be combined"):
         read_table(spark, table, rows=10, sample=0.1)
@@ -91,16 +91,16 @@ def test_filtered_rows_equal_polars(spark: SparkSession, table: Path) -> None:
     for where, rows in ((f"{ROW} % 7 = 1", 20), (f"{ROW} < 90", 60), (f"{ROW} < 5", 60), (f"{ROW} < 90", 0)):
         expected = qbeast.read_table(table, where=where, rows=rows, expand=True, columns=[ROW])
         for condition in (where, F.expr(where)):
-            found = collected(
+            actual = collected(
                 read_table(spark, table, where=condition, rows=rows, expand=True, columns=[ROW])
             )
-            assert_frame_equal(found, expected.sort(ROW), check_exact=True)
+            assert_frame_equal(actual, expected.sort(ROW), check_exact=True)
 
 
 @pytest.mark.connect
 def test_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
-    found = collected(read_table(spark, table))
-    assert_frame_equal(found, qbeast.read_table(table).sort(ROW), check_exact=True)
+    actual = collected(read_table(spark, table))
+    assert_frame_equal(actual, qbeast.read_table(table).sort(ROW), check_exact=True)
 
 
 @pytest.mark.parametrize("ansi", [True, False])
@@ -110,8 +110,8 @@ def test_samples_equal_polars(
 ) -> None:
     settings(spark__sql__session__timeZone=zone, spark__sql__ansi__enabled=str(ansi).lower())
     for sample in SAMPLES if ansi else SAMPLES[1:2]:
-        wanted = qbeast.read_table(table, sample=sample)[ROW].sort().to_list()
-        assert numbers(read_table(spark, table, sample=sample)) == wanted
+        expected = qbeast.read_table(table, sample=sample)[ROW].sort().to_list()
+        assert numbers(read_table(spark, table, sample=sample)) == expected
 
 
 @pytest.mark.connect
@@ -126,8 +126,8 @@ def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) 
 def test_sample_selects_and_filters_columns(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
-    wanted = qbeast.read_table(table, sample=0.5, where=pl.col("small") > 0)
-    assert numbers(rows) == wanted[ROW].sort().to_list()
+    expected = qbeast.read_table(table, sample=0.5, where=pl.col("small") > 0)
+    assert numbers(rows) == expected[ROW].sort().to_list()
 
 
 @pytest.mark.connect
@@ -161,8 +161,8 @@ def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path
     more = pl.DataFrame({ROW: range(50, 90), "c": [{"x": 1}] * 40, "d": [[1]] * 40})
     qbeast.write_table(more, tmp_path / "t", mode="append", schema_mode="merge")
     for sample in (None, 0.5):
-        found = collected(read_table(spark, tmp_path / "t", sample=sample))
-        assert_frame_equal(found, qbeast.read_table(tmp_path / "t", sample=sample).sort(ROW))
+        actual = collected(read_table(spark, tmp_path / "t", sample=sample))
+        assert_frame_equal(actual, qbeast.read_table(tmp_path / "t", sample=sample).sort(ROW))
     assert read_table(spark, tmp_path / "t", where="c IS NULL").count() == 50
 
 
@@ -250,9 +250,9 @@ def test_jvm_tables_give_same_rows_and_samples(spark: SparkSession, golden: Gold
     whole, sample = (read_table(spark, golden.path, sample=sample) for sample in (None, 0.1))
     assert whole.columns == list(table.schema)
     # One job for both.
-    found = pl.DataFrame(
+    actual = pl.DataFrame(
         whole.selectExpr("id", "'all' AS of").union(sample.selectExpr("id", "'some'")).toArrow()
     )
     for name, fraction in (("all", None), ("some", 0.1)):
-        wanted = table.scan(sample=fraction).select("id").collect()["id"]
-        assert found.filter(of=name)["id"].sort().to_list() == wanted.sort().to_list()
+        expected = table.scan(sample=fraction).select("id").collect()["id"]
+        assert actual.filter(of=name)["id"].sort().to_list() == expected.sort().to_list()

@@ -91,11 +91,11 @@ def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None
 
     rewrite_log(path, rename)
     assert next(names, None) is None, "every name was given"
-    found = read_table(spark, path)
-    assert found.columns == [ROW, "text"]
-    assert numbers(found) == rows[ROW].to_list()
-    wanted = qbeast.read_table(path, sample=0.4, where=pl.col(ROW) > 50)
-    assert numbers(read_table(spark, path, sample=0.4, where=f"{ROW} > 50")) == wanted[ROW].sort().to_list()
+    actual = read_table(spark, path)
+    assert actual.columns == [ROW, "text"]
+    assert numbers(actual) == rows[ROW].to_list()
+    expected = qbeast.read_table(path, sample=0.4, where=pl.col(ROW) > 50)
+    assert numbers(read_table(spark, path, sample=0.4, where=f"{ROW} > 50")) == expected[ROW].sort().to_list()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -105,9 +105,9 @@ def test_tables_in_any_folder_are_read(
     rows = table_of(tmp_path / folder / "t", files=3)
     monkeypatch.chdir(tmp_path)
     for path in (tmp_path / folder / "t", f"{folder}/t", f"{tmp_path}/{folder}/t/"):
-        found = read_table(spark, path)
-        assert found.columns == [ROW, "text"]
-        assert numbers(found) == rows[ROW].to_list()
+        actual = read_table(spark, path)
+        assert actual.columns == [ROW, "text"]
+        assert numbers(actual) == rows[ROW].to_list()
 
 
 @pytest.mark.connect
@@ -143,13 +143,13 @@ def test_deleted_rows_are_not_returned(spark: SparkSession, tmp_path: Path) -> N
         {"sample": (0.1, 0.4), "where": pl.col("x") < 2000},
     ):
         condition = options.get("where")
-        wanted = qbeast.read_table(
+        expected = qbeast.read_table(
             path,
             sample=options.get("sample"),
             where=pl.col("x") < 100 if isinstance(condition, str) else condition,
         )
-        found = read_table(spark, path, **options).toArrow()
-        assert sorted(found["id"].to_pylist()) == wanted["id"].sort().to_list()
+        actual = read_table(spark, path, **options).toArrow()
+        assert sorted(actual["id"].to_pylist()) == expected["id"].sort().to_list()
     first = read_table(spark, path, version=1).toArrow()
     assert sorted(first["id"].to_pylist()) == left_of_one(path)["id"].to_list()
 
@@ -174,8 +174,8 @@ def test_foreign_files_are_read_and_sampled(spark: SparkSession, tmp_path: Path)
     qbeast.write_table(rows[:1000], path, columns=["id", "x"])
     rows[1000:].write_delta(path, mode="append")
     for sample in (None, 0.2, (0.5, 0.6)):
-        wanted = qbeast.read_table(path, sample=sample)["id"].sort().to_list()
-        assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == wanted
+        expected = qbeast.read_table(path, sample=sample)["id"].sort().to_list()
+        assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == expected
 
 
 @pytest.mark.connect
@@ -199,10 +199,10 @@ def test_filter_treats_nan_as_largest(spark: SparkSession, tmp_path: Path) -> No
         ("x > 50", pl.col("x") > 50),
         ("x = CAST('NaN' AS DOUBLE)", pl.col("x").is_nan()),
     ):
-        wanted = rows.filter(condition)[ROW].to_list()
-        assert len(wanted) == 40
-        assert numbers(read_table(spark, tmp_path / "t", where=where)) == wanted
-        assert numbers(read_table(spark, tmp_path / "t", where=condition)) == wanted
+        expected = rows.filter(condition)[ROW].to_list()
+        assert len(expected) == 40
+        assert numbers(read_table(spark, tmp_path / "t", where=where)) == expected
+        assert numbers(read_table(spark, tmp_path / "t", where=condition)) == expected
 
 
 def test_collated_strings_compare_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -219,9 +219,9 @@ def test_collated_strings_compare_as_in_spark(spark: SparkSession, tmp_path: Pat
         about["schemaString"] = json.dumps(schema)
 
     rewrite_log(path, collate, "metaData")
-    wanted = rows.filter(pl.col("name").str.to_lowercase() == "abc")[ROW].to_list()
-    assert numbers(read_table(spark, path, where=F.col("name") == "ABC")) == wanted
-    assert numbers(read_table(spark, path, where="row >= 0").where("name = 'ABC'")) == wanted
+    expected = rows.filter(pl.col("name").str.to_lowercase() == "abc")[ROW].to_list()
+    assert numbers(read_table(spark, path, where=F.col("name") == "ABC")) == expected
+    assert numbers(read_table(spark, path, where="row >= 0").where("name = 'ABC'")) == expected
     sampled = qbeast.read_table(path, sample=0.3)[ROW].sort().to_list()
     assert numbers(read_table(spark, path, sample=0.3)) == sampled
     for condition in (pl.col("name") == "ABC", "name = 'ABC'"):

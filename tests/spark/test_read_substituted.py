@@ -44,17 +44,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_filters_use_column_names_literally(spark: SparkSession, table: Path, name: str) -> None:
     condition = (pl.col(name) > 150) & (pl.col("s") == TEXT)
-    found = read_table(spark, table, where=condition, sample=0.5)
-    assert found.columns == [*NAMES, "s"]
+    actual = read_table(spark, table, where=condition, sample=0.5)
+    assert actual.columns == [*NAMES, "s"]
     expected = qbeast.scan_table(table, sample=0.5).filter(condition).collect()
     assert expected.height
-    assert sorted_rows(found) == sorted_rows(expected)
+    assert sorted_rows(actual) == sorted_rows(expected)
 
 
 def test_columns_with_variables_can_be_selected(spark: SparkSession, table: Path) -> None:
-    found = read_table(spark, table, columns=NAMES[:2])
-    assert found.columns == NAMES[:2]
-    assert sorted_rows(found) == sorted_rows(qbeast.read_table(table).select(NAMES[:2]))
+    actual = read_table(spark, table, columns=NAMES[:2])
+    assert actual.columns == NAMES[:2]
+    assert sorted_rows(actual) == sorted_rows(qbeast.read_table(table).select(NAMES[:2]))
 
 
 def test_text_is_never_substituted(spark: SparkSession, table: Path) -> None:

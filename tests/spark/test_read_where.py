@@ -53,7 +53,7 @@ def plain(spark: SparkSession, table: Path) -> DataFrame:
 def truths(plain: DataFrame, texts: list[str]) -> list[list[int] | None]:
     """Return the rows for which each text is true; None where Spark refuses it. Nothing is pushed into files."""
     try:
-        found = plain.selectExpr(
+        actual = plain.selectExpr(
             ROW, *(f"({text}) AS p{number}" for number, text in enumerate(texts))
         ).toArrow()
     except (PySparkException, Py4JError):
@@ -61,14 +61,14 @@ def truths(plain: DataFrame, texts: list[str]) -> list[list[int] | None]:
             return [None]
         half = len(texts) // 2
         return [*truths(plain, texts[:half]), *truths(plain, texts[half:])]
-    frame = pl.DataFrame(found).sort(ROW)
+    frame = pl.DataFrame(actual).sort(ROW)
     return [frame.filter(pl.col(f"p{number}"))[ROW].to_list() for number in range(len(texts))]
 
 
 def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
     """Compare what is said in SQL with what Polars keeps; count what is said."""
     said: list[str] = []
-    wanted: list[list[int]] = []
+    expected: list[list[int]] = []
     for expr in exprs:
         kept = kept_rows(FRAME, expr)
         try:
@@ -77,9 +77,9 @@ def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
             continue
         if kept is not None:
             said.append(str(text))
-            wanted.append(kept[ROW].to_list())
-    for text, rows, found in zip(said, wanted, truths(plain, said), strict=True):
-        assert found == rows, text
+            expected.append(kept[ROW].to_list())
+    for text, rows, actual in zip(said, expected, truths(plain, said), strict=True):
+        assert actual == rows, text
     return len(said)
 
 
@@ -101,8 +101,8 @@ def values_of_columns() -> list[pl.Expr]:
     """Every column compared, in all ways, with values that it holds."""
     exprs: list[pl.Expr] = []
     for name, dtype in FRAME.schema.items():
-        held = FRAME[name].drop_nulls()
-        column, value = pl.col(name), pl.lit(held[7], dtype=dtype)
+        rows_held = FRAME[name].drop_nulls()
+        column, value = pl.col(name), pl.lit(rows_held[7], dtype=dtype)
         exprs += [
             column == value,
             column != value,
@@ -115,7 +115,10 @@ def values_of_columns() -> list[pl.Expr]:
             column.eq(column),
             column.is_between(value, value),
         ]
-        exprs += [column.is_in(held[:15].implode()), ~column.is_in(held[:2].implode(), nulls_equal=True)]
+        exprs += [
+            column.is_in(rows_held[:15].implode()),
+            ~column.is_in(rows_held[:2].implode(), nulls_equal=True),
+        ]
         if dtype != pl.Boolean():
             exprs += [column < value, ~(column >= value) | column.is_not_null()]
         if dtype.is_float():
@@ -190,11 +193,11 @@ def test_expression_without_a_counterpart_raises(expr: pl.Expr) -> None:
 
 def test_spark_column_is_applied_unchanged(spark: SparkSession, table: Path) -> None:
     texts = ["é'\\1", "é'\\2"]
-    wanted = FRAME.filter(pl.col("small") > 3, pl.col("x.y").is_in(texts))[ROW].to_list()
+    expected = FRAME.filter(pl.col("small") > 3, pl.col("x.y").is_in(texts))[ROW].to_list()
     condition = (f.col("SMALL") > 3) & f.col("`x.y`").isin(*texts)
-    told = parse_where(condition, FRAME.schema)
-    assert (told.predicate, told.condition) == (None, condition)
-    assert numbers(read_table(spark, table, where=condition)) == wanted
+    report = parse_where(condition, FRAME.schema)
+    assert (report.predicate, report.condition) == (None, condition)
+    assert numbers(read_table(spark, table, where=condition)) == expected
     assert numbers(read_table(spark, table, where=f.expr("small > 3") & f.col("flag"))) == (
         FRAME.filter(pl.col("small") > 3, pl.col("flag"))[ROW].to_list()
     )

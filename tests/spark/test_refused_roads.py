@@ -36,10 +36,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, table: Path) -> DataFrame:
     """Return rows to come, with views of them and of the table."""
-    found = spark.createDataFrame([(1, "a")], SCHEMA)
-    found.createOrReplaceTempView("arrived")
+    actual = spark.createDataFrame([(1, "a")], SCHEMA)
+    actual.createOrReplaceTempView("arrived")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sales USING qbeast OPTIONS (path '{table}')")
-    return found
+    return actual
 
 
 def error_text(call: Callable[[], object]) -> str:
@@ -60,7 +60,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"), STATEMENTS.items(), ids=[one.split()[0] for one in STATEMENTS]
+    ("statement", "words"), STATEMENTS.items(), ids=[item.split()[0] for item in STATEMENTS]
 )
 def test_documentation_lists_what_spark_rejects(
     spark: SparkSession, rows: DataFrame, table: Path, statement: str, words: str

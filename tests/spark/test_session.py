@@ -24,8 +24,8 @@ def _interpreters(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:
-    found = spark.range(2, numPartitions=2).mapInArrow(_interpreters, "python string").toArrow()
-    assert set(found["python"].to_pylist()) == {sys.executable}
+    actual = spark.range(2, numPartitions=2).mapInArrow(_interpreters, "python string").toArrow()
+    assert set(actual["python"].to_pylist()) == {sys.executable}
 
 
 def test_session_has_requested_kind(spark: SparkSession, request: pytest.FixtureRequest) -> None:

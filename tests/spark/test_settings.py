@@ -48,33 +48,33 @@ def test_short_rows_are_written_without_count(session: SparkSession, tmp_path: P
         bridge.write_table(rows, tmp_path / "t", ["id"])
     assert seen == [MOST]
     assert session.conf.get(BYTES, None) is None
-    found = qbeast.read_table(tmp_path / "t").sort("id").select("id", "a.text")
-    assert found.rows() == [(number, str(number)) for number in range(100)]
+    actual = qbeast.read_table(tmp_path / "t").sort("id").select("id", "a.text")
+    assert actual.rows() == [(number, str(number)) for number in range(100)]
 
 
 def test_long_rows_are_written_with_count(session: SparkSession, tmp_path: Path) -> None:
-    given = [(1, "short", None), (2, None, LONG)]
-    rows = session.createDataFrame(given, "id long, a string, b string")
+    options = [(1, "short", None), (2, None, LONG)]
+    rows = session.createDataFrame(options, "id long, a string, b string")
     seen: list[str | None] = []
 
     def job(some: DataFrame) -> list[tuple[object, ...]]:
         seen.append(session.conf.get(BYTES, None))
         return sorted(tuple(row) for row in some.collect())
 
-    assert with_uncounted_batches(rows, job) == given
+    assert with_uncounted_batches(rows, job) == options
     assert seen == [MOST, None]
     result = bridge.write_table(rows, tmp_path / "t", ["id"])
     assert session.conf.get(BYTES, None) is None
-    assert qbeast.read_table(tmp_path / "t").sort("id").rows() == given
+    assert qbeast.read_table(tmp_path / "t").sort("id").rows() == options
     # Nothing of the first attempt is left.
     assert len(list((tmp_path / "t").glob("*.parquet"))) == result.files == 1
 
 
 def test_fixed_size_rows_and_user_settings_stay(session: SparkSession) -> None:
     def uncounted(columns: str) -> bool:
-        with mock.patch("qbeast_spark_bridge.settings.session_settings", wraps=session_settings) as asked:
+        with mock.patch("qbeast_spark_bridge.settings.session_settings", wraps=session_settings) as request:
             with_uncounted_batches(session.createDataFrame([], columns), lambda rows: rows.columns)
-        return asked.called
+        return request.called
 
     assert uncounted("a long, b decimal(9, 2), c timestamp, d boolean, e date, f string, g binary")
     for other in ("array<int>", "map<string, int>", "struct<x: int>"):

@@ -45,11 +45,11 @@ def load(spark: SparkSession, table: Path, **options: Any) -> DataFrame:
 
 def fetched(frame: DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Fetch as Arrow; instants come in the zone of the session."""
-    found = pl.DataFrame(frame.toArrow())
+    actual = pl.DataFrame(frame.toArrow())
     zoned = [
         pl.col(n).dt.convert_time_zone("UTC") for n, t in schema.items() if t == pl.Datetime("us", "UTC")
     ]
-    return found.with_columns(zoned).cast(dict(schema))
+    return actual.with_columns(zoned).cast(dict(schema))
 
 
 @settings(max_examples=4, suppress_health_check=list(HealthCheck))
@@ -64,28 +64,28 @@ def test_values_of_every_type_arrive_unchanged(spark: SparkSession, case: Case) 
 @pytest.mark.parametrize("sample", [0.01, 0.1, 0.5, (0.1, 0.2)], ids=str)
 def test_samples_equal_polars(spark: SparkSession, table: Path, sample: Any) -> None:
     text = sample if isinstance(sample, float) else "0.1,0.2"
-    found = load(spark, table, sample=text).select("id").toArrow()
+    actual = load(spark, table, sample=text).select("id").toArrow()
     expected = qbeast.read_table(table, sample=sample)
-    assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_list())
+    assert sorted(actual["id"].to_pylist()) == sorted(expected["id"].to_list())
 
 
 def test_filters_and_columns_equal_polars(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
-    found = load(spark, table, where="x > 1.5 AND s IN ('v1', 'v2', 'v3')", columns='["s", "id"]')
+    actual = load(spark, table, where="x > 1.5 AND s IN ('v1', 'v2', 'v3')", columns='["s", "id"]')
     expected = rows.filter(pl.col("x") > 1.5, pl.col("s").is_in(["v1", "v2", "v3"])).select("s", "id")
-    assert_same_rows(fetched(found, expected.schema), expected, key="id")
-    assert found.columns == ["s", "id"]
+    assert_same_rows(fetched(actual, expected.schema), expected, key="id")
+    assert actual.columns == ["s", "id"]
 
 
 def test_schema_option_omits_columns(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
-    found = spark.read.format("qbeast").schema("x double, id bigint").load(str(table))
+    actual = spark.read.format("qbeast").schema("x double, id bigint").load(str(table))
     expected = rows.select("x", "id")
-    assert_same_rows(fetched(found, expected.schema), expected, key="id")
+    assert_same_rows(fetched(actual, expected.schema), expected, key="id")
 
 
 def test_not_null_column_is_trusted(spark: SparkSession, table: Path) -> None:
-    found = spark.read.format("qbeast").schema("id bigint NOT NULL").load(str(table))
-    assert not found.schema["id"].nullable
-    assert found.where("id < 10").count() == 10
+    actual = spark.read.format("qbeast").schema("id bigint NOT NULL").load(str(table))
+    assert not actual.schema["id"].nullable
+    assert actual.where("id < 10").count() == 10
 
 
 def test_spark_filters_joins_and_reuses_a_frame(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
@@ -140,8 +140,8 @@ def test_columns_that_old_files_lack_are_null(spark: SparkSession, tmp_path: Pat
     qbeast.write_table(pl.DataFrame({"id": [1]}), place, columns=["id"])
     new = pl.DataFrame({"id": [2], "more": ["x"]})
     qbeast.write_table(new, place, mode="append", schema_mode="merge")
-    found = {row["id"]: row["more"] for row in load(spark, place).collect()}
-    assert found == {1: None, 2: "x"}
+    actual = {row["id"]: row["more"] for row in load(spark, place).collect()}
+    assert actual == {1: None, 2: "x"}
 
 
 def test_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:

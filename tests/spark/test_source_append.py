@@ -55,8 +55,8 @@ def test_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path,
     assert qbeast.open_table(table).version == 1
     check_invariants(table)
     everything = pl.concat([numbers(10_000), more])
-    found = qbeast.read_table(table)
-    assert_same_rows(found.sort("id", "x"), everything.sort("id", "x"), key="id")
+    actual = qbeast.read_table(table)
+    assert_same_rows(actual.sort("id", "x"), everything.sort("id", "x"), key="id")
     assert qbeast.open_table(table).history(1)["metrics"][0]["numOutputRows"] == 6000
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     ],
 )
 def test_sample_options_are_parsed(text: str | None, value: object) -> None:
-    given = {"path": "t"} | ({} if text is None else {"sample": text})
-    assert ReadOptions.of(given).sample == value
+    options = {"path": "t"} | ({} if text is None else {"sample": text})
+    assert ReadOptions.of(options).sample == value
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ print(hasattr(pyspark_qbeast, "DefaultSource"), "polars" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "actual"),
     [("nothing", "True"), ("polars", "True"), ("pyspark", "False"), ("qbeast_core", "False"), ("orjson", "")],
 )
-def test_pyspark_lookup_package_never_fails(name: str, found: str) -> None:
+def test_pyspark_lookup_package_never_fails(name: str, actual: str) -> None:
     """An error would hide the data sources of all other packages."""
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED.format(name=name)],
@@ -124,5 +124,5 @@ def test_pyspark_lookup_package_never_fails(name: str, found: str) -> None:
         check=True,
     )
     has_source, has_polars = done.stdout.split()
-    assert found in (has_source, "")
+    assert actual in (has_source, "")
     assert has_polars == "False"  # it is imported in every worker of the driver, and has to be light

@@ -43,12 +43,12 @@ def plan_tasks(
     return tasks_of(reader, reader.plan(predicate, sample), **options)
 
 
-def read(table: Path, **asked: Any) -> tuple[pl.DataFrame, int]:
+def read(table: Path, **request: Any) -> tuple[pl.DataFrame, int]:
     """Read by tasks that went through pickle, as to another machine."""
     reader = Reader(load_snapshot(table))
-    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **asked)]
+    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **request)]
     batches = [batch for task in tasks for batch in task.batches()]
-    names = asked.get("columns") or list(reader.snapshot.schema)
+    names = request.get("columns") or list(reader.snapshot.schema)
     whole = nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in names]))
     assert all(batch.schema.equals(types) for batch in batches)
@@ -68,12 +68,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sample: float | None) -> None:
     with folder() as place, small_files():
         write(place, case)
-        found, _ = read(place, task_bytes=task_bytes, sample=sample)
-        assert_same_rows(found, qbeast.read_table(place, sample=sample), key=ROW)
+        actual, _ = read(place, task_bytes=task_bytes, sample=sample)
+        assert_same_rows(actual, qbeast.read_table(place, sample=sample), key=ROW)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "request",
     [
         {},
         {"sample": 0.01},
@@ -83,14 +83,14 @@ def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sampl
     ],
     ids=["all", "sample", "range", "filter", "filter and sample"],
 )
-def test_splitting_changes_no_row(table: Path, asked: dict[str, Any]) -> None:
-    whole, one = read(table, **asked)
-    cut, many = read(table, **asked, task_bytes=100_000)
-    assert one == 1
-    assert many > 1 or "sample" in asked
-    lazy = qbeast.scan_table(table, sample=asked.get("sample"))
-    lazy = lazy.filter(asked["predicate"]) if "predicate" in asked else lazy
-    expected = lazy.select(asked.get("columns") or pl.all()).collect()
+def test_splitting_changes_no_row(table: Path, request: dict[str, Any]) -> None:
+    whole, item = read(table, **request)
+    cut, many = read(table, **request, task_bytes=100_000)
+    assert item == 1
+    assert many > 1 or "sample" in request
+    lazy = qbeast.scan_table(table, sample=request.get("sample"))
+    lazy = lazy.filter(request["predicate"]) if "predicate" in request else lazy
+    expected = lazy.select(request.get("columns") or pl.all()).collect()
     assert_same_rows(whole, expected, key="id")
     assert_same_rows(cut, expected, key="id")
 
@@ -125,8 +125,8 @@ def test_foreign_files_are_read_whole(tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(numbers(10_000), place, columns=["id"])
     write_deltalake(place, numbers(5_000).with_columns(pl.col("id") + 10_000), mode="append")
-    found, _ = read(place, task_bytes=1, sample=0.5)
-    assert_same_rows(found, qbeast.read_table(place, sample=0.5), key="id")
+    actual, _ = read(place, task_bytes=1, sample=0.5)
+    assert_same_rows(actual, qbeast.read_table(place, sample=0.5), key="id")
     reader = Reader(load_snapshot(place))
     assert sum(len(task.task.parts.whole) for task in plan_tasks(reader, task_bytes=1)) == 1
 
@@ -135,8 +135,8 @@ def test_deleted_rows_stay_hidden(tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(numbers(1_000), place, columns=["id"])
     DeltaTable(place).delete("id >= 500")
-    found, _ = read(place)
-    assert sorted(found["id"]) == list(range(500))
+    actual, _ = read(place)
+    assert sorted(actual["id"]) == list(range(500))
 
 
 def test_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

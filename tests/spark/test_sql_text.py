@@ -71,12 +71,12 @@ def check_texts(rows: DataFrame, texts: list[str]) -> int:
     written: list[tuple[str, str, list[int]]] = []
     for text in dict.fromkeys(texts):
         try:
-            found = parse_where(text, ROWS.schema)
-            assert found.predicate is not None
-            kept = ROWS.filter(found.predicate)["id"].to_list()
+            actual = parse_where(text, ROWS.schema)
+            assert actual.predicate is not None
+            kept = ROWS.filter(actual.predicate)["id"].to_list()
         except (InvalidInputError, pl.exceptions.PolarsError):
             continue
-        written.append((text, str(found.condition), kept))
+        written.append((text, str(actual.condition), kept))
     marks = [f"({sql}) AS p{number}" for number, (_, sql, _) in enumerate(written)]
     truths = pl.DataFrame(rows.selectExpr("id", *marks).toArrow()).sort("id")
     for number, (text, sql, kept) in enumerate(written):
@@ -145,10 +145,10 @@ TEXTS = (
 @pytest.mark.parametrize(("ansi", "zone"), [("true", "America/New_York"), ("false", "Asia/Kathmandu")])
 def test_text_reads_rows_like_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
     with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
-        found = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
-    for text, kept in zip(TEXTS, found, strict=True):
+        actual = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
+    for text, kept in zip(TEXTS, actual, strict=True):
         assert kept == qbeast.read_table(table, where=text)["row"].sort().to_list(), text
-    assert sum(map(len, found)) > len(FRAME)
+    assert sum(map(len, actual)) > len(FRAME)
 
 
 @pytest.mark.parametrize(

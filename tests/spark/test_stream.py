@@ -72,13 +72,13 @@ def test_stopped_stream_continues(spark: SparkSession, table: Path, tmp_path: Pa
 
 
 def progress(table: Path) -> dict[str, int]:
-    found: dict[str, int] = {}
+    actual: dict[str, int] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_text().splitlines():
             txn = json.loads(line).get("txn")
             if txn:
-                found[txn["appId"]] = txn["version"]
-    return found
+                actual[txn["appId"]] = txn["version"]
+    return actual
 
 
 def test_repeated_batch_changes_nothing(

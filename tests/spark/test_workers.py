@@ -68,13 +68,13 @@ def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: 
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    message, tracebacks, exists = told["said"]
+    output = json.loads(done.stdout.splitlines()[-1])
+    message, tracebacks, exists = output["said"]
     assert "lacks numpy, pandas, polars" in message
     assert "no job was sent" in message
     assert (tracebacks, exists) == (1, False)
     assert "at org.apache.spark" not in done.stderr
-    assert set(told["rows"]) == {1_990}
+    assert set(output["rows"]) == {1_990}
     assert qbeast.open_table(tmp_path / "table").check().ok
 
 

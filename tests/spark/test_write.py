@@ -36,10 +36,10 @@ OWN = os.getpid()
 
 def check(path: Path, wanted: pl.DataFrame, key: str = "row") -> None:
     """The table holds these rows, for us and for a plain Delta reader, and keeps its invariants."""
-    found = qbeast.read_table(path)
-    assert_same_rows(found, wanted, key)
+    actual = qbeast.read_table(path)
+    assert_same_rows(actual, wanted, key)
     assert_same_rows(pl.scan_delta(path).collect(), wanted, key)
-    assert sum(block.rows for block in check_invariants(path)) == found.height
+    assert sum(block.rows for block in check_invariants(path)) == actual.height
 
 
 @contextmanager
@@ -66,21 +66,21 @@ def numbers(spark: SparkSession, count: int = 2_000, parts: int = 3, first: int 
 @pytest.mark.connect
 def test_values_of_every_type_round_trip(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE)
-    wanted = of_spark(df)
+    expected = of_spark(df)
     for number in range(0, len(INDEXABLE), 6):
         path = tmp_path / f"t{number}"
         result = bridge.write_table(df, path, INDEXABLE[number : number + 6], cube_size=20)
         assert (result.version, result.rows, result.committed, result.new_revision) == (0, 300, True, True)
-        check(path, wanted)
+        check(path, expected)
 
 
 @pytest.mark.connect
 def test_session_settings_do_not_change_tables(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE).drop("at_ntz")  # by its cast: another zone, another time
-    wanted = of_spark(df)
+    expected = of_spark(df)
     with settings(spark, session__timeZone="+05:30", ansi__enabled="false", adaptive__enabled="false"):
         bridge.write_table(df, tmp_path / "t", ["at", "day"])
-    check(tmp_path / "t", wanted)
+    check(tmp_path / "t", expected)
 
 
 def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_engines_append_in_turn(spark: SparkSession, tmp_path: Path) -> None:
         rows = part if number % 2 == 0 else of_spark(part)
         result = qbeast.write_table(rows, tmp_path / "t", ["a", "b"], mode="append", cube_size=100)
         assert result.version == number
-    wanted = pl.concat(map(of_spark, parts))
-    check(tmp_path / "t", wanted)
+    expected = pl.concat(map(of_spark, parts))
+    check(tmp_path / "t", expected)
     half = qbeast.read_table(tmp_path / "t", sample=0.5)["row"]
     by_hash = numbers(spark).where("hash(a, b) < -1").select("row")
     assert set(half) == set(of_spark(by_hash)["row"])
@@ -141,8 +141,8 @@ def test_rows_take_the_types_of_the_table(spark: SparkSession, tmp_path: Path) -
     bridge.write_table(numbers(spark), tmp_path / "t", ["a", "b"])
     narrow = numbers(spark, 100, 2, 2_000).selectExpr("CAST(a AS INT)", "row", "CAST(b AS FLOAT)")
     bridge.write_table(narrow, tmp_path / "t", mode="append")
-    wanted = of_spark(narrow).select("row", "a", "b").cast({"a": pl.Int64, "b": pl.Float64})
-    check(tmp_path / "t", pl.concat([of_spark(numbers(spark)), wanted]))
+    expected = of_spark(narrow).select("row", "a", "b").cast({"a": pl.Int64, "b": pl.Float64})
+    check(tmp_path / "t", pl.concat([of_spark(numbers(spark)), expected]))
 
 
 def test_schema_merge_adds_and_omits_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Pat
 
 @pytest.mark.connect
 def test_progress_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    told: list[qbeast.Progress] = []
+    report: list[qbeast.Progress] = []
     with small_files(file_rows=500):
-        bridge.write_table(numbers(spark), tmp_path / "t", ["a"], progress=told.append)
-    assert [one.stage for one in told] == ["read", "plan", "write", "write", "commit", "done"]
-    assert (told[-1].rows, told[-1].files_done) == (2_000, 4)
+        bridge.write_table(numbers(spark), tmp_path / "t", ["a"], progress=report.append)
+    assert [item.stage for item in report] == ["read", "plan", "write", "write", "commit", "done"]
+    assert (report[-1].rows, report[-1].files_done) == (2_000, 4)
 
 
 def test_clustered_sample_warns_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def arrow(frame: pl.DataFrame, *, rows: int = 300) -> list[pa.RecordBatch]:
     """The rows as Spark sends them."""
     numbered = frame.rename({name: f"c{number}" for number, name in enumerate(frame.columns)})
     table = numbered.to_arrow(compat_level=pl.CompatLevel.oldest())
-    found: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
-    return found
+    actual: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows)
+    return actual
 
 
 @pytest.mark.parametrize("files", [1, 2, 3, 200, 10_007])
@@ -77,16 +77,16 @@ def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files:
     keys = rng.permutation(1 << 20)[: frame.height].astype(np.uint64)
     starts = np.arange(files, dtype=np.uint64) * np.uint64((1 << 20) // files)
     numbers_of = np.searchsorted(starts, keys, side="right") - 1
-    found: dict[int, list[tuple[pl.DataFrame, Any]]] = {}
+    actual: dict[int, list[tuple[pl.DataFrame, Any]]] = {}
     for number, pack in packed(frame, keys, starts):
-        found.setdefault(number, []).append(packs.unpack_rows(pack))
-    assert list(found) == sorted(set(numbers_of.tolist()))
-    for number, parts in found.items():
-        mine = frame.filter(pl.Series(numbers_of == number)).with_columns(
+        actual.setdefault(number, []).append(packs.unpack_rows(pack))
+    assert list(actual) == sorted(set(numbers_of.tolist()))
+    for number, parts in actual.items():
+        ours = frame.filter(pl.Series(numbers_of == number)).with_columns(
             pl.Series("key", keys[numbers_of == number])
         )
         rows = pl.concat(part.with_columns(pl.Series("key", its)) for part, its in parts)
-        assert rows.equals(mine.sort("key"))
+        assert rows.equals(ours.sort("key"))
 
 
 def test_packs_are_bounded() -> None:
@@ -153,10 +153,10 @@ def test_workers_start_few_threads_before_polars() -> None:
         "print(polars.thread_pool_size(), pyarrow.cpu_count())"
     )
     call = pickle.dumps(WorkerCall.of(write_files.write_partition, None)).hex()
-    for cores, wanted in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
+    for cores, expected in (({}, "1 1"), ({"OMP_NUM_THREADS": "2"}, "2 2")):
         command = [sys.executable, "-c", code, call]
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)} | cores
-        assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == wanted
+        assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == expected
 
 
 def test_worker_modules_are_frozen_for_gc() -> None:
@@ -183,8 +183,8 @@ def test_workers_answer_without_pandas() -> None:
         "print([pickle.loads(one['answer'][0].as_py()) for one in answers], 'pandas' in sys.modules)"
     )
     call = pickle.dumps(WorkerCall.of(answer_items, len)).hex()
-    told = subprocess.check_output([sys.executable, "-c", code, call], text=True, cwd=ROOT)
-    assert told.strip() == "[(0, 1), (1, 3)] False"
+    output = subprocess.check_output([sys.executable, "-c", code, call], text=True, cwd=ROOT)
+    assert output.strip() == "[(0, 1), (1, 3)] False"
 
 
 @pytest.mark.parametrize(

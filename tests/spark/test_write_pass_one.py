@@ -30,13 +30,13 @@ def summary_of(df: DataFrame, columns: list[str], *, cube_size: int | None = Non
 def check_all(df: DataFrame, columns: list[str]) -> None:
     """Every row is in the sample, and all that was counted is right."""
     frame = of_spark(df).select(columns)
-    summary, wanted = summary_of(df, columns), summarise(frame, columns)
-    assert (summary.rows, summary.columns) == (wanted.rows, wanted.columns)
+    summary, expected = summary_of(df, columns), summarise(frame, columns)
+    assert (summary.rows, summary.columns) == (expected.rows, expected.columns)
     assert summary.weight_sum == int(frame_weights(frame, columns).sum(dtype=np.int64))
-    assert summary.key_limit == wanted.key_limit
-    sample, every = (one.sample.drop(KEY_COLUMN).sort(columns) for one in (summary, wanted))
-    assert sample.schema == every.schema
-    assert sample.equals(every)
+    assert summary.key_limit == expected.key_limit
+    sample, everything = (item.sample.drop(KEY_COLUMN).sort(columns) for item in (summary, expected))
+    assert sample.schema == everything.schema
+    assert sample.equals(everything)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
@@ -74,19 +74,19 @@ def test_timestamps_beyond_python_calendar_work(spark: SparkSession) -> None:
     )
     names = ["at", "ntz", "day"]
     summary = summary_of(df, names)
-    wanted = summarise(pl.DataFrame(df.toArrow()).select(names), names)
-    assert summary.columns == wanted.columns
+    expected = summarise(pl.DataFrame(df.toArrow()).select(names), names)
+    assert summary.columns == expected.columns
 
 
 @pytest.mark.connect
 def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
     check_all(shuffled, ["a", "count"])
-    held = shuffled.persist()
+    rows_held = shuffled.persist()
     try:
-        check_all(held, ["count", "a"])
+        check_all(rows_held, ["count", "a"])
     finally:
-        held.unpersist()
+        rows_held.unpersist()
 
 
 def test_samples_shrink_and_stay_uniform(spark: SparkSession) -> None:

@@ -33,9 +33,9 @@ def assert_same_change(
     assert {name: getattr(result, name) for name in COUNTS} == {
         name: getattr(wanted, name) for name in COUNTS
     }
-    shapes = [one.plan.select("rows", "matched", "action").sort(pl.all()) for one in (result, wanted)]
+    shapes = [item.plan.select("rows", "matched", "action").sort(pl.all()) for item in (result, wanted)]
     assert shapes[0].equals(shapes[1])
-    tables = [qbeast.open_table(one) for one in (path, twin)]
+    tables = [qbeast.open_table(item) for item in (path, twin)]
     kept = [table.blocks().drop("path").sort(pl.all()) for table in tables]
     assert kept[0].equals(kept[1])
     assert_same_rows(tables[0].scan().collect(), tables[1].scan().collect())

@@ -73,12 +73,12 @@ def test_delta_rs_does_not_encode_these_characters(plain: str) -> None:
     ],
 )
 def test_encoded_path_leads_to_expected_file(spelled: str, text: str, kind: str) -> None:
-    found = FilePath.of_log(spelled)
-    assert (found.text, found.kind) == (text, kind)
+    actual = FilePath.of_log(spelled)
+    assert (actual.text, actual.kind) == (text, kind)
 
 
 @given(st.text(max_size=30))
 def test_every_encoded_path_parses(spelled: str) -> None:
-    found = FilePath.of_log(spelled)
-    if found.kind == "inside":
-        assert FilePath.of_log(found.encoded) == found
+    actual = FilePath.of_log(spelled)
+    if actual.kind == "inside":
+        assert FilePath.of_log(actual.encoded) == actual

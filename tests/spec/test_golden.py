@@ -26,7 +26,7 @@ def test_transformers_and_transformations_round_trip(text):
         for value, expected in zip(values, stored[key], strict=True):
             written = json.loads(value.model_dump_json())
             assert list(written.items()) == list(expected.items())
-            assert [type(one) for one in written.values()] == [type(one) for one in expected.values()]
+            assert [type(item) for item in written.values()] == [type(item) for item in expected.values()]
             assert not value.model_extra  # every key the JVM writes is known here
 
 

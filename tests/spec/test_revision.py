@@ -319,7 +319,7 @@ def test_models_are_immutable():
 
 
 def test_types_are_mapped_or_raise():
-    assert {data_type_of("c", one) for one in (pl.Int8(), pl.Int16(), pl.Int32())} == {"IntegerDataType"}
+    assert {data_type_of("c", item) for item in (pl.Int8(), pl.Int16(), pl.Int32())} == {"IntegerDataType"}
     assert data_type_of("c", pl.Datetime("us")) == "TimestampDataType"
     assert data_type_of("c", pl.Decimal(38, 18)) == "DecimalDataType"
     for refused in (pl.Boolean(), pl.Binary(), pl.Struct({"x": pl.Int64}), pl.Null()):
@@ -338,9 +338,9 @@ def test_types_are_mapped_or_raise():
     ids=lambda transformation: type(transformation).__name__,
 )
 def test_quantiles_are_shortened_only_in_repr(transformation):
-    told = repr(transformation)
-    assert len(told) < 300
-    assert "<1,000 values from " in told
+    report = repr(transformation)
+    assert len(report) < 300
+    assert "<1,000 values from " in report
     assert len(json.loads(transformation.model_dump_json())["quantiles"]) == 1000
     few = CDFNumericQuantilesTransformation(quantiles=(1.0, 2.5), data_type="LongDataType")
     assert "quantiles=(1.0, 2.5)" in repr(few)

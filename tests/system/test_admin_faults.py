@@ -62,14 +62,14 @@ CHANGES: dict[str, tuple[Make, Change]] = {
 def state(path: Path) -> object:
     """What the log says, and everything the table holds; None: there is none."""
     try:
-        found = load_snapshot(path)
+        actual = load_snapshot(path)
     except qbeast.TableNotFoundError:
         return None
     configuration = {
-        key: text for key, text in found.metadata.configuration.items() if "revision.0" not in key
+        key: text for key, text in actual.metadata.configuration.items() if "revision.0" not in key
     }
-    files = found.files.select("path", "revision", "blocks").sort("path").rows()
-    return found.version, configuration, found.schema, files, pl.scan_delta(str(path)).collect().height
+    files = actual.files.select("path", "revision", "blocks").sort("path").rows()
+    return actual.version, configuration, actual.schema, files, pl.scan_delta(str(path)).collect().height
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -79,9 +79,9 @@ def test_failing_store_leaves_table_before_or_after(
 ) -> None:
     make, change = CHANGES[name]
     (tmp_path / "wanted").mkdir()
-    path, wanted = make(tmp_path / "table"), make(tmp_path / "wanted" / "table")
+    path, expected = make(tmp_path / "table"), make(tmp_path / "wanted" / "table")
     before, put = state(path), LocalStore.put_if_absent
-    change(wanted)
+    change(expected)
 
     def failing(store: LocalStore, name: str, data: bytes) -> None:
         monkeypatch.setattr(LocalStore, "put_if_absent", put)
@@ -98,7 +98,7 @@ def test_failing_store_leaves_table_before_or_after(
             change(path)
         assert state(path) == before
         change(path)
-    assert _without_ids(state(path)) == _without_ids(state(wanted))
+    assert _without_ids(state(path)) == _without_ids(state(expected))
 
 
 def _without_ids(found: object) -> object:
@@ -126,10 +126,10 @@ def test_rows_committed_first_survive_except_restore(
 
     monkeypatch.setattr(LocalStore, "put_if_absent", raced)
     change(path)
-    found = qbeast.read_table(path)
-    assert found.height == (ROWS.height if name == "restore" else before + more.height)
-    assert found["id"].is_unique().all()
-    assert pl.scan_delta(str(path)).collect().height == found.height
+    actual = qbeast.read_table(path)
+    assert actual.height == (ROWS.height if name == "restore" else before + more.height)
+    assert actual["id"].is_unique().all()
+    assert pl.scan_delta(str(path)).collect().height == actual.height
 
 
 def test_failed_vacuum_is_harmless_and_resumable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,16 +166,16 @@ def switching(path: str, writer: int) -> None:  # noqa: ARG001 -- the job's form
 def appending(path: str, writer: int) -> None:
     for number in range(ROUNDS):
         rows = ROWS.with_columns(pl.col("id") + 1000 * (writer * ROUNDS + number + 2))
-        told: qbeast.CommitConflictError | None = None
+        report: qbeast.CommitConflictError | None = None
         for _ in range(10 * ROUNDS):
             try:
                 qbeast.write_table(rows, path, mode="append")
                 break
             except qbeast.CommitConflictError as error:  # files with the hidden column came too late
                 assert "rewritten for the JVM meanwhile" in str(error)  # noqa: PT017 -- most writes raise none
-                told = error
+                report = error
         else:
-            raise AssertionError from told
+            raise AssertionError from report
 
 
 def others(path: str, writer: int) -> None:
@@ -198,11 +198,11 @@ def test_concurrent_switches_sets_and_appends_lose_nothing(tmp_path: Path, four:
     for result in waiting:
         result.get(timeout=120)
     others(str(path), 5)
-    found = qbeast.read_table(path)
-    assert found.height == ROWS.height * (2 + 3 * ROUNDS)
-    assert found["id"].is_unique().all()
+    actual = qbeast.read_table(path)
+    assert actual.height == ROWS.height * (2 + 3 * ROUNDS)
+    assert actual["id"].is_unique().all()
     assert DeltaTable(path).metadata().configuration["writer 3"] == str(ROUNDS - 1)
     tags = [add.get("tags") or {} for add in replay(path).values()]
-    assert len({'"cubeId"' in one["blocks"] for one in tags if "blocks" in one}) == 1
+    assert len({'"cubeId"' in item["blocks"] for item in tags if "blocks" in item}) == 1
     assert load_snapshot(path).config.dialect == "qbeast-spark"
     check_invariants(path, may_stage=True)

@@ -41,11 +41,11 @@ def theirs(root: str, writer: int) -> None:
 def test_racing_writers_lose_no_rows_or_revisions(tmp_path: Path, four: Pool) -> None:
     spaces = {"first.parquet": revision(number=0).to_json()}
     create(tmp_path)
-    told = run(four, tmp_path, *[mixed] * 4)
-    for _, own in told:
+    output = run(four, tmp_path, *[mixed] * 4)
+    for _, own in output:
         spaces |= own
     total = 4 * COMMITS
-    assert sum(attempts for attempts, _ in told) > total, "they never raced"
+    assert sum(attempts for attempts, _ in output) > total, "they never raced"
     appeared = {"first.parquet"}
     for version in range(1, total + 1):
         snapshot = load_snapshot(tmp_path, version=version)

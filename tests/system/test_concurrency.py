@@ -66,14 +66,14 @@ def check_log(place: Place, events: list[Event]) -> None:
     store = open_store(uri, options or None)
     names = [name for name in store.list("_delta_log") if name.endswith(".json") and "checkpoint" not in name]
     assert [int(name[-25:-5]) for name in names] == list(range(len(names)))
-    told = {event.version: event for event in events}
-    assert len(told) == len(events)
-    assert max(told) < len(names)
+    report = {event.version: event for event in events}
+    assert len(report) == len(events)
+    assert max(report) < len(names)
     words = {"append": "WRITE", "overwrite": "WRITE", "merge": "MERGE", "optimize": "OPTIMIZE"}
     words |= {"delete": "DELETE", "update": "UPDATE"}
     for version, name in enumerate(names):
         info = json.loads(store.get(name).split(b"\n")[0])["commitInfo"]
-        kind = told[version].kind if version in told else "optimize"
+        kind = report[version].kind if version in report else "optimize"
         assert info["operation"] == ("CREATE TABLE AS SELECT" if version == 0 else words[kind])
 
 

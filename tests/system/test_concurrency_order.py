@@ -153,10 +153,10 @@ def check(path: Path, rows: pl.DataFrame, known: pl.DataFrame | None = None) -> 
     assert_same_rows(table.scan().collect(), rows)
     seen: set[int] = set()
     for share in (0.1, 0.4, 0.8):
-        found = table.scan(sample=share).collect()
-        assert_same_rows(found, sampled(rows, ["a", "b"], share))
-        assert seen <= set(found["row"])
-        seen = set(found["row"])
+        actual = table.scan(sample=share).collect()
+        assert_same_rows(actual, sampled(rows, ["a", "b"], share))
+        assert seen <= set(actual["row"])
+        seen = set(actual["row"])
 
 
 def race(data: st.DataObject, writers: st.SearchStrategy[str]) -> None:
@@ -167,9 +167,9 @@ def race(data: st.DataObject, writers: st.SearchStrategy[str]) -> None:
     with small(data.draw(st.sampled_from([5, 25, 100])), data.draw(st.sampled_from([1, 2, 4]))) as path:
         run = Race(path, begin(path, areas, size, thinned), racing)
         # Another engine's delete may take the block that alone told a cube's lowest threshold.
-        known = faults_of(path) if thinned == "delete" else None
+        existing = faults_of(path) if thinned == "delete" else None
         run.run()
-        check(path, run.rows, known)
+        check(path, run.rows, existing)
         qbeast.open_table(path).optimize()
         check(path, run.rows)
 
@@ -187,13 +187,13 @@ def test_append_below_changed_cubes_is_partly_staged(how: str) -> None:
 
 
 def test_optimize_fixes_block_order_after_foreign_delete() -> None:
-    one, many = Area(1, 0.0, 0.0, 0.01, 0), Area(90, 0.9, 0.3, 0.01, 0)
+    item, many = Area(1, 0.0, 0.0, 0.01, 0), Area(90, 0.9, 0.3, 0.01, 0)
     with small(5, 1) as path:
-        run = Race(path, begin(path, [one, one, many], 1, "delete"), [("append", one), ("append", one)])
-        known = faults_of(path)
-        assert set(known["code"]) == {"threshold-order", "weight-order"}
+        run = Race(path, begin(path, [item, item, many], 1, "delete"), [("append", item), ("append", item)])
+        existing = faults_of(path)
+        assert set(existing["code"]) == {"threshold-order", "weight-order"}
         run.run()
-        check(path, run.rows, known)
+        check(path, run.rows, existing)
         qbeast.open_table(path).optimize()
         check(path, run.rows)
 

@@ -50,17 +50,19 @@ def check_killed(folder: Path, mode: str, before: pl.DataFrame | None, steps: Se
 def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame) -> bool:
     """Say whether the write is visible; it is wholly or not at all, and the table can be written on."""
     try:
-        found = qbeast.read_table(table)
+        actual = qbeast.read_table(table)
     except qbeast.TableNotFoundError:
         assert before is None
-        found = None
-    visible = found is not None and found.height == after.height and found["row"].max() == after["row"].max()
+        actual = None
+    visible = (
+        actual is not None and actual.height == after.height and actual["row"].max() == after["row"].max()
+    )
     expected = after if visible else before
-    if found is not None and expected is not None:
-        assert_same_rows(found, expected)
+    if actual is not None and expected is not None:
+        assert_same_rows(actual, expected)
         assert_same_rows(pl.scan_delta(table).collect(), expected)
     more = rows(1000)
-    if found is None and any(table.glob("*.parquet")):
+    if actual is None and any(table.glob("*.parquet")):
         with pytest.raises(qbeast.TableExistsError, match="an interrupted write left them"):
             qbeast.write_table(more, table, columns=["row"], mode="append")
         shutil.rmtree(table)
@@ -102,13 +104,13 @@ def test_two_concurrent_appends_lose_nothing(tmp_path: Path, four: Pool) -> None
     waiting = [four.apply_async(append, (table, writer)) for writer in range(2)]
     attempts = [result.get(timeout=120) for result in waiting]
     assert min(attempts) >= APPENDS
-    found = qbeast.read_table(table)
+    actual = qbeast.read_table(table)
     expected = [-1, *(i * 100 + k for i in range(2 * APPENDS) for k in range(30))]
-    assert sorted(found["row"]) == expected
+    assert sorted(actual["row"]) == expected
     opened = qbeast.open_table(table)
     assert opened.version == 2 * APPENDS
     assert DeltaTable(table).version() == 2 * APPENDS
-    assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), found.filter(pl.col("a") > 300))
+    assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), actual.filter(pl.col("a") > 300))
 
 
 def test_two_concurrent_creates_make_one_table(tmp_path: Path, four: Pool) -> None:

@@ -47,10 +47,10 @@ def sweep(name: str, tables: Path, tmp_path: Path, choose: slice) -> None:
         table = tmp_path / f"killed-{step}"
         shutil.copytree(first, table)
         assert run(name, table, step) == step
-        found = content(str(table), {})
-        assert found in (before, after)
-        seen.append(found == after != before)
-        go_on(name, table, found, before, after)
+        actual = content(str(table), {})
+        assert actual in (before, after)
+        seen.append(actual == after != before)
+        go_on(name, table, actual, before, after)
         shutil.rmtree(table)
     assert seen == sorted(seen)  # first the old state, then the new one
 

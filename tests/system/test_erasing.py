@@ -18,7 +18,7 @@ PEOPLE = pl.DataFrame({"email": [f"person{n:03}@example.org" for n in range(60)]
 
 def kept(path: Path) -> set[str]:
     """Where below the table a person is named: data files, commits, checkpoints."""
-    found: set[str] = set()
+    actual: set[str] = set()
     for file in path.rglob("*"):
         if file.suffix == ".parquet":  # values are compressed; statistics and tags are told by the footer
             rows, footer = (
@@ -26,14 +26,14 @@ def kept(path: Path) -> set[str]:
                 repr(pq.read_metadata(file).to_dict()),
             )
             if NAME in rows + footer or NAME.encode() in file.read_bytes():
-                found.add("checkpoint" if ".checkpoint" in file.name else "data")
+                actual.add("checkpoint" if ".checkpoint" in file.name else "data")
         elif file.is_file() and NAME in file.read_text():
-            found.add("commit")
-    return found
+            actual.add("commit")
+    return actual
 
 
 def newest_metadata(path: Path) -> str:
-    return "".join(one.to_json() for one in qbeast.open_table(path).revisions)
+    return "".join(item.to_json() for item in qbeast.open_table(path).revisions)
 
 
 def live_statistics(path: Path) -> str:

@@ -70,14 +70,14 @@ class Trial:
         self.server.fail(None)
         if fault == "slow" and error is not None:
             time.sleep(3 * PATIENCE)  # what nobody waited for may land yet
-        found = content(uri, self.server.options)
-        self.judge(error, found)
-        if found != self.after:
+        actual = content(uri, self.server.options)
+        self.judge(error, actual)
+        if actual != self.after:
             self.run(uri, self.server.options)
             assert content(uri, self.server.options) == self.after
         assert self.after is not None
         check_sound(uri, self.server.options, self.after)
-        return found == self.after
+        return actual == self.after
 
     def judge(self, error: qbeast.QbeastError | None, found: Content | None) -> None:
         if error is None:

@@ -35,7 +35,7 @@ def rows(writer: int, count: int = 200) -> pl.DataFrame:
 
 def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any) -> list[str]:
     """Write a table a round, together with the others; return what became of it."""
-    told = []
+    reports = []
     for number in range(ROUNDS):
         barrier.wait(timeout=120)
         try:
@@ -47,10 +47,10 @@ def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any
                 storage_options=options or None,
             )
         except qbeast.QbeastError as error:
-            told.append(type(error).__name__)
+            reports.append(type(error).__name__)
         else:
-            told.append("written" if result.committed else "untouched")
-    return told
+            reports.append("written" if result.committed else "untouched")
+    return reports
 
 
 def run(pool: Pool, uri: str, options: dict[str, str], mode: str) -> list[list[str]]:
@@ -58,29 +58,29 @@ def run(pool: Pool, uri: str, options: dict[str, str], mode: str) -> list[list[s
     with multiprocessing.get_context("spawn").Manager() as manager:
         barrier = manager.Barrier(WRITERS)
         jobs = [pool.apply_async(race, (uri, options, mode, w, barrier)) for w in range(WRITERS)]
-        told = [job.get(timeout=300) for job in jobs]
-    return [sorted(outcome) for outcome in zip(*told, strict=True)]
+        reports = [job.get(timeout=300) for job in jobs]
+    return [sorted(outcome) for outcome in zip(*reports, strict=True)]
 
 
 def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]]) -> None:
-    one = ["written"]
-    wanted = {
-        "append": one * WRITERS,
-        "overwrite": one * WRITERS,
-        "ignore": ["untouched"] * (WRITERS - 1) + one,
-        "error": ["TableExistsError"] * (WRITERS - 1) + one,
+    item = ["written"]
+    expected = {
+        "append": item * WRITERS,
+        "overwrite": item * WRITERS,
+        "ignore": ["untouched"] * (WRITERS - 1) + item,
+        "error": ["TableExistsError"] * (WRITERS - 1) + item,
     }
-    assert outcomes == [wanted[mode]] * ROUNDS
+    assert outcomes == [expected[mode]] * ROUNDS
     for number in range(ROUNDS):
         table = qbeast.open_table(f"{uri}{number}", storage_options=options or None)
-        found = table.scan().collect()
+        actual = table.scan().collect()
         faults = table.check(data=True).faults
         assert faults.is_empty(), faults["message"].to_list()
         assert table.version == (WRITERS - 1 if mode in ("append", "overwrite") else 0)
         if mode == "append":
-            assert_same_rows(found, pl.concat(rows(writer) for writer in range(WRITERS)), key="row")
+            assert_same_rows(actual, pl.concat(rows(writer) for writer in range(WRITERS)), key="row")
         else:
-            assert any(found.sort("row").equals(rows(writer)) for writer in range(WRITERS))
+            assert any(actual.sort("row").equals(rows(writer)) for writer in range(WRITERS))
 
 
 @pytest.mark.timeout(600)
@@ -119,8 +119,8 @@ def again_scattered(frame: pl.DataFrame, path: Path, **options: Any) -> Any:
 def winner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let another writer come first, just before a commit is put; it works elsewhere, then its files are moved in."""
 
-    def first(write: Callable[..., object], *given: Any, **options: Any) -> None:
-        write(*given, tmp_path / "elsewhere", **options)
+    def first(write: Callable[..., object], *values: Any, **options: Any) -> None:
+        write(*values, tmp_path / "elsewhere", **options)
         plain, waiting = LocalStore.put_if_absent, [tmp_path / "elsewhere"]
 
         def put_if_absent(store: LocalStore, path: str, data: bytes) -> None:
@@ -146,11 +146,11 @@ def test_second_writer_continues_existing_table(
     table = tmp_path / "t"
     winner(qbeast.write_table, rows(0), columns=["row", "a:quantiles"])
     result = write(LATER, table, columns=["row", "a"], mode=mode)
-    found = qbeast.open_table(table)
-    assert (result.version, result.committed, found.version) == (version, mode != "ignore", version)
-    assert found.scan().collect().height == height
-    assert found.check(data=True).faults.is_empty()
-    live = {Path(path).name for path in found.files()["path"]}
+    actual = qbeast.open_table(table)
+    assert (result.version, result.committed, actual.version) == (version, mode != "ignore", version)
+    assert actual.scan().collect().height == height
+    assert actual.check(data=True).faults.is_empty()
+    live = {Path(path).name for path in actual.files()["path"]}
     replaced = {"overwrite": 1}.get(mode, 0)  # files of the winner, which the second version removed
     assert len({path.name for path in table.glob("*.parquet")} - live) == replaced
 
@@ -232,9 +232,9 @@ def test_second_conversion_finds_it_done(tmp_path: Path, winner: Callable[..., N
         """Leave there what a conversion adds."""
         shutil.copytree(table, tmp_path / "copy")
         qbeast.convert_table(tmp_path / "copy", columns=["row"])
-        known = len(list(table.glob("_delta_log/*.json")))
+        existing = len(list(table.glob("_delta_log/*.json")))
         (place / "_delta_log").mkdir(parents=True)
-        commit = f"_delta_log/{known:020}.json"
+        commit = f"_delta_log/{existing:020}.json"
         shutil.copy(tmp_path / "copy" / commit, place / commit)
 
     winner(convert)

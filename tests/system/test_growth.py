@@ -59,8 +59,8 @@ def test_date_table_is_listed_by_day(tmp_path: Path) -> None:
         qbeast.write_table(frame, tmp_path / "t", columns=["d"], mode="append")
     assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
     table = qbeast.open_table(tmp_path / "t")
-    found = table.scan().filter(pl.col("d") == DAY.date() + timedelta(days=11)).collect()
-    assert found[ROW].to_list() == [11]
+    actual = table.scan().filter(pl.col("d") == DAY.date() + timedelta(days=11)).collect()
+    assert actual[ROW].to_list() == [11]
     assert table.explain(pl.col("d") == DAY.date() + timedelta(days=11)).files["opened"].sum() == 1
     assert table.blocks().height == 12
     assert [qbeast.read_table(tmp_path / "t", version=v).height for v in (0, 9, 10, 11)] == [1, 10, 11, 12]

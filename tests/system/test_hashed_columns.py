@@ -39,8 +39,8 @@ def log_texts(table: Path, *, statistics: bool) -> Iterator[str]:
         for action in actions:
             for body in (action.get(kind) or {} for kind in ("add", "remove")):
                 for name in ("stats", "stats_parsed"):
-                    told = body.pop(name, None) if not statistics else None
-                    yield from _allowed(told)
+                    report = body.pop(name, None) if not statistics else None
+                    yield from _allowed(report)
             yield str(action)
 
 
@@ -118,6 +118,6 @@ def test_log_holds_no_values_of_hashed_columns(begin: Any, *, statistics: bool, 
     table = tmp_path / "t"
     begin(table, statistics=statistics)
     for step in chain(["begin"], steps(table)):
-        found = [text for text in log_texts(table, statistics=not statistics) if MARK in text]
-        assert not found, f"{step}: {found[0][:2000]}"
+        actual = [text for text in log_texts(table, statistics=not statistics) if MARK in text]
+        assert not actual, f"{step}: {actual[0][:2000]}"
     assert MARK in str(qbeast.read_table(table)["email"].to_list())

@@ -147,8 +147,8 @@ def test_deletion_vectors_work_beside_internal_names(tmp_path: Path) -> None:
     names = {"id": "__qbeast_row", "x": "__qbeast_end"}
     qbeast.write_table(deletion_vectors.ROWS.rename(names), tmp_path, columns=[*names.values()])
     deletion_vectors.delete(tmp_path, deletion_vectors.GONE)
-    found = qbeast.read_table(tmp_path)
-    assert found.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
+    actual = qbeast.read_table(tmp_path)
+    assert actual.height == deletion_vectors.ROWS.height - len(deletion_vectors.GONE)
 
 
 def test_column_named_like_pandas_index_is_kept(tmp_path: Path) -> None:

@@ -30,11 +30,11 @@ def rows_from(start: int, count: int = 40) -> pl.DataFrame:
 
 def assert_reads_right(path: Path, model: pl.DataFrame) -> None:
     for sample in SAMPLES:
-        wanted = sampled(model, ["row", "a", "b"], sample)
-        assert_same_rows(qbeast.read_table(path, sample=sample), wanted)
+        expected = sampled(model, ["row", "a", "b"], sample)
+        assert_same_rows(qbeast.read_table(path, sample=sample), expected)
         for predicate in (pl.col("a") < 30, pl.col("b") == "key 3", pl.col("a").is_null()):
-            found = qbeast.read_table(path, sample=sample, where=predicate)
-            assert_same_rows(found, wanted.filter(predicate))
+            actual = qbeast.read_table(path, sample=sample, where=predicate)
+            assert_same_rows(actual, expected.filter(predicate))
 
 
 @settings(max_examples=10)
@@ -78,8 +78,8 @@ def test_foreign_rows_are_staged_and_ours_stay_indexed(tmp_path: Path) -> None:
     qbeast.write_table(first, tmp_path, columns=["row", "a", "b"], cube_size=50)
     indexed = load_snapshot(tmp_path).files.height
     write_deltalake(tmp_path, second, mode="append")
-    found = load_snapshot(tmp_path).files
-    assert (found["revision"].count(), found["revision"].null_count()) == (indexed, 1)
+    actual = load_snapshot(tmp_path).files
+    assert (actual["revision"].count(), actual["revision"].null_count()) == (indexed, 1)
     assert_reads_right(tmp_path, pl.concat([first, second]))
     check_invariants(tmp_path, may_stage=True)
     qbeast.write_table(rows_from(1800, 900), tmp_path, mode="append")

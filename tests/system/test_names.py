@@ -48,14 +48,14 @@ def go_through(path: Path | str, rows: pl.DataFrame, columns: tuple[str, str] = 
     """Read, sample, append, delete, optimize, restore, vacuum; after each the rows are right."""
     key, other = columns
 
-    def right(wanted: pl.DataFrame) -> qbeast.Table:
+    def right(expected: pl.DataFrame) -> qbeast.Table:
         table = qbeast.open_table(path)
-        assert table.scan().collect().sort(key).equals(wanted.sort(key))
+        assert table.scan().collect().sort(key).equals(expected.sort(key))
         condition = pl.col(other) < 20
-        assert table.scan().filter(condition).collect().sort(key).equals(wanted.filter(condition).sort(key))
-        some = sampled(wanted, list(columns), 0.4)
+        assert table.scan().filter(condition).collect().sort(key).equals(expected.filter(condition).sort(key))
+        some = sampled(expected, list(columns), 0.4)
         assert table.scan(sample=0.4).collect().sort(key).equals(some.sort(key))
-        assert DeltaTable(path).count() == wanted.height
+        assert DeltaTable(path).count() == expected.height
         report = table.check()
         assert report.ok, report
         return table
@@ -193,13 +193,13 @@ def test_deletion_vector_works_for_any_file_name(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["id", "x"])
     for number, name in enumerate(names):
         hide_row(tmp_path / "t", FilePath(f"{name}.parquet").encoded, 4, number + 1)
-    wanted = pl.concat([more(100 * number).head(9) for number in range(len(names))])
-    wanted = wanted.filter(pl.col("id") % 100 != 4)
+    expected = pl.concat([more(100 * number).head(9) for number in range(len(names))])
+    expected = expected.filter(pl.col("id") % 100 != 4)
     table = qbeast.open_table(tmp_path / "t")
-    assert table.scan().collect().sort("id").equals(wanted)
+    assert table.scan().collect().sort("id").equals(expected)
     assert table.check().ok, table.check()
     table.optimize()
-    assert qbeast.read_table(tmp_path / "t").sort("id").equals(wanted)
+    assert qbeast.read_table(tmp_path / "t").sort("id").equals(expected)
 
 
 def test_equal_names_in_two_folders_keep_their_vectors(tmp_path: Path) -> None:
@@ -224,12 +224,12 @@ def test_equal_names_in_two_folders_keep_their_vectors(tmp_path: Path) -> None:
     actions.append({"remove": {"path": name, "dataChange": True}})
     (path / "_delta_log" / f"{1:020}.json").write_text("".join(json.dumps(one) + "\n" for one in actions))
     hide_row(path, "one/same.parquet", 3, 2)
-    wanted = pl.concat([ROWS.filter(pl.col("id") != 3), more(100)])
-    assert qbeast.read_table(path).sort("id").equals(wanted)
+    expected = pl.concat([ROWS.filter(pl.col("id") != 3), more(100)])
+    assert qbeast.read_table(path).sort("id").equals(expected)
     hide_row(path, "two/same.parquet", 5, 3)
-    wanted = wanted.filter(pl.col("id") != 105)
+    expected = expected.filter(pl.col("id") != 105)
     qbeast.open_table(path).optimize()
-    assert qbeast.read_table(path).sort("id").equals(wanted)
+    assert qbeast.read_table(path).sort("id").equals(expected)
 
 
 def test_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
@@ -251,10 +251,10 @@ SPELLINGS = [*"(+ é", *(pytest.param(one, marks=pytest.mark.slow) for one in "=
 def spelled_otherwise(path: Path, character: str) -> Iterator[str]:
     """Give the ways to spell the one file's name that are not the one in the log."""
     name = f"a{character}b.parquet"
-    (held,) = DeltaTable(path).get_add_actions()["path"].to_pylist()
-    assert FilePath.of_log(held).text == name
+    (rows_held,) = DeltaTable(path).get_add_actions()["path"].to_pylist()
+    assert FilePath.of_log(rows_held).text == name
     ways = {name, quote(name), quote(name, safe="/!$&'()+,-.:;=@_~"), quote(name).replace("%C3%A9", "%c3%a9")}
-    yield from sorted(ways - {held})
+    yield from sorted(ways - {rows_held})
 
 
 def removed_by_another(path: Path, spelled: str, rows: pl.DataFrame) -> Callable[[], None]:

@@ -48,25 +48,27 @@ def test_notebook_runs_and_shows_expected_output(
     assert [kinds(cell) for cell in run.cells] == [kinds(cell) for cell in stored.cells], (
         "run: make notebooks"
     )
-    told = text_of(run)
-    assert not [words for words in SHOWN[path.stem] if words not in told]
-    assert not [one for one in outputs(run) if one.get("name") == "stderr"]
-    check_values([one.data for one in outputs(run) if one.output_type == "execute_result"])
-    check_pictures([one.data["image/png"] for one in outputs(run) if "image/png" in one.get("data", {})])
+    report = text_of(run)
+    assert not [words for words in SHOWN[path.stem] if words not in report]
+    assert not [item for item in outputs(run) if item.get("name") == "stderr"]
+    check_values([item.data for item in outputs(run) if item.output_type == "execute_result"])
+    check_pictures([item.data["image/png"] for item in outputs(run) if "image/png" in item.get("data", {})])
 
 
 def outputs(notebook: NotebookNode) -> list[NotebookNode]:
-    return [one for cell in notebook.cells for one in cell.get("outputs", [])]
+    return [item for cell in notebook.cells for item in cell.get("outputs", [])]
 
 
 def kinds(cell: NotebookNode) -> list[list[str]]:
     """What each output of a cell is; `print` may come in pieces."""
-    found = [sorted(one.get("data", {one.output_type: ""})) for one in cell.get("outputs", [])]
-    return [one for number, one in enumerate(found) if number == 0 or one != found[number - 1]]
+    actual = [sorted(item.get("data", {item.output_type: ""})) for item in cell.get("outputs", [])]
+    return [item for number, item in enumerate(actual) if number == 0 or item != actual[number - 1]]
 
 
 def text_of(notebook: NotebookNode) -> str:
-    parts = [part for one in outputs(notebook) for part in (one.get("text"), *one.get("data", {}).values())]
+    parts = [
+        part for item in outputs(notebook) for part in (item.get("text"), *item.get("data", {}).values())
+    ]
     return re.sub(r"<[^>]+>", " ", " ".join(part for part in parts if part))
 
 

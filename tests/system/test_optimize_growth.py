@@ -56,18 +56,18 @@ def test_optimize_after_hundred_appends_restores_samples(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("start", [30_000, 300_000])
 def test_lifetime_writes_each_byte_three_times_at_most(tmp_path: Path, start: int) -> None:
-    asked = written = qbeast.write_table(points(start, 0), tmp_path / "t", columns=COLUMNS).bytes
+    request = written = qbeast.write_table(points(start, 0), tmp_path / "t", columns=COLUMNS).bytes
     total = start
     for number in range(1, 101):
         rows = total // 100
         total += rows
         added = qbeast.write_table(points(rows, number), tmp_path / "t", mode="append").bytes
-        asked, written = asked + added, written + added
+        request, written = request + added, written + added
         if number % 10 == 0:
             table = qbeast.open_table(tmp_path / "t")
             written += table.optimize().bytes
             assert not table.optimize().committed
-    assert written <= 3 * asked
+    assert written <= 3 * request
     table = qbeast.open_table(tmp_path / "t")
     assert table.scan().select(pl.col("id").n_unique()).collect().item() == total
     assert table.files().height < 30

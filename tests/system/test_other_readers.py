@@ -42,12 +42,12 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
     assert sorted(files) == sorted(qbeast.open_table(path).files()["path"])
     assert_same_rows(in_types_of(pl.scan_delta(path).collect(), rows), rows)
     expr = data.draw(filters(rows))
-    kept, found = kept_rows(rows, expr), kept_rows(pl.scan_delta(path), expr)
-    if kept is not None and found is not None:  # it prunes by the statistics in the log
+    kept, actual = kept_rows(rows, expr), kept_rows(pl.scan_delta(path), expr)
+    if kept is not None and actual is not None:  # it prunes by the statistics in the log
         if not understand(expr, rows.schema)[1]:
             # It computes with bounds in their own type: what overflows there rules out files with rows that match.
-            kept = kept.join(found, on=ROW, how="semi")
-        assert_same_rows(in_types_of(found, rows), kept)
+            kept = kept.join(actual, on=ROW, how="semi")
+        assert_same_rows(in_types_of(actual, rows), kept)
     query = QueryBuilder().register("t", table)
     counted = pl.DataFrame(query.execute("select count(*), sum(row) from t").read_all())
     assert counted.row(0) == (rows.height, rows[ROW].sum() if rows.height else None)

@@ -43,8 +43,8 @@ def planned_filters(monkeypatch: pytest.MonkeyPatch) -> list[pl.Expr | None]:
 
 
 def was_pushed_down(path: Path, planned_filters: list[pl.Expr | None]) -> bool:
-    (one,) = planned_filters
-    return one is not None and qbeast.open_table(path).explain(one).share < 0.6
+    (item,) = planned_filters
+    return item is not None and qbeast.open_table(path).explain(item).share < 0.6
 
 
 def test_duckdb_pushes_filters_and_columns_down(path: Path, planned_filters: list[pl.Expr | None]) -> None:
@@ -62,9 +62,9 @@ def test_ibis_pushes_filters_down(path: Path, planned_filters: list[pl.Expr | No
 
 
 def test_pandas_receives_requested_rows(path: Path, planned_filters: list[pl.Expr | None]) -> None:
-    found = qbeast.open_table(path).to_pandas(columns=["brand"], where="price < 5")
-    assert isinstance(found, pd.DataFrame)
-    counted = found.groupby("brand").size().rename("n").reset_index()
+    actual = qbeast.open_table(path).to_pandas(columns=["brand"], where="price < 5")
+    assert isinstance(actual, pd.DataFrame)
+    counted = actual.groupby("brand").size().rename("n").reset_index()
     assert_frame_equal(pl.from_pandas(counted), CHEAP, check_dtypes=False)
     assert was_pushed_down(path, planned_filters)
 

@@ -123,7 +123,7 @@ def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -
 
 def linked(path: Path) -> None:
     """Move a file or folder out of its table, and leave a symbolic link in its place."""
-    moved = next(one for one in path.parents if one.name == "t").parent / f"moved-{path.name}"
+    moved = next(item for item in path.parents if item.name == "t").parent / f"moved-{path.name}"
     shutil.move(path, moved)
     path.symlink_to(moved)
 
@@ -146,7 +146,7 @@ def roads(path: Path) -> list[Callable[[], object]]:
 def test_linked_data_file_is_not_opened(table: Path) -> None:
     for name in qbeast.open_table(table).files()["path"]:  # a filter may skip any one of them
         linked(table / Path(name).name)
-    before = {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")}
+    before = {item: item.stat().st_mtime_ns for item in table.parent.glob("moved-*")}
     for read in roads(table):
         with pytest.raises(qbeast.UnsupportedTableError, match=r"symbolic link .* It was not opened"):
             read()
@@ -157,7 +157,7 @@ def test_linked_data_file_is_not_opened(table: Path) -> None:
     assert trusted.check().ok
     qbeast.write_table(ROWS, table, mode="overwrite")
     qbeast.open_table(table).vacuum(retention_hours=0, allow_short_retention=True, dry_run=False)
-    assert {one: one.stat().st_mtime_ns for one in table.parent.glob("moved-*")} == before
+    assert {item: item.stat().st_mtime_ns for item in table.parent.glob("moved-*")} == before
     assert qbeast.read_table(table).sort("id").equals(ROWS)
 
 
@@ -187,8 +187,8 @@ def test_linked_log_is_not_read(of: str, table: Path) -> None:
     if of in ("checkpoint", "hint"):
         DeltaTable(table).create_checkpoint()
     log = table / "_delta_log"
-    found = {"folder": log, "commit": min(log.glob("*.json")), "hint": log / "_last_checkpoint"}
-    linked(found.get(of) or next(log.glob("*.checkpoint.parquet")))
+    actual = {"folder": log, "commit": min(log.glob("*.json")), "hint": log / "_last_checkpoint"}
+    linked(actual.get(of) or next(log.glob("*.checkpoint.parquet")))
     for read in (
         lambda: qbeast.open_table(table),
         lambda: qbeast.open_table(table, version=0),
@@ -321,8 +321,8 @@ def test_credentials_go_only_to_own_bucket(s3_options: dict[str, str], tmp_path:
                 qbeast.read_table(root, storage_options=options, where=filtered)
             trusted = {"storage_options": options, "allow_absolute_paths": True}
             if own:
-                found = qbeast.read_table(root, where=filtered, **trusted).sort("id")
-                assert found.equals(ROWS.filter(filtered))
+                actual = qbeast.read_table(root, where=filtered, **trusted).sort("id")
+                assert actual.equals(ROWS.filter(filtered))
                 assert qbeast.open_table(root, **trusted).check().ok
             else:
                 with pytest.raises(qbeast.UnsupportedTableError, match="It was not opened"):

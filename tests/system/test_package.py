@@ -82,7 +82,9 @@ def run(command: Sequence[str | Path], folder: Path | None = None) -> str:
 def stored() -> set[str]:
     """Return the files of the packages."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*")]
-    return {str(one.relative_to(ROOT)) for one in files if one.is_file() and "__pycache__" not in one.parts}
+    return {
+        str(file.relative_to(ROOT)) for file in files if file.is_file() and "__pycache__" not in file.parts
+    }
 
 
 def metadata_of(wheel: zipfile.ZipFile) -> Message:
@@ -94,12 +96,12 @@ def test_wheel_holds_only_the_packages(built: Path) -> None:
         names = {name for name in wheel.namelist() if not name.startswith(f"{STEM}.dist-info/")}
         assert names == stored()
         assert {f"{package}/py.typed" for package in PACKAGES} <= names
-        told = metadata_of(wheel)
-    assert (told["Name"], told["Version"]) == ("qbeast", PROJECT["version"])
-    assert told["Requires-Python"] == PROJECT["requires-python"]
-    assert set(told.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
-    assert told["Description-Content-Type"] == "text/markdown"
-    assert "## Compared with other layouts" in told.get_payload()
+        report = metadata_of(wheel)
+    assert (report["Name"], report["Version"]) == ("qbeast", PROJECT["version"])
+    assert report["Requires-Python"] == PROJECT["requires-python"]
+    assert set(report.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
+    assert report["Description-Content-Type"] == "text/markdown"
+    assert "## Compared with other layouts" in report.get_payload()
 
 
 def test_sdist_holds_everything_a_wheel_needs(built: Path) -> None:
@@ -112,11 +114,11 @@ def test_sdist_holds_everything_a_wheel_needs(built: Path) -> None:
 def test_wheel_works_without_the_repository(built: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(built / f"{STEM}-py3-none-any.whl") as wheel:
         wheel.extractall(tmp_path / "installed")  # noqa: S202 -- our own
-    told = json.loads(run([sys.executable, "-I", "-c", USE, tmp_path / "installed"], tmp_path))
-    assert all(place.startswith(str(tmp_path / "installed")) for place in told["places"])
-    assert told["version"] == PROJECT["version"]
-    assert 50 < told["sampled"] < 150
-    assert told["script"] == ["qbeast", "qbeast_core.cli"]
+    output = json.loads(run([sys.executable, "-I", "-c", USE, tmp_path / "installed"], tmp_path))
+    assert all(place.startswith(str(tmp_path / "installed")) for place in output["places"])
+    assert output["version"] == PROJECT["version"]
+    assert 50 < output["sampled"] < 150
+    assert output["script"] == ["qbeast", "qbeast_core.cli"]
 
 
 NEEDS = {
@@ -136,17 +138,17 @@ def test_wheel_installs_in_clean_environment(extra: str, built: Path, tmp_path: 
     venv.create(place, with_pip=True)
     python, script = place / "bin" / "python", place / "bin" / "qbeast"
     file = built / (f"{STEM}.tar.gz" if extra == "sdist" else f"{STEM}-py3-none-any.whl")
-    wanted = f"{file}[{extra}]" if extra in NEEDS else str(file)
+    expected = f"{file}[{extra}]" if extra in NEEDS else str(file)
     pins = ["-c", ROOT / "constraints.txt", "--build-constraint", ROOT / "constraints.txt"]
     run([python, "-m", "pip", "install", "--quiet", "--upgrade", "-c", ROOT / "constraints.txt", "pip"])
-    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, wanted])
+    run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, expected])
     run([python, "-m", "pip", "check"])
-    told = json.loads(run([python, "-I", "-c", USE, place / "nowhere"], tmp_path))
-    assert all(str(place) in one for one in told["places"])
+    output = json.loads(run([python, "-I", "-c", USE, place / "nowhere"], tmp_path))
+    assert all(str(place) in item for item in output["places"])
     for name, (code, package) in NEEDS.items():
-        asked = tried([python, "-I", "-c", f"import qbeast; {code}"], tmp_path)
-        assert (asked.returncode == 0) is (name == extra), asked.stderr
-        assert name == extra or package in asked.stderr
+        request = tried([python, "-I", "-c", f"import qbeast; {code}"], tmp_path)
+        assert (request.returncode == 0) is (name == extra), request.stderr
+        assert name == extra or package in request.stderr
     shown = tried([script, "show", "table"], tmp_path)
     assert shown.returncode == (0 if extra == "cli" else 11)
     assert ("1,000" in shown.stdout) if extra == "cli" else ("pip install" in shown.stderr)

@@ -63,11 +63,11 @@ def test_lazy_frame_gives_the_same_rows(
     table: qbeast.Table, monkeypatch: pytest.MonkeyPatch, sample: float | None
 ) -> None:
     lazy = table.scan(sample=sample).filter(LOW).select("id")
-    wanted = lazy.collect().sort("id")
+    expected = lazy.collect().sort("id")
     travelled = sent(lazy), copy.deepcopy(lazy), pl.LazyFrame.deserialize(io.BytesIO(lazy.serialize()))
     monkeypatch.chdir("elsewhere")
     for again in travelled:
-        assert again.collect().sort("id").equals(wanted)
+        assert again.collect().sort("id").equals(expected)
 
 
 def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, int]:
@@ -76,8 +76,8 @@ def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, 
 
 def test_other_processes_unpickle_all(table: qbeast.Table, four: Pool) -> None:
     lazy, plan = table.scan().filter(LOW), table.explain(LOW)
-    found = four.apply(work, (table, lazy, plan))
-    assert found == (0, lazy.collect().height, plan.rows_opened)
+    actual = four.apply(work, (table, lazy, plan))
+    assert actual == (0, lazy.collect().height, plan.rows_opened)
 
 
 def test_secrets_travel_but_are_not_shown(tmp_path: Path) -> None:

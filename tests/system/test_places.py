@@ -82,7 +82,7 @@ def test_handle_by_link_stays_at_its_target(here: Path) -> None:
 def test_revision_names_the_absolute_place(here: Path) -> None:
     qbeast.write_table(ROWS, "t", columns=["row"])
     config = load_snapshot("t").config
-    assert {one.table_id for one in config.revisions.values()} == {str((here / "work" / "t").resolve())}
+    assert {value.table_id for value in config.revisions.values()} == {str((here / "work" / "t").resolve())}
 
 
 @pytest.mark.parametrize("path", ["s3:x", "a\\b", "a\nb", "a%41b", "", "~no-such-user-here/t", "s3://b/a#b"])

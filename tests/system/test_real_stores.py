@@ -43,8 +43,8 @@ def test_all_operations_work_in_the_store(started: Started) -> None:
     qbeast.write_table(more, uri, mode="append", storage_options=options)
     table = qbeast.open_table(uri, storage_options=options)
     expected = pl.concat([ROWS, more])
-    wanted = (pl.col("x") < 500) & pl.col("t").is_not_null()
-    assert table.scan().filter(wanted).collect().sort("id").equals(expected.filter(wanted).sort("id"))
+    target = (pl.col("x") < 500) & pl.col("t").is_not_null()
+    assert table.scan().filter(target).collect().sort("id").equals(expected.filter(target).sort("id"))
     few = qbeast.read_table(uri, sample=0.05, storage_options=options)
     some = qbeast.read_table(uri, sample=0.3, storage_options=options)
     assert 0 < few.height < some.height

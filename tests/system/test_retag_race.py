@@ -75,8 +75,8 @@ def test_retag_keeps_concurrent_deletion_vector(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     commit(store, snapshot, WriteIntent(mode="metadata", files=hide))
     assert commit(store, snapshot, mark("x")).attempts == 2
-    wanted = hidden | {"tags": hidden["tags"] | {"mark": "x"}, "dataChange": False}
-    assert replay(tmp_path) == {"first.parquet": wanted}
+    expected = hidden | {"tags": hidden["tags"] | {"mark": "x"}, "dataChange": False}
+    assert replay(tmp_path) == {"first.parquet": expected}
 
 
 def test_unchanged_tags_make_no_commit(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_racing_writers_and_retag_lose_no_file(tmp_path: Path, four: Pool, other
     create(tmp_path)
     run(four, tmp_path, marking, *others)
     live = marks(tmp_path)
-    found = DeltaTable(tmp_path)
-    assert len(live) == len(found.file_uris()) == 1 + ROUNDS * (len(others) - 1)
-    assert found.to_pyarrow_table()["price"].to_pylist().count(1.0) >= 1
+    actual = DeltaTable(tmp_path)
+    assert len(live) == len(actual.file_uris()) == 1 + ROUNDS * (len(others) - 1)
+    assert actual.to_pyarrow_table()["price"].to_pylist().count(1.0) >= 1
     assert live["first.parquet"] == f"0-{ROUNDS - 1}"
     assert set(load_snapshot(tmp_path).files["path"]) == set(live)

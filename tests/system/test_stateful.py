@@ -110,14 +110,14 @@ class Life(Known):
         """Merge rows whose ids begin somewhere among those that are, or were, there."""
         source = self.now.with_rows(batch.rows(int(self.next_id * first)))
         self.next_id = max(self.next_id, *(row["id"] + 1 for row in source.rows), 0)
-        asked = {"when_matched": matched, "when_not_matched": new, "when_not_matched_by_source": lonely}
-        if self.refused(lambda table: table.merge(source.frame, "id", **asked)):
+        request = {"when_matched": matched, "when_not_matched": new, "when_not_matched_by_source": lonely}
+        if self.refused(lambda table: table.merge(source.frame, "id", **request)):
             return
-        if set(asked.values()) == {"ignore"}:
+        if set(request.values()) == {"ignore"}:
             with pytest.raises(qbeast.QbeastError, match="does nothing"):
-                self.table(stale=stale).merge(source.frame, "id", **asked)
+                self.table(stale=stale).merge(source.frame, "id", **request)
             return
-        self.table(stale=stale).merge(source.frame, "id", **asked)
+        self.table(stale=stale).merge(source.frame, "id", **request)
         self.becomes(self.now.merged(source.rows, matched=matched, new=new, lonely=lonely))
 
     @precondition(lambda self: not self.has_copies)
@@ -234,10 +234,10 @@ class Life(Known):
         version = data.draw(st.sampled_from(sorted(self.versions)))
         rows = self.versions[version].frame
         sample, expr = data.draw(samples()), data.draw(filters(rows.select(list(KEYS))))
-        wanted = kept_rows(sampled(rows, INDEXED, sample), expr)
-        if wanted is not None:
-            found = qbeast.read_table(self.path, where=expr, sample=sample, version=version)
-            assert_same_rows(found, wanted, "id")
+        expected = kept_rows(sampled(rows, INDEXED, sample), expr)
+        if expected is not None:
+            actual = qbeast.read_table(self.path, where=expr, sample=sample, version=version)
+            assert_same_rows(actual, expected, "id")
 
 
 # Of the sweep. A part takes half a minute, so no process is left alone with much of it at the end.
@@ -256,9 +256,9 @@ class TestLife(Life.TestCase):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_operations_keep_tables_consistent(part: int) -> None:
-    one = type(f"Life{part}", (Life,), {})
+    item = type(f"Life{part}", (Life,), {})
     if settings().derandomize:
-        seed(part)(one)  # else all parts were the same; by chance they differ
+        seed(part)(item)  # else all parts were the same; by chance they differ
     run_state_machine_as_test(
-        one, settings=settings(RELAXED, max_examples=LIVES // PARTS, stateful_step_count=8)
+        item, settings=settings(RELAXED, max_examples=LIVES // PARTS, stateful_step_count=8)
     )

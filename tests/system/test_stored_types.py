@@ -81,8 +81,8 @@ def stored(path: Path, kind: Any, stored_as: pa.DataType, values: list[Any]) -> 
     schema = {"type": "struct", "fields": [field("id", "long"), field("v", kind)]}
     size = (path / "f.parquet").stat().st_size
     write_log(path, [protocol, metadata(schema), add("f.parquet", size=size)])
-    known = by_deltalake(path)
-    stats = file_stats(known, columns=stats_columns(known.schema, {}))
+    existing = by_deltalake(path)
+    stats = file_stats(existing, columns=stats_columns(existing.schema, {}))
     write_log(path, [protocol, metadata(schema), add("f.parquet", size=size, stats=stats)])
     return path
 
@@ -104,12 +104,12 @@ def assert_read(path: Path, wanted: pl.DataFrame) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_stored_types_are_read_as_by_deltalake(case: str, tmp_path: Path) -> None:
     path = stored(tmp_path / "t", *CASES[case])
-    wanted = by_deltalake(path)
+    expected = by_deltalake(path)
     qbeast.convert_table(path, columns=["id"])
-    assert_read(path, wanted)
+    assert_read(path, expected)
     assert qbeast.open_table(path).check().ok
     qbeast.open_table(path).optimize()
-    assert_read(path, wanted)
+    assert_read(path, expected)
 
 
 def test_files_of_several_types_are_read_together(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_files_of_several_types_are_read_together(tmp_path: Path) -> None:
             [add(f"{number}.parquet", size=(path / f"{number}.parquet").stat().st_size)],
             first=number - 1,
         )
-    wanted = by_deltalake(path)
+    expected = by_deltalake(path)
     qbeast.convert_table(path, columns=["v"])
-    assert_read(path, wanted)
-    assert_frame_equal(qbeast.read_table(path, sample=1.0).sort("id"), wanted)
+    assert_read(path, expected)
+    assert_frame_equal(qbeast.read_table(path, sample=1.0).sort("id"), expected)
 
 
 @pytest.mark.parametrize(

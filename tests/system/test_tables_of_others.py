@@ -56,15 +56,15 @@ def handmade(
     names = physical or {name: name for name in ROWS.columns}
     schema = pa.schema(
         [
-            pa.field(names[one.name], one.type, metadata={"PARQUET:field_id": str(number)})
-            for number, one in enumerate(ROWS.to_arrow(compat_level=pl.CompatLevel.oldest()).schema, 1)
+            pa.field(names[item.name], item.type, metadata={"PARQUET:field_id": str(number)})
+            for number, item in enumerate(ROWS.to_arrow(compat_level=pl.CompatLevel.oldest()).schema, 1)
         ]
     )
     file = (
         ROWS.to_arrow(compat_level=pl.CompatLevel.oldest()).rename_columns(list(names.values())).cast(schema)
     )
     pq.write_table(file, path / "rows.parquet")
-    fields = [{**one, "nullable": True, "metadata": {}} for one in FIELDS]
+    fields = [{**item, "nullable": True, "metadata": {}} for item in FIELDS]
     if physical is not None:
         for number, field in enumerate(fields, 1):
             field["metadata"] = {
@@ -132,9 +132,9 @@ def test_unsupported_conversion_names_a_working_copy(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make, told = REFUSED[kind]
+    make, report = REFUSED[kind]
     path = make(tmp_path / "old")
-    with pytest.raises(qbeast.UnsupportedTableError, match=told) as caught:
+    with pytest.raises(qbeast.UnsupportedTableError, match=report) as caught:
         qbeast.convert_table(path, columns=["id"])
     message = str(caught.value)
     assert "Nothing was changed." in message
@@ -271,7 +271,7 @@ def test_unknown_type_error_shows_copy_without_it(tmp_path: Path, monkeypatch: p
     old.mkdir()
     pl.DataFrame({"id": [1, 2]}).write_parquet(old / "f.parquet")
     fields = [{"name": "id", "type": "long"}, {"name": "it's", "type": "variant"}]
-    schema = {"type": "struct", "fields": [{**one, "nullable": True, "metadata": {}} for one in fields]}
+    schema = {"type": "struct", "fields": [{**item, "nullable": True, "metadata": {}} for item in fields]}
     protocol = features("variantType", reader=["variantType"])
     write_log(old, [protocol, metadata(schema), add("f.parquet", size=(old / "f.parquet").stat().st_size)])
     with pytest.raises(qbeast.UnsupportedTableError, match=r'column "it\'s" of .* of type variant') as caught:
@@ -280,7 +280,7 @@ def test_unknown_type_error_shows_copy_without_it(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("protocol", "error", "told"),
+    ("protocol", "error", "report"),
     [
         (
             features("catalogManaged", reader=["catalogManaged"]),
@@ -314,16 +314,16 @@ def test_unknown_type_error_shows_copy_without_it(tmp_path: Path, monkeypatch: p
     ids=["catalog", "reader feature", "half a feature", "version 4 with features", "the future"],
 )
 def test_future_and_broken_protocols_raise_differently(
-    protocol: dict[str, Any], error: type[Exception], told: str, tmp_path: Path
+    protocol: dict[str, Any], error: type[Exception], report: str, tmp_path: Path
 ) -> None:
     path = handmade(tmp_path / "t", protocol)
-    with pytest.raises(error, match=told) as caught:
+    with pytest.raises(error, match=report) as caught:
         qbeast.convert_table(path, columns=["id"])
     assert "another Delta engine can still use" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("gone", "checkpoint", "told", "left"),
+    ("gone", "checkpoint", "report", "left"),
     [
         ([2], None, r"version 2 is missing: there is no _delta_log/0{19}2\.json", 1),
         ([2, 3], None, "versions 2 to 3 are missing", 1),
@@ -333,7 +333,7 @@ def test_future_and_broken_protocols_raise_differently(
     ],
 )
 def test_log_gap_names_older_readable_versions(
-    gone: list[int], checkpoint: int | None, told: str, left: int | None, tmp_path: Path
+    gone: list[int], checkpoint: int | None, report: str, left: int | None, tmp_path: Path
 ) -> None:
     for number in range(6):
         qbeast.write_table(pl.DataFrame({"id": [number]}), tmp_path, columns=["id"], mode="append")
@@ -341,7 +341,7 @@ def test_log_gap_names_older_readable_versions(
         DeltaTable(tmp_path, version=checkpoint).create_checkpoint()
     for version in gone:
         (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
-    with pytest.raises(qbeast.InvalidMetadataError, match=told) as caught:
+    with pytest.raises(qbeast.InvalidMetadataError, match=report) as caught:
         load_snapshot(tmp_path)
     assert "ParsedLogPath" not in str(caught.value)
     assert "another Delta engine" not in str(caught.value)
@@ -412,14 +412,14 @@ def test_log_path_names_its_table(inside: str, tmp_path: Path, *, indexed: bool)
     else:
         write_deltalake(path, ROWS)
     DeltaTable(path).create_checkpoint()
-    given = f"{path}/_delta_log{inside}"
+    options = f"{path}/_delta_log{inside}"
     before = sorted(path.rglob("*"))
     for tried in (
-        lambda: qbeast.open_table(given),
-        lambda: qbeast.scan_table(given),
-        lambda: qbeast.convert_table(given, columns=["id"]),
+        lambda: qbeast.open_table(options),
+        lambda: qbeast.scan_table(options),
+        lambda: qbeast.convert_table(options, columns=["id"]),
         *(
-            lambda mode=mode: qbeast.write_table(ROWS, given, columns=["id"], mode=mode)
+            lambda mode=mode: qbeast.write_table(ROWS, options, columns=["id"], mode=mode)
             for mode in ("error", "append", "overwrite", "ignore")
         ),
     ):

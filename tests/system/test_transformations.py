@@ -65,9 +65,9 @@ def _read(example: Example, path: Path, rows: pl.DataFrame) -> None:
     table, value = qbeast.open_table(path), example.values.drop_nulls().to_list()[:1]
     assert table.revisions[-1].transformations[0] == example.transformation
     x = pl.col("x")
-    compared = [one for known in value for one in (x == known, x >= known, x < known)]
-    for wanted in (*compared, x == example.other, x.is_null(), x.is_not_null()):
-        assert_same_rows(table.scan().filter(wanted).collect(), rows.filter(wanted), "row")
+    compared = [item for existing in value for item in (x == existing, x >= existing, x < existing)]
+    for expected in (*compared, x == example.other, x.is_null(), x.is_not_null()):
+        assert_same_rows(table.scan().filter(expected).collect(), rows.filter(expected), "row")
     drawn = table.scan(sample=0.5).collect()
     assert_same_rows(drawn, rows.filter(pl.col("row").is_in(drawn["row"].to_list())), "row")
 
@@ -97,8 +97,8 @@ def _superseded(example: Example, path: Path, rows: pl.DataFrame) -> None:
 
 
 def _counted(_: Example, path: Path, rows: pl.DataFrame) -> None:
-    assert sum(one.rows for one in qbeast.open_table(path).metrics().revisions) == rows.height
-    assert sum(one["rows"] for one in run_json("metrics", path)["revisions"]) == rows.height
+    assert sum(item.rows for item in qbeast.open_table(path).metrics().revisions) == rows.height
+    assert sum(item["rows"] for item in run_json("metrics", path)["revisions"]) == rows.height
 
 
 def _drawn(example: Example, path: Path, _: pl.DataFrame) -> None:
@@ -116,16 +116,18 @@ def _drawn(example: Example, path: Path, _: pl.DataFrame) -> None:
 
 def _command_line(_: Example, path: Path, rows: pl.DataFrame) -> None:
     assert run_json("show", path)["indexed_columns"] == ["x", "y"]
-    found = run_json("explain", path, "--where", "x IS NULL")
-    assert rows["x"].null_count() <= found["rows_opened"] <= rows.height
+    actual = run_json("explain", path, "--where", "x IS NULL")
+    assert rows["x"].null_count() <= actual["rows_opened"] <= rows.height
 
 
 def _unused(example: Example, path: Path, _: pl.DataFrame) -> None:
     x = pl.col("x")
-    ranges, points = (qbeast.open_table(path).explain(one) for one in (x > example.other, x == example.other))
+    ranges, points = (
+        qbeast.open_table(path).explain(item) for item in (x > example.other, x == example.other)
+    )
     assert not any("hash" in reason for reason in points.unused_conditions.values())
-    found = any("hash" in reason for reason in ranges.unused_conditions.values())
-    assert found == (example.is_hashed and bool(ranges.unused_conditions))
+    actual = any("hash" in reason for reason in ranges.unused_conditions.values())
+    assert actual == (example.is_hashed and bool(ranges.unused_conditions))
 
 
 def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
@@ -155,23 +157,23 @@ ON_DISK: dict[str, Callable[[Example, Path, pl.DataFrame], None]] = {
 
 def complaints(example: Example, path: Path) -> list[str]:
     """Walk an example through every station, and name those that do not make of it what is expected."""
-    found: list[str] = []
+    actual: list[str] = []
 
     def stop(station: str, walk: Callable[[], object]) -> None:
         try:
             walk()
         except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- every one is reported
-            found.append(f"{station}: {type(error).__name__}: {error}")
+            actual.append(f"{station}: {type(error).__name__}: {error}")
 
     for station, look in IN_MEMORY.items():
         stop(station, lambda look=look: look(example))
     rows = written(example, path)
     for station, try_out in ON_DISK.items():
         stop(station, lambda try_out=try_out: try_out(example, path, rows))
-    return found
+    return actual
 
 
-@pytest.mark.parametrize("transformation", CLASSES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("transformation", CLASSES, ids=lambda item: item.__name__)
 def test_transformation_works_everywhere(transformation: type, tmp_path: Path) -> None:
     stations = "\n".join([*IN_MEMORY, *ON_DISK])
     example = EXAMPLES.get(transformation)
@@ -183,7 +185,7 @@ def test_transformation_works_everywhere(transformation: type, tmp_path: Path) -
 
 
 def test_examples_cover_all_modules_using_transformations() -> None:
-    names = {one.__name__ for one in CLASSES}
+    names = {item.__name__ for item in CLASSES}
     names |= {"OneValueTransformation", "QuantilesTransformation", "TextTransformation"}
     stations = [*IN_MEMORY, *ON_DISK]
     telling = set()

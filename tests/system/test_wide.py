@@ -50,13 +50,13 @@ def looks_of_operations(path: Path, looks: Counter[str], columns: int) -> dict[s
         "delete": lambda: qbeast.open_table(path).delete(low),
         "optimize": lambda: qbeast.open_table(path).optimize(full=True),
     }
-    found = {}
+    actual = {}
     with small_files():
         for name, operation in operations.items():
             looks.clear()
             operation()
-            found[name] = looks.total()
-    return found
+            actual[name] = looks.total()
+    return actual
 
 
 def test_operations_do_not_list_columns_per_column(tmp_path: Path, looks: Counter[str]) -> None:

@@ -55,9 +55,9 @@ def test_condition_is_an_expression_or_sql(path: Path, name: str) -> None:
     if name in READS:
         assert_same_rows(by_text, ROWS.filter(LOW), "id")
     for wrong in ("x <", "missing > 1", "x + 1", pl.col("missing") > 1, 7):
-        with pytest.raises(qbeast.InvalidInputError, match=r"^`where` ") as told:
+        with pytest.raises(qbeast.InvalidInputError, match=r"^`where` ") as caught:
             ask(path, where=wrong)
-        assert told.value.argument == "where"
+        assert caught.value.argument == "where"
 
 
 @pytest.mark.parametrize("name", READS | TELLS)

@@ -38,7 +38,7 @@ def cell_at(point: float, depth: int) -> int:
 
 def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -> list[Node]:
     """Thresholds and assignment of a new tree; every node that took a row."""
-    found: list[Node] = []
+    actual: list[Node] = []
 
     def grow(node: Node, parent_fraction: float, free: set[int], chain: int) -> None:
         domain = len(node.rows)
@@ -51,7 +51,7 @@ def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -
         if free.isdisjoint(node.rows):
             node.threshold = MAX_WEIGHT  # no row is left for children: a leaf after all
         if node.taken:
-            found.append(node)
+            actual.append(node)
         if node.threshold == MAX_WEIGHT:
             return
         children: dict[tuple[int, ...], list[int]] = {}
@@ -64,4 +64,4 @@ def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -
 
     if points:
         grow(Node((0,) * len(points[0]), 0, list(range(len(points)))), 0.0, set(range(len(points))), 0)
-    return found
+    return actual

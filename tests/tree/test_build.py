@@ -30,15 +30,15 @@ from tests.tree.reference import build
 @given(batches(), st.integers(1, 20))
 def test_new_tree_equals_row_by_row_tree(batch, cube_size):
     d, points, weights = batch
-    found = assign(d, points, weights, cube_size)
+    actual = assign(d, points, weights, cube_size)
     expected = build(points, weights, cube_size)
-    cubes = found.cubes
+    cubes = actual.cubes
     got = {
         (int(cubes.depth[i]), tuple(cubes.cells[i].tolist())): (
-            int(found.thresholds[i]),
-            sorted(np.flatnonzero(found.row_cube == i).tolist()),
+            int(actual.thresholds[i]),
+            sorted(np.flatnonzero(actual.row_cube == i).tolist()),
         )
-        for i in range(len(found.counts))
+        for i in range(len(actual.counts))
     }
     assert got == {(n.depth, n.cells): (n.threshold, sorted(n.taken)) for n in expected}
 
@@ -47,10 +47,10 @@ def test_new_tree_equals_row_by_row_tree(batch, cube_size):
 @given(batches(), st.integers(1, 5))
 def test_cubes_follow_file_order_and_count_rows(batch, cube_size):
     d, points, weights = batch
-    found = assign(d, points, weights, cube_size)
-    assert found.counts.sum() == len(weights)
-    assert np.array_equal(np.bincount(found.row_cube, minlength=len(found.counts)), found.counts)
-    assert file_order(found.cubes).tolist() == list(range(len(found.counts)))
+    actual = assign(d, points, weights, cube_size)
+    assert actual.counts.sum() == len(weights)
+    assert np.array_equal(np.bincount(actual.row_cube, minlength=len(actual.counts)), actual.counts)
+    assert file_order(actual.cubes).tolist() == list(range(len(actual.counts)))
 
 
 @examples(40, slow=1000)
@@ -61,15 +61,15 @@ def test_appends_lose_no_row_and_keep_order(d, cube_size, smallest, data):
         _, points, weights = data.draw(batches(dimensions=d, max_rows=40))
         # 8.3 speaks of weights below the least one too: no block can lie above a threshold it equals.
         weights = [max(w, MIN + 1) for w in weights]
-        found = assign(
+        actual = assign(
             d, points, weights, cube_size, tree_of(blocks, d) if blocks else None, smallest=smallest
         )
-        assert found.counts.sum() == len(weights)
-        new = live_blocks(found, weights)
+        assert actual.counts.sum() == len(weights)
+        new = live_blocks(actual, weights)
         for (depth, cells, *_), i in zip(new, range(len(new)), strict=True):
-            for row in np.flatnonzero(found.row_cube == i):
+            for row in np.flatnonzero(actual.row_cube == i):
                 assert tuple(int(g) >> (32 - depth) for g in grid(np.array(points[row]))) == cells
-                assert weights[row] <= found.thresholds[i]
+                assert weights[row] <= actual.thresholds[i]
         assert all(low <= high for _, _, low, high, _ in new)
         assert misplaced(blocks + new) <= misplaced(blocks)  # what a delete broke stays, nothing is added
         blocks += new
@@ -97,17 +97,17 @@ def test_domains_of_live_tree_sum_from_leaves():
 
 @pytest.mark.parametrize("cube_size", [1, 3, 1000])
 def test_equal_keys_make_one_block(cube_size):
-    found = assign(2, [(0.3, 0.3)] * 500, [7] * 500, cube_size)
-    assert found.counts.tolist() == [500]
+    actual = assign(2, [(0.3, 0.3)] * 500, [7] * 500, cube_size)
+    assert actual.counts.tolist() == [500]
 
 
 def test_inseparable_rows_end_in_bounded_leaf():
     rng = np.random.default_rng(2)
     weights = rng.integers(MIN, MAX, 5000)
-    found = assign(1, [(0.3,)] * 5000, weights, 10)
-    assert found.counts.sum() == 5000
-    assert found.cubes.depth.max() <= 17
-    assert found.thresholds[-1] == MAX
+    actual = assign(1, [(0.3,)] * 5000, weights, 10)
+    assert actual.counts.sum() == 5000
+    assert actual.cubes.depth.max() <= 17
+    assert actual.thresholds[-1] == MAX
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 60))
@@ -120,9 +120,9 @@ def test_files_hold_rows_once_and_whole_blocks(counts, file_rows):
     assert np.diff(packed.file_starts).max(initial=0) <= 2 * file_rows + 2
     assert set(packed.file_starts) <= set(packed.block_starts)
     assert np.array_equal(packed.block_starts[packed.file_first_block], packed.file_starts)
-    held = np.zeros(len(counts), np.int64)
-    np.add.at(held, packed.block_cube, np.diff(packed.block_starts))
-    assert held.tolist() == counts
+    rows_held = np.zeros(len(counts), np.int64)
+    np.add.at(rows_held, packed.block_cube, np.diff(packed.block_starts))
+    assert rows_held.tolist() == counts
 
 
 @pytest.mark.parametrize("chunk_rows", [64, 1 << 16])
@@ -131,16 +131,16 @@ def test_rows_are_ordered_by_cube_and_weight(file_rows, chunk_rows):
     rng = np.random.default_rng(3)
     weights = rng.integers(MIN, MAX, 3000).astype(np.int32)
     weights[:200] = 5
-    found = assign(2, rng.random((3000, 2)), weights, 100)
-    packed = pack_files(found.counts, file_rows=file_rows)
+    actual = assign(2, rng.random((3000, 2)), weights, 100)
+    packed = pack_files(actual.counts, file_rows=file_rows)
     with resized(chunk_rows=chunk_rows):  # rows that are sorted by file at once, at least
-        by_file = rows_by_file(found, packed, weights)
+        by_file = rows_by_file(actual, packed, weights)
     order = []
     for start, stop in pairwise(packed.file_starts):
         rows = by_file[start:stop]
         assert (np.diff(rows.astype(np.int64)) > 0).all()
-        order += rows[order_in_file(found.row_cube[rows], weights[rows])].tolist()
-    keys = list(zip(found.row_cube[order].tolist(), weights[order].tolist(), strict=True))
+        order += rows[order_in_file(actual.row_cube[rows], weights[rows])].tolist()
+    keys = list(zip(actual.row_cube[order].tolist(), weights[order].tolist(), strict=True))
     assert keys == sorted(keys)
     assert sorted(order) == list(range(3000))
 

@@ -77,13 +77,13 @@ class Table:
 
 def _outside(values: pl.Series, space: Any) -> int:
     if isinstance(space, CDFStringQuantilesTransformation):
-        known = values.drop_nulls()
+        existing = values.drop_nulls()
     elif isinstance(space, CDFNumericQuantilesTransformation):
-        known = pl.Series(number_values(to_index_column(values.drop_nulls())))
-        known = known.filter(known.is_finite())
+        existing = pl.Series(number_values(to_index_column(values.drop_nulls())))
+        existing = existing.filter(existing.is_finite())
     else:
         return 0
-    return int(((known < space.quantiles[0]) | (known > space.quantiles[-1])).sum())
+    return int(((existing < space.quantiles[0]) | (existing > space.quantiles[-1])).sum())
 
 
 RNG = np.random.default_rng(7)
@@ -273,9 +273,9 @@ def test_int64_limits_fit_their_space(name: str, spec: str, dialect: Any) -> Non
         order = np.argsort(rows.to_numpy(), kind="stable")
         assert (np.diff(points[order]) >= 0).all()
     if spec == "x:linear" and not isinstance(table.space, IdentityTransformation):
-        every = [value for values in EXTREMES[name] for value in values]
-        assert LEAST <= table.space.min_number <= min(every)
-        assert max(every) <= table.space.max_number <= MOST
+        everything = [value for values in EXTREMES[name] for value in values]
+        assert LEAST <= table.space.min_number <= min(everything)
+        assert max(everything) <= table.space.max_number <= MOST
 
 
 FLOATS = [1.7976931348623157e308, -1.7976931348623157e308, 5e-324, -0.0, 0.0, float("inf"), float("nan")]

@@ -33,8 +33,8 @@ def evolved(space, values):
     )
     frame = pl.DataFrame({"f": values}, schema={"f": pl.Float32})
     wish = IndexWish(specs=(ColumnSpec("f"),), cube_size=None, dialect="qbeast-spark")
-    found = next_revision(revision, wish, summarise(frame, ["f"]), growth=Growth(), timestamp_ms=1)
-    return None if found is revision else found.transformations[0]
+    actual = next_revision(revision, wish, summarise(frame, ["f"]), growth=Growth(), timestamp_ms=1)
+    return None if actual is revision else actual.transformations[0]
 
 
 def linear(low, high):

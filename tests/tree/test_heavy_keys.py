@@ -32,7 +32,7 @@ def test_heavy_keys_have_all_their_rows(blocks: list[list[tuple[int, int]]]) -> 
     assert set(keys[(counts * HEAVY_SHARE >= len(weights)) & (counts > 1)]) <= set(heavy.weights)
     assert np.diff(heavy.weights).min(initial=1) > 0
     rest = len(weights)
-    for weight, count in sorted(zip(keys, counts, strict=True), key=lambda one: -one[1]):
+    for weight, count in sorted(zip(keys, counts, strict=True), key=lambda item: -item[1]):
         if weight not in heavy.weights:
             assert count == 1 or count * HEAVY_SHARE < rest
             break
@@ -120,6 +120,6 @@ def test_invalid_list_lists_nothing(text: str | None) -> None:
 
 
 def test_valid_list_is_read() -> None:
-    found = parse_heavy(packed(b"\x02\x07\x08\x00\x00\x00\x00\x00\x00\x02\x01\x01\x03"), 3)
-    assert found is not None
-    assert (found.weights.tolist(), found.firsts.tolist()) == ([7, 8], [0, 2])
+    actual = parse_heavy(packed(b"\x02\x07\x08\x00\x00\x00\x00\x00\x00\x02\x01\x01\x03"), 3)
+    assert actual is not None
+    assert (actual.weights.tolist(), actual.firsts.tolist()) == ([7, 8], [0, 2])

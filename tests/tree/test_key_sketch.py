@@ -53,8 +53,8 @@ def zipf(exponent: float) -> list[np.ndarray]:
     ],
 )
 def test_small_design_effects_are_exact(parts) -> None:
-    wanted = exact(parts) if sum(map(len, parts)) else 1.0
-    assert design_effect(parts) == pytest.approx(wanted, rel=1e-5)
+    expected = exact(parts) if sum(map(len, parts)) else 1.0
+    assert design_effect(parts) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_any_bytes_are_read_or_ignored(data) -> None:
 def test_changed_character_is_ignored_or_harmless(place, character) -> None:
     tag = dump_keys(KeySketch.of(np.sort(WEIGHTS[:2000])))
     at = 2 + place % (len(tag) - 2)
-    found = parse_keys(tag[:at] + character + tag[at + 1 :])
-    if found is not None:  # the bits that base64 leaves over
+    actual = parse_keys(tag[:at] + character + tag[at + 1 :])
+    if actual is not None:  # the bits that base64 leaves over
         again = parse_keys(tag)
         assert again is not None
-        assert (found.numbers == again.numbers).all()
+        assert (actual.numbers == again.numbers).all()
 
 
 def test_counter_size_must_be_signed_number() -> None:

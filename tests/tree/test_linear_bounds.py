@@ -56,9 +56,9 @@ def check(space: object, *batches: pl.Series) -> None:
     assert least <= space.min_number
     assert space.max_number <= most
     for batch in batches:
-        found = summarise(pl.DataFrame(batch), ["v"]).columns[0]
-        assert space.min_number <= found.lowest
-        assert found.highest <= space.max_number
+        actual = summarise(pl.DataFrame(batch), ["v"]).columns[0]
+        assert space.min_number <= actual.lowest
+        assert actual.highest <= space.max_number
 
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])

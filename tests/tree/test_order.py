@@ -20,24 +20,24 @@ WEIGHTS = st.sampled_from([-(2**31), -9, -1, 0, 3, 8, LAST - 1, LAST])
 
 @st.composite
 def block_lists(draw: st.DrawFn) -> Blocks:
-    found = []
+    actual = []
     for cube in draw(st.lists(st.sampled_from(CUBES), max_size=9)):
         low, high = sorted([draw(WEIGHTS), draw(WEIGHTS)])
-        found.append((cube, low, high))
-    return found
+        actual.append((cube, low, high))
+    return actual
 
 
 def faults(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
     """Format 8.3 and the leaves of 8.4: for each faulty cube the blocks of both sides."""
-    found = {}
+    actual = {}
     for cube in {cube for cube, _, _ in blocks}:
         own = [i for i, block in enumerate(blocks) if block[0] == cube]
         below = [i for i, block in enumerate(blocks) if block[0].startswith(cube) and block[0] != cube]
         smallest = min(blocks[i][2] for i in own)
         low = [i for i in below if blocks[i][1] <= smallest]
         if low or (not below and max(blocks[i][2] for i in own) < LAST):
-            found[cube] = {*((i, True) for i in own), *((i, False) for i in low)}
-    return found
+            actual[cube] = {*((i, True) for i in own), *((i, False) for i in low)}
+    return actual
 
 
 def bounds(blocks: Blocks) -> dict[str, np.ndarray]:

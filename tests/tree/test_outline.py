@@ -45,11 +45,11 @@ def test_complete_sample_gives_the_complete_tree(batch, cube_size):
     weights = np.array(weights, np.int32)
     cells = table(d, points)
     outline = draw_outline(cells, weights, rows_each=1.0, cube_size=cube_size)
-    found = assign(d, points, weights, cube_size)
-    assert sorted(outline_blocks(outline, cells, weights)) == sorted(live_blocks(found, weights))
-    held = outline.nodes_in_files[np.isin(outline.nodes_in_files, outline.place(cells, weights))]
-    assert outline.cubes.cells[held].tolist() == found.cubes.cells.tolist()
-    assert outline.cubes.depth[held].tolist() == found.cubes.depth.tolist()
+    actual = assign(d, points, weights, cube_size)
+    assert sorted(outline_blocks(outline, cells, weights)) == sorted(live_blocks(actual, weights))
+    rows_held = outline.nodes_in_files[np.isin(outline.nodes_in_files, outline.place(cells, weights))]
+    assert outline.cubes.cells[rows_held].tolist() == actual.cubes.cells.tolist()
+    assert outline.cubes.depth[rows_held].tolist() == actual.cubes.depth.tolist()
 
 
 @examples(30, slow=1000)

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
-_BATCH_ROWS: Final = 65_536
+_BATCH_ROWS: Final = 1 << 17
 
 
 def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataFrame]:
@@ -19,7 +19,7 @@ def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataF
     >>> [batch.height for batch in batches_within(pl.LazyFrame({"a": range(10)}), size_bytes=32)]
     [4, 4, 2]
     """
-    for batch in query_batches(lazy, batch_rows=_BATCH_ROWS):
+    for batch in query_batches(lazy):
         yield from within(batch, size_bytes)
 
 
@@ -30,8 +30,8 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
-def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:
-    """Yield the rows of a query in order, all of them or an error; the rows of a batch are Polars' choice if None.
+def query_batches(lazy: pl.LazyFrame, *, batch_rows: int = _BATCH_ROWS) -> Generator[pl.DataFrame]:
+    """Yield the rows of a query in order, all of them or an error.
 
     `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises the panic.
 

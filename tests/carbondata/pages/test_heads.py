@@ -25,7 +25,7 @@ STRINGS = st.lists(
 
 
 def true_heads(strings: list[bytes], width: int) -> list[int]:
-    ends = np.cumsum([width + len(one) for one in strings]).tolist()
+    ends = np.cumsum([width + len(item) for item in strings]).tolist()
     return [0, *ends[:-1]]
 
 

@@ -46,13 +46,13 @@ def test_surrogates_round_trip(
     width = (members.bit_length() + 7) // 8
     own = column(DataType.STRING, dimension=True)
     own = replace(own, schema=replace(own.schema, encoders=(Encoding.DICTIONARY,)))
-    known = pa.array([None, None, *(f"m{number}" for number in range(2, members + 1))], pa.large_string())
+    existing = pa.array([None, None, *(f"m{number}" for number in range(2, members + 1))], pa.large_string())
 
-    context = old.context(own, version, cardinality=members, members=known)
+    context = old.context(own, version, cardinality=members, members=existing)
     stored = [number.to_bytes(width, "big") for number in rows]
     chunk, body = old.page(stored, [Encoding.DICTIONARY], bits=bits, is_sorted=is_sorted, in_runs=in_runs)
-    found = decode_page(chunk, body, context, len(rows))
-    assert found.to_pylist() == [known[number].as_py() for number in rows]
+    actual = decode_page(chunk, body, context, len(rows))
+    assert actual.to_pylist() == [existing[number].as_py() for number in rows]
 
 
 @examples(20, slow=1000)
@@ -60,7 +60,7 @@ def test_surrogates_round_trip(
 def test_texts_round_trip(values: list[str | None], version: int, bits: int, is_sorted: bool) -> None:  # noqa: FBT001
     context = old.context(column(DataType.STRING, dimension=True), version)
     raw = [old.NULL if value is None else value.encode() for value in values]
-    stored = [len(one).to_bytes(2, "big") + one for one in raw]
+    stored = [len(item).to_bytes(2, "big") + item for item in raw]
     chunk, body = old.page(stored, [], bits=bits, is_sorted=is_sorted)
     assert decode_page(chunk, body, context, len(values)).to_pylist() == values
 
@@ -74,8 +74,8 @@ def test_integers_round_trip(data: st.DataObject, version: int) -> None:
     numbers = st.integers(max(middle - spread, -(2**63)), min(middle + spread, 2**63 - 1))
     values = data.draw(st.lists(numbers | st.none(), min_size=1, max_size=40).filter(any_known))
     chunk, body = old.integers_page(values, version)
-    found = decode_page(chunk, body, old.context(column(DataType.LONG), version), len(values))
-    assert found.to_pylist() == values
+    actual = decode_page(chunk, body, old.context(column(DataType.LONG), version), len(values))
+    assert actual.to_pylist() == values
 
 
 def any_known(values: list[int | None]) -> bool:
@@ -89,8 +89,8 @@ def test_doubles_round_trip(data: st.DataObject, version: int, decimals: int, pl
     numbers = st.integers(middle - 100, middle + 100)
     scaled = data.draw(st.lists(numbers | st.none(), min_size=1, max_size=40).filter(any_known))
     chunk, body = old.doubles_page(scaled, decimals, version, plain=plain)
-    found = decode_page(chunk, body, old.context(column(DataType.DOUBLE), version), len(scaled))
-    assert found.to_pylist() == [None if value is None else value / 10**decimals for value in scaled]
+    actual = decode_page(chunk, body, old.context(column(DataType.DOUBLE), version), len(scaled))
+    assert actual.to_pylist() == [None if value is None else value / 10**decimals for value in scaled]
 
 
 @examples(15, slow=500)
@@ -127,8 +127,8 @@ def test_changed_meta_is_read_or_raises(data: st.DataObject) -> None:
 @examples(15, slow=500)
 @given(st.lists(st.lists(TEXTS | st.sampled_from(["x" * 130, "y" * 17_000]), max_size=20), max_size=4))
 def test_members_of_every_load_round_trip(loads: list[list[str]]) -> None:
-    found = read_dictionary(old.dictionary([[one.encode() for one in load] for load in loads]))
-    assert texts(found).to_pylist() == [one for load in loads for one in load]
+    actual = read_dictionary(old.dictionary([[item.encode() for item in load] for load in loads]))
+    assert texts(actual).to_pylist() == [item for load in loads for item in load]
 
 
 @examples(10, slow=300)
@@ -139,10 +139,12 @@ def test_long_values_follow_each_other(sizes: list[int]) -> None:
 
     def ends(at: Any) -> Any:
         place = [np.minimum(at + byte, len(data) - 1) for byte in range(4)]
-        return at + 4 + sum(buffer[one].astype(np.int64) << 8 * (3 - byte) for byte, one in enumerate(place))
+        return (
+            at + 4 + sum(buffer[item].astype(np.int64) << 8 * (3 - byte) for byte, item in enumerate(place))
+        )
 
-    found = chain(ends, 0, len(data))
-    assert np.diff(found).tolist() == [size + 4 for size in sizes]
+    actual = chain(ends, 0, len(data))
+    assert np.diff(actual).tolist() == [size + 4 for size in sizes]
     with pytest.raises(Damaged):
         chain(ends, 0, len(data), len(sizes) + 1)
     with pytest.raises(Damaged):
@@ -182,10 +184,10 @@ def test_rows_of_a_stream_round_trip(rows: list[tuple[Any, ...]]) -> None:
     whole = [tuple(_utc(value) for value in row) for row in rows]
     data = b"".join(old.row([_field(number, value) for number, value in enumerate(row)]) for row in whole)
     dictionaries = FixedDictionaries()
-    found = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered, dictionaries)
-    assert [tuple(row) for row in zip(*(array.to_pylist() for array in found), strict=True)] == whole
-    (one,) = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered[7:8], dictionaries)
-    assert one.equals(found[7])
+    actual = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered, dictionaries)
+    assert [tuple(row) for row in zip(*(array.to_pylist() for array in actual), strict=True)] == whole
+    (item,) = decode_rows(np.frombuffer(data, np.uint8), len(rows), numbered, numbered[7:8], dictionaries)
+    assert item.equals(actual[7])
     with pytest.raises(Damaged):
         decode_rows(np.frombuffer(data, np.uint8), len(rows) + 1, numbered, numbered, dictionaries)
 
@@ -227,8 +229,8 @@ def test_bytes_after_blocklet_rows_are_ignored(codec: str) -> None:
     rows = b"rows" * 100
     packed = pa.compress(rows + bytes(32 << 20), codec=codec, asbytes=True)
     before = pa.total_allocated_bytes()
-    found = decompress_start(codec, packed, len(rows))
-    assert found.tobytes() == rows
+    actual = decompress_start(codec, packed, len(rows))
+    assert actual.tobytes() == rows
     if codec != "snappy":
         assert pa.total_allocated_bytes() - before < 1 << 20
     with pytest.raises(Damaged):

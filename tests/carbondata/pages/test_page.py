@@ -30,9 +30,9 @@ TEXTS = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
 
 
 def decoded(page: made.Page, rows: int) -> list[Any]:
-    found = decode_page(page.chunk, memoryview(page.body), page.context, rows)
-    found.validate(full=True)
-    return list(found.to_pylist())
+    actual = decode_page(page.chunk, memoryview(page.body), page.context, rows)
+    actual.validate(full=True)
+    return list(actual.to_pylist())
 
 
 def signed(width: int) -> tuple[int, int]:
@@ -69,8 +69,8 @@ def test_integers_of_every_width_round_trip(drawn: tuple[made.Page, list[Any]]) 
 def test_uncompressed_floats_are_decoded(values: list[Any], double: bool, codec: str) -> None:
     kind, store = (DataType.DOUBLE, StoreType.DOUBLE) if double else (DataType.FLOAT, StoreType.FLOAT)
     page = made.numbers(made.column(kind), values, Encoding.DIRECT_COMPRESS, store, codec=codec)
-    for found, value in zip(decoded(page, len(values)), values, strict=True):
-        assert found == value or (value is not None and math.isnan(value) and math.isnan(found))
+    for actual, value in zip(decoded(page, len(values)), values, strict=True):
+        assert actual == value or (value is not None and math.isnan(value) and math.isnan(actual))
 
 
 @examples(20, slow=800)
@@ -86,8 +86,8 @@ def test_scaled_doubles_round_trip(whole: list[int], decimals: int, delta: bool,
     # Differences are of what 10**decimals times the largest is in floating point, cut to an integer.
     far = int(10.0**decimals * max(values))
     stored = [far - round(Decimal(repr(one)).scaleb(decimals)) for one in values]
-    wanted = [(far - one) / 10.0**decimals for one in stored] if delta else values
-    assert decoded(page, len(values)) == wanted
+    expected = [(far - one) / 10.0**decimals for one in stored] if delta else values
+    assert decoded(page, len(values)) == expected
 
 
 @examples(20, slow=800)
@@ -100,19 +100,19 @@ def test_decimals_of_both_sizes_round_trip(data: st.DataObject) -> None:
     values = [None if one is None else Decimal(f"{one}E-{scale}") for one in numbers]
     own, codec = made.column(DataType.DECIMAL, precision, scale), data.draw(CODECS)
     nulls = [one is None for one in numbers]
-    known = [0 if one is None else one for one in numbers]
+    existing = [0 if one is None else one for one in numbers]
     form = data.draw(st.sampled_from(["small", "lengths"] if precision <= 18 else ["wide", "lengths"]))
     if form == "small":
         page = made.numbers(own, numbers, Encoding.ADAPTIVE_INTEGRAL, StoreType.LONG, codec=codec)
     elif form == "wide":
         width = next(one for one in range(1, 17) if 2 ** (8 * one - 1) >= 10**precision)
-        stored = b"".join(one.to_bytes(width, "big", signed=True) for one in known)
-        told = made.meta(own, StoreType.DECIMAL, 0, codec=codec, precision=precision)
-        page = made.page(own, stored, [Encoding.DIRECT_COMPRESS], codec=codec, metas=[told], nulls=nulls)
+        stored = b"".join(one.to_bytes(width, "big", signed=True) for one in existing)
+        report = made.meta(own, StoreType.DECIMAL, 0, codec=codec, precision=precision)
+        page = made.page(own, stored, [Encoding.DIRECT_COMPRESS], codec=codec, metas=[report], nulls=nulls)
     else:
-        stored = made.length_value([bytes([scale]) + made.big(one) for one in known], 4)
-        told = made.meta(own, StoreType.DECIMAL, 0, codec=codec)
-        page = made.page(own, stored, [Encoding.DIRECT_COMPRESS], codec=codec, metas=[told], nulls=nulls)
+        stored = made.length_value([bytes([scale]) + made.big(one) for one in existing], 4)
+        report = made.meta(own, StoreType.DECIMAL, 0, codec=codec)
+        page = made.page(own, stored, [Encoding.DIRECT_COMPRESS], codec=codec, metas=[report], nulls=nulls)
     assert decoded(page, len(values)) == values
 
 
@@ -207,9 +207,9 @@ def test_wrong_number_of_values_raises() -> None:
 @pytest.mark.parametrize("encoding", [Encoding.RLE_INTEGRAL])
 def test_unsupported_encodings_raise(encoding: Encoding) -> None:
     own = made.column(DataType.INT)
-    told = made.meta(own, StoreType.INT, 0)
+    report = made.meta(own, StoreType.INT, 0)
     with pytest.raises(Unreadable, match="RLE_INTEGRAL"):
-        decoded(made.page(own, b"\0" * 8, [encoding], codec="snappy", metas=[told]), 2)
+        decoded(made.page(own, b"\0" * 8, [encoding], codec="snappy", metas=[report]), 2)
 
 
 def test_foreign_compressors_raise() -> None:

@@ -37,8 +37,8 @@ TEXTS = [
 
 
 def sql_aggregate(text: str) -> pl.Expr:
-    (found,) = sql_list(text, ROWS.schema, aggregates=True).values()
-    return found
+    (actual,) = sql_list(text, ROWS.schema, aggregates=True).values()
+    return actual
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -98,7 +98,7 @@ def test_query_has_keys_aggregates_and_condition() -> None:
     assert list(query.by) == ["t", "positive"]
     assert list(query.aggregates) == ["total", "count(*)"]
     assert query.where is not None
-    found = (
+    actual = (
         ROWS.filter(query.where).group_by(*(e.alias(n) for n, e in query.by.items())).agg(**query.aggregates)
     )
     context = pl.SQLContext({"self": ROWS}, eager=True)
@@ -106,7 +106,7 @@ def test_query_has_keys_aggregates_and_condition() -> None:
         "SELECT t, b > 0 AS positive, sum(a) AS total, count(*) AS n FROM self WHERE a > -10 GROUP BY t, b > 0"
     )
     order = ["t", "positive"]
-    assert found.sort(order).rows() == expected.sort(order).rows()
+    assert actual.sort(order).rows() == expected.sort(order).rows()
 
 
 @pytest.mark.parametrize(

@@ -181,17 +181,17 @@ def test_long_and_deep_texts_raise_at_once(kind: str) -> None:
     ],
 )
 def test_longest_allowed_texts_need_little_stack(text: str) -> None:
-    found: list[int] = []
+    actual: list[int] = []
     before = threading.stack_size(512 * 1024)  # that of a thread on macOS
     try:
         thread = threading.Thread(
-            target=lambda: found.append(ROWS.filter(condition_of(text, SCHEMA).expr).height)
+            target=lambda: actual.append(ROWS.filter(condition_of(text, SCHEMA).expr).height)
         )
         thread.start()
     finally:
         threading.stack_size(before)
     thread.join()
-    assert len(found) == 1
+    assert len(actual) == 1
 
 
 class Bait:
@@ -211,20 +211,20 @@ class Bait:
 
 @pytest.fixture(scope="module")
 def bait(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bait]:
-    found = Bait(tmp_path_factory.mktemp("bait"))
-    yield found
-    found.socket.close()
+    actual = Bait(tmp_path_factory.mktemp("bait"))
+    yield actual
+    actual.socket.close()
 
 
 def refused_unread(text: str) -> None:
     """Check that a text is refused in our words: those of a file, and that one is missing, are not among them."""
     with pytest.raises(InvalidInputError) as caught:
         condition_of(text, SCHEMA)
-    told: BaseException | None = caught.value
-    while told is not None:
-        assert "hidden" not in str(told)
-        assert "os error" not in str(told)
-        told = told.__cause__
+    report: BaseException | None = caught.value
+    while report is not None:
+        assert "hidden" not in str(report)
+        assert "os error" not in str(report)
+        report = report.__cause__
 
 
 FUNCTIONS_OF_FILES = ["read_csv", "read_parquet", "read_ipc", "read_json", "READ_CSV", '"read_csv"']

@@ -32,10 +32,10 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
 def expected(oracle: duckdb.DuckDBPyConnection, text: str) -> list[bool | None] | None:
     """Return the value of a condition for each row; None where DuckDB fails."""
     try:
-        found = oracle.execute(f"SELECT ({text}) FROM rows ORDER BY id").fetchall()  # noqa: S608 - texts of this file
+        actual = oracle.execute(f"SELECT ({text}) FROM rows ORDER BY id").fetchall()  # noqa: S608 - texts of this file
     except duckdb.Error:
         return None
-    return [value for (value,) in found]
+    return [value for (value,) in actual]
 
 
 @tries

@@ -68,8 +68,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 @pytest.mark.parametrize("text", PAIRS)
 def test_text_skips_like_the_expression(table: Table, text: str) -> None:
-    found, expected = table.explain(text), table.explain(PAIRS[text])
-    assert (found.bytes_opened, found.rows_opened) == (expected.bytes_opened, expected.rows_opened)
+    actual, expected = table.explain(text), table.explain(PAIRS[text])
+    assert (actual.bytes_opened, actual.rows_opened) == (expected.bytes_opened, expected.rows_opened)
     assert table.count(text) == table.count(PAIRS[text])
     if text != "price IS NOT DISTINCT FROM NULL":
-        assert found.share < 1
+        assert actual.share < 1

@@ -43,7 +43,7 @@ def every_type(rows: int) -> pl.DataFrame:
         "flag": ([n % 3 == 0 for n in numbers], pl.Boolean()),
         "day": (day, pl.Date()),
         "moment": (moment, pl.Datetime("us", "UTC")),
-        "local": ([one.replace(tzinfo=None) for one in moment], pl.Datetime("us")),
+        "local": ([item.replace(tzinfo=None) for item in moment], pl.Datetime("us")),
         "dec9": ([Decimal(n % 10**9).scaleb(-2) for n in numbers], pl.Decimal(9, 2)),
         "dec18": ([Decimal(n).scaleb(-4) for n in numbers], pl.Decimal(18, 4)),
         "dec38": ([Decimal(n).scaleb(-6) for n in numbers], pl.Decimal(38, 6)),
@@ -99,7 +99,7 @@ def in_spark(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read the files as Spark does by itself; return that and what is expected, with plain types."""
     # The session's zone and calendars of Python are not what is asked for: plain numbers and texts are.
-    told = {
+    report = {
         "moment": "unix_micros(moment)",
         "local": "unix_micros(cast(local AS timestamp))",
         "day": "unix_date(day)",
@@ -109,7 +109,7 @@ def in_spark(
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
         frame = spark.read.parquet(*map(str, folder.glob("*.parquet"))).where(where)
-        found = frame.selectExpr(*(f"{told.get(name, name)} AS {name}" for name in rows.columns)).collect()
+        actual = frame.selectExpr(*(f"{report.get(name, name)} AS {name}" for name in rows.columns)).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))  # other tests share the session
     plain = rows.with_columns(
@@ -119,7 +119,7 @@ def in_spark(
     )
     listed = [
         {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.items()}
-        for row in (one.asDict(recursive=True) for one in found)
+        for row in (item.asDict(recursive=True) for item in actual)
     ]
     return pl.DataFrame(listed, schema=plain.schema, orient="row").sort("id"), plain
 
@@ -129,13 +129,13 @@ def test_files_hold_the_expected_rows(folder: Path) -> None:
     chunks = {
         chunk.path_in_schema: set(chunk.encodings) for chunk in map(group.column, range(group.num_columns))
     }
-    dictionaries = {name for name, found in chunks.items() if "RLE_DICTIONARY" in found}
+    dictionaries = {name for name, actual in chunks.items() if "RLE_DICTIONARY" in actual}
     assert {"few", "same", "few_binary", "few_longs", "part.u"} <= dictionaries
     assert {"word", "many", "binary", "part.t", "texts.list.element"}.isdisjoint(dictionaries)
     assert "PLAIN" in chunks["many"] & chunks["binary"] & chunks["texts.list.element"] & chunks["part.t"]
     assert "DELTA_BINARY_PACKED" in chunks["i64"] & chunks["moment"] & chunks["dec18"]
     assert "PLAIN" in chunks["part.n"] & chunks["lists.list.element"]
-    assert not any("DELTA_LENGTH_BYTE_ARRAY" in found for found in chunks.values())
+    assert not any("DELTA_LENGTH_BYTE_ARRAY" in actual for actual in chunks.values())
 
 
 FILTERS: dict[str, pl.Expr] = {
@@ -149,8 +149,8 @@ FILTERS: dict[str, pl.Expr] = {
 
 @pytest.mark.parametrize("where", list(FILTERS))
 def test_spark_reads_every_value(reader: SparkSession, folder: Path, rows: pl.DataFrame, where: str) -> None:
-    found, plain = in_spark(reader, folder, rows, where)
+    actual, plain = in_spark(reader, folder, rows, where)
     expected = plain.filter(FILTERS[where])
-    assert found.height == expected.height > 0
+    assert actual.height == expected.height > 0
     for name in plain.columns:
-        assert found[name].equals(expected[name]), name
+        assert actual[name].equals(expected[name]), name

@@ -69,12 +69,12 @@ def test_pushed_filters_would_give_wrong_rows(spark: SparkSession) -> None:
         spark.conf.set(setting, "true")
     try:
         frame = spark.read.format("toy").load()
-        found = (frame.where("x > 899").count(), frame.where("x < 50").count(), frame.count())
+        actual = (frame.where("x > 899").count(), frame.where("x < 50").count(), frame.count())
     finally:
         if VERSION >= (4, 1):
             spark.conf.unset(setting)
     right = (100, 50, 1_000)
     if VERSION < (4, 1):
-        assert found == right, "this PySpark knows no pushFilters, and filters by itself"
+        assert actual == right, "this PySpark knows no pushFilters, and filters by itself"
     else:
-        assert found != right, "this PySpark keeps pushed filters apart: the reader may have pushFilters now"
+        assert actual != right, "this PySpark keeps pushed filters apart: the reader may have pushFilters now"

@@ -27,13 +27,13 @@ class ToyReader(DataSourceReader):
         self.least, self.most = 0, 999
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
-        for one in filters:
-            if type(one).__name__ == "GreaterThan":
-                self.least = max(self.least, one.value + 1)
-            elif type(one).__name__ == "LessThan":
-                self.most = min(self.most, one.value - 1)
-            elif type(one).__name__ != "IsNotNull":
-                yield one
+        for predicate in filters:
+            if type(predicate).__name__ == "GreaterThan":
+                self.least = max(self.least, predicate.value + 1)
+            elif type(predicate).__name__ == "LessThan":
+                self.most = min(self.most, predicate.value - 1)
+            elif type(predicate).__name__ != "IsNotNull":
+                yield predicate
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition((self.least, self.most + 1))]

@@ -105,9 +105,9 @@ def test_swapped_files_are_both_named(table: Path) -> None:
     (table / first).rename(table / "x")
     (table / second).rename(table / first)
     (table / "x").rename(table / second)
-    found = qbeast.open_table(table).check().faults
-    assert set(found["path"]) == {first, second}
-    assert {"row-cube", "row-weight", "rows-count"} & set(found["code"])
+    actual = qbeast.open_table(table).check().faults
+    assert set(actual["path"]) == {first, second}
+    assert {"row-cube", "row-weight", "rows-count"} & set(actual["code"])
 
 
 def test_block_below_an_upper_threshold_is_named(table: Path) -> None:
@@ -117,13 +117,15 @@ def test_block_below_an_upper_threshold_is_named(table: Path) -> None:
     for at in range(qbeast.open_table(table).blocks()["path"].n_unique()):
         d.spoil(
             table,
-            d.blocks(lambda found: [one.update(maxWeight=2**31 - 1) for one in found if one["cube"] == ""]),
+            d.blocks(
+                lambda actual: [item.update(maxWeight=2**31 - 1) for item in actual if item["cube"] == ""]
+            ),
             indexed=INDEXED,
             at=at,
         )
-    found = qbeast.open_table(table).check(data=False).faults
-    assert {"weight-order", "threshold-order"} & set(found["code"])
-    assert deep["cube"] in set(found["cube"])
+    actual = qbeast.open_table(table).check(data=False).faults
+    assert {"weight-order", "threshold-order"} & set(actual["code"])
+    assert deep["cube"] in set(actual["cube"])
     assert not qbeast.open_table(table).check().ok
 
 
@@ -133,7 +135,9 @@ def test_leaf_with_threshold_is_a_warning(table: Path) -> None:
     for at in range(blocks["path"].n_unique()):
         d.spoil(
             table,
-            d.blocks(lambda found: [one.update(maxWeight=2**31 - 2) for one in found if one["cube"] == leaf]),
+            d.blocks(
+                lambda actual: [item.update(maxWeight=2**31 - 2) for item in actual if item["cube"] == leaf]
+            ),
             indexed=INDEXED,
             at=at,
         )
@@ -162,7 +166,7 @@ def test_foreign_files_are_staging_without_fault(table: Path) -> None:
 def test_statistics_of_staged_files_are_checked(table: Path) -> None:
     rows = pl.DataFrame({"a": [1, 5], "b": [0.5, float("nan")], "s": ["x" * 200, "y"], "note": [1, 2]})
     write_deltalake(table, rows, mode="append")
-    d.spoil(table, d.stats(lambda found: found["maxValues"].update(a=4)), indexed=INDEXED, at=-1)
+    d.spoil(table, d.stats(lambda actual: actual["maxValues"].update(a=4)), indexed=INDEXED, at=-1)
     (fault,) = qbeast.open_table(table).check().faults.iter_rows(named=True)
     assert fault["code"] == "stats-bounds"
     assert "'a' holds 5, above the max of its statistics" in fault["message"]
@@ -189,37 +193,38 @@ def test_faults_of_other_writers_are_found(tmp_path: Path, name: str) -> None:
     ):
         path = Path(shutil.copytree(golden.path, tmp_path / change.__name__))
         spoiled = d.spoil(path, change, indexed=golden.indexed)
-        found = qbeast.open_table(path).check().faults
-        assert set(found["path"]) == {spoiled.path}
-        assert codes & set(found["code"]), found
+        actual = qbeast.open_table(path).check().faults
+        assert set(actual["path"]) == {spoiled.path}
+        assert codes & set(actual["code"]), actual
 
 
 def _edit(add: d.Add, edit: Any) -> None:
     """Change the first block, in whichever layout it stands."""
-    held = add["tags"]
-    if "blocks" in held:
-        found = json.loads(held["blocks"])
-        edit(found[0])
-        held["blocks"] = json.dumps(found)
+    rows_held = add["tags"]
+    if "blocks" in rows_held:
+        actual = json.loads(rows_held["blocks"])
+        edit(actual[0])
+        rows_held["blocks"] = json.dumps(actual)
         return
-    one = {
-        key: held[key] if key == "cube" else int(held[key]) for key in ("cube", "minWeight", "elementCount")
+    item = {
+        key: rows_held[key] if key == "cube" else int(rows_held[key])
+        for key in ("cube", "minWeight", "elementCount")
     }
-    edit(one)
-    held.update({key: str(value) for key, value in one.items()})
+    edit(item)
+    rows_held.update({key: str(value) for key, value in item.items()})
 
 
 def move_to_another_cube(_table: Path, add: d.Add, _indexed: list[str]) -> None:
-    def edit(one: dict[str, Any]) -> None:
-        key = "cubeId" if "cubeId" in one else "cube"
-        one[key] = "AAAAAA" if one[key] != "AAAAAA" else "wwwwww"
+    def edit(item: dict[str, Any]) -> None:
+        key = "cubeId" if "cubeId" in item else "cube"
+        item[key] = "AAAAAA" if item[key] != "AAAAAA" else "wwwwww"
 
     _edit(add, edit)
 
 
 def raise_least_weight(_table: Path, add: d.Add, _indexed: list[str]) -> None:
-    _edit(add, lambda one: one.update(minWeight=one["minWeight"] + 1))
+    _edit(add, lambda item: item.update(minWeight=item["minWeight"] + 1))
 
 
 def count_one_more(_table: Path, add: d.Add, _indexed: list[str]) -> None:
-    _edit(add, lambda one: one.update(elementCount=one["elementCount"] + 1))
+    _edit(add, lambda item: item.update(elementCount=item["elementCount"] + 1))

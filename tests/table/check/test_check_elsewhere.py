@@ -44,7 +44,7 @@ def test_repair_keeps_deleted_rows_deleted(path: Path) -> None:
 def test_files_with_deleted_rows_keep_loose_statistics(path: Path) -> None:
     delete(path, [5])
     spoiled = d.spoil(
-        path, d.stats(lambda found: found["maxValues"].update(id=3)), indexed=["id", "x"], at=-1
+        path, d.stats(lambda actual: actual["maxValues"].update(id=3)), indexed=["id", "x"], at=-1
     )
     table = qbeast.open_table(path)
     assert set(table.check().faults["code"]) == {"stats-bounds"}
@@ -84,9 +84,9 @@ def test_copy_without_original_is_named(tmp_path: Path) -> None:
     shutil.copytree(golden.path, path)
     d.spoil(path, d.tags(state="REPLICATED"), indexed=golden.indexed, at=at)
     table = qbeast.open_table(path)
-    found = table.check().faults
-    assert leaf["path"] in set(found["path"])
-    assert set(found["code"]) == {"copy-alone"}
+    actual = table.check().faults
+    assert leaf["path"] in set(actual["path"])
+    assert set(actual["code"]) == {"copy-alone"}
     result = table.repair()
     assert not result.committed
     assert "restore an older version" in repr(result)
@@ -115,7 +115,7 @@ def test_nested_columns_and_their_statistics_are_checked(tmp_path: Path) -> None
     with small_files(file_rows=100, page_rows=16):
         qbeast.write_table(rows, tmp_path / "t", columns=["id"], cube_size=50)
     assert qbeast.open_table(tmp_path / "t").check().ok
-    d.spoil(tmp_path / "t", d.stats(lambda found: found["maxValues"]["deep"].update(n=3)), indexed=["id"])
+    d.spoil(tmp_path / "t", d.stats(lambda actual: actual["maxValues"]["deep"].update(n=3)), indexed=["id"])
     (fault,) = qbeast.open_table(tmp_path / "t").check().faults.iter_rows(named=True)
     assert "'deep.n' holds 6, above the max of its statistics" in fault["message"]
 

@@ -261,10 +261,10 @@ def check_reads(table: Path, rows: pl.DataFrame) -> None:
     opened = qbeast.open_table(table)
     assert_same_rows(opened.scan().collect(), rows)
     for expr, sample in READS:
-        wanted = sampled(rows, INDEXED, sample).filter(expr)
-        assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), wanted)
+        expected = sampled(rows, INDEXED, sample).filter(expr)
+        assert_same_rows(opened.scan(sample=sample).filter(expr).collect(), expected)
         plan = opened.explain(expr, sample=sample)
-        assert wanted.height <= plan.rows_opened
+        assert expected.height <= plan.rows_opened
         assert plan.bytes_opened <= plan.bytes_total
     assert opened.blocks().height > 0
 
@@ -340,10 +340,10 @@ def test_wrong_row_counts_warn_once_and_lose_nothing(table: Path) -> None:
     for rows in (0, -1):
         spoil(table, stats(numRecords=rows))
         opened = qbeast.open_table(table)
-        with pytest.warns(qbeast.CorruptTagWarning, match="read whole") as told:
-            found = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
-        assert len(told) == 1
-        assert all(one.height == ROWS.filter(pl.col("a") < 10).height for one in found)
+        with pytest.warns(qbeast.CorruptTagWarning, match="read whole") as caught:
+            actual = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+        assert len(caught) == 1
+        assert all(item.height == ROWS.filter(pl.col("a") < 10).height for item in actual)
 
 
 @pytest.mark.parametrize("fault", quick_or_slow([*UNREADABLE, *UNTRUE]))

@@ -98,7 +98,7 @@ def damage(table: Path, edit: Edit) -> Settings:
             if "metaData" in action:
                 settings: Settings = action["metaData"]["configuration"]
                 edit(settings)
-                commit.write_text("".join(json.dumps(one) + "\n" for one in actions))
+                commit.write_text("".join(json.dumps(item) + "\n" for item in actions))
                 return settings
     raise AssertionError
 
@@ -129,19 +129,19 @@ def check_reads(table: Path, rows: pl.DataFrame, *, samples: bool = True) -> Non
     assert str(table) in repr(opened)
     opened.metrics()
     if samples:
-        wanted = sampled(rows, INDEXED, 0.3)
-        assert_same_rows(opened.scan(sample=0.3).collect(), wanted)
-        assert opened.explain(sample=0.3).rows_opened >= wanted.height
+        expected = sampled(rows, INDEXED, 0.3)
+        assert_same_rows(opened.scan(sample=0.3).collect(), expected)
+        assert opened.explain(sample=0.3).rows_opened >= expected.height
 
 
 @pytest.mark.parametrize("fault", OLDER | NEWEST)
 def test_unreadable_settings_warn_once_and_lose_nothing(table: Path, fault: str) -> None:
     kept = damage(table, (OLDER | NEWEST)[fault])
     opened = qbeast.open_table(table)
-    with pytest.warns(qbeast.CorruptTagWarning, match="settings") as told:
-        found = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
-    assert len(told) == 1
-    assert all(one.height == ROWS.filter(pl.col("a") < 10).height for one in found)
+    with pytest.warns(qbeast.CorruptTagWarning, match="settings") as caught:
+        actual = [opened.scan().filter(pl.col("a") < 10).collect() for _ in range(3)]
+    assert len(caught) == 1
+    assert all(item.height == ROWS.filter(pl.col("a") < 10).height for item in actual)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", qbeast.CorruptTagWarning)
         check_reads(table, ROWS)
@@ -264,8 +264,8 @@ def test_mismatched_space_is_replaced_by_new_revision(tmp_path: Path, space: str
     qbeast.write_table(OLD, table, columns=indexed, cube_size=20)
 
     def edit(settings: Settings) -> None:
-        known = Revision.from_json(settings["qbeast.revision.1"])
-        raw = json.loads(known.to_json())
+        existing = Revision.from_json(settings["qbeast.revision.1"])
+        raw = json.loads(existing.to_json())
         raw["transformations"][1] = SPACES[space]
         settings["qbeast.revision.1"] = json.dumps(raw)
 

@@ -44,15 +44,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def swapped(name: str, one: int, other: int) -> d.Damage:
-    def edit(found: list[dict[str, Any]]) -> None:
-        first, second = found[one % len(found)], found[other % len(found)]
+    def edit(actual: list[dict[str, Any]]) -> None:
+        first, second = actual[one % len(actual)], actual[other % len(actual)]
         first[name], second[name] = second[name], first[name]
 
     return d.blocks(edit)
 
 
 def of_statistics(side: str, column: str, value: Any) -> d.Damage:
-    return d.stats(lambda found: found[side].update({column: value}))
+    return d.stats(lambda actual: actual[side].update({column: value}))
 
 
 PLACES = st.integers(0, 20)
@@ -100,13 +100,13 @@ def test_check_reports_faults_that_lose_rows(sound: Path, lie: d.Damage | dict[s
 
 def lacking(path: Path) -> list[str]:
     """Name the filters and samples that lack rows; none returns a row too many."""
-    table, found = qbeast.open_table(path), list[str]()
-    asked = [(f"sample {f}", {"sample": f}, sampled(ROWS, INDEXED, f)) for f in (0.1, 0.5)]
-    asked += [(str(one), {"where": one}, ROWS.filter(one)) for one in FILTERS]
-    for name, options, wanted in asked:
+    table, actual = qbeast.open_table(path), list[str]()
+    request = [(f"sample {f}", {"sample": f}, sampled(ROWS, INDEXED, f)) for f in (0.1, 0.5)]
+    request += [(str(item), {"where": item}, ROWS.filter(item)) for item in FILTERS]
+    for name, options, expected in request:
         rows = table.scan(**options).collect()
         assert rows["row"].n_unique() == rows.height
-        assert rows.join(wanted, on=ROWS.columns, how="anti", nulls_equal=True).is_empty(), name
-        if rows.height < wanted.height:
-            found.append(f"{name}: {rows.height} of {wanted.height}")
-    return found
+        assert rows.join(expected, on=ROWS.columns, how="anti", nulls_equal=True).is_empty(), name
+        if rows.height < expected.height:
+            actual.append(f"{name}: {rows.height} of {expected.height}")
+    return actual

@@ -61,9 +61,9 @@ def check_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
 
 
 def check_sample(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    wanted = sampled(rows, INDEXED, FRACTION)
-    assert_same_rows(table.scan(sample=FRACTION).collect(), wanted)
-    assert table.explain(sample=FRACTION).rows_opened >= wanted.height
+    expected = sampled(rows, INDEXED, FRACTION)
+    assert_same_rows(table.scan(sample=FRACTION).collect(), expected)
+    assert table.explain(sample=FRACTION).rows_opened >= expected.height
 
 
 def moves_rows(edit: Edit) -> bool:

@@ -39,9 +39,9 @@ def test_rows_out_of_range_are_found_and_staged(
     assert qbeast.open_table(path).check().ok
     other_range(path, column, **ends)
     table = qbeast.open_table(path)
-    found = table.check().faults.filter(pl.col("code") == "row-range")
-    assert set(found["severity"]) == {"error"}
-    assert found["message"].str.extract(r"([\d,]+) row").cast(pl.Int64).sum() == wrong
+    actual = table.check().faults.filter(pl.col("code") == "row-range")
+    assert set(actual["severity"]) == {"error"}
+    assert actual["message"].str.extract(r"([\d,]+) row").cast(pl.Int64).sum() == wrong
     table.repair()
     assert_same_rows(qbeast.read_table(path), ROWS, "row")
     assert_same_rows(qbeast.read_table(path, sample=0.3), sampled(ROWS, INDEXED, 0.3), "row")

@@ -122,8 +122,8 @@ def test_repair_shows_rows_once_and_names_rest(table: Path, name: str) -> None:
     rows = stored_rows(table)
     assert_same_rows(opened.scan().collect(), rows)
     early = pl.col("a") < 300
-    wanted = sampled(rows, INDEXED, 0.3).filter(early)
-    assert_same_rows(opened.scan(sample=0.3).filter(early).collect(), wanted)
+    expected = sampled(rows, INDEXED, 0.3).filter(early)
+    assert_same_rows(opened.scan(sample=0.3).filter(early).collect(), expected)
     left = set(opened.check().faults["code"])
     assert left == set(result.remaining["code"])
     if name in REWRITTEN:
@@ -173,9 +173,9 @@ def test_concurrent_commits_survive_repair(table: Path, monkeypatch: pytest.Monk
     plan = module.plan_repair
 
     def plan_and_append(*args: Any) -> Any:
-        found = plan(*args)
+        actual = plan(*args)
         qbeast.write_table(late, table, mode="append")
-        return found
+        return actual
 
     monkeypatch.setattr(module, "plan_repair", plan_and_append)
     result = opened.repair()
@@ -190,9 +190,9 @@ def test_concurrently_replaced_file_is_kept(table: Path, monkeypatch: pytest.Mon
     plan = module.plan_repair
 
     def plan_and_optimize(*args: Any) -> Any:
-        found = plan(*args)
+        actual = plan(*args)
         qbeast.open_table(table).optimize(revision=0)
-        return found
+        return actual
 
     monkeypatch.setattr(module, "plan_repair", plan_and_optimize)
     result = opened.repair()

@@ -46,7 +46,7 @@ def test_many_small_appends_leave_a_small_log(tmp_path: Path) -> None:
         frame = pl.DataFrame(
             {
                 "at": start + np.arange(200).astype("timedelta64[s]"),
-                "user": [f"user-{one:06d}" for one in rng.integers(0, 9999, 200)],
+                "user": [f"user-{item:06d}" for item in rng.integers(0, 9999, 200)],
                 "amount": rng.lognormal(3, 1.5, 200),
             }
         )

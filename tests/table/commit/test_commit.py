@@ -117,8 +117,8 @@ def test_tags_survive_a_checkpoint_every_ten_commits(tmp_path: Path) -> None:
     for number in range(10):
         assert snapshot is not None
         snapshot = append(snapshot, f"{number}.parquet").snapshot
-    (found,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
-    assert found.name.startswith(f"{10:020d}")
+    (actual,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    assert actual.name.startswith(f"{10:020d}")
     for path in (tmp_path / "_delta_log").glob("*.json"):
         if int(path.stem) < 10:
             path.unlink()
@@ -127,8 +127,8 @@ def test_tags_survive_a_checkpoint_every_ten_commits(tmp_path: Path) -> None:
 
 
 def test_checkpoint_interval_is_configurable_and_failures_warn(tmp_path: Path, monkeypatch) -> None:
-    every = METADATA.model_copy(update={"configuration": {"delta.checkpointInterval": "2"}})
-    first = append(create(tmp_path, metadata=every), "a.parquet").snapshot
+    everything = METADATA.model_copy(update={"configuration": {"delta.checkpointInterval": "2"}})
+    first = append(create(tmp_path, metadata=everything), "a.parquet").snapshot
     assert first is not None
 
     def panic(_: DeltaTable) -> None:
@@ -148,8 +148,8 @@ def test_overwrite_leaves_own_files_and_history(tmp_path: Path) -> None:
     assert outcome.revision_id == 2
     assert load_snapshot(tmp_path, version=1).files.height == 2
     removed = [line["remove"] for line in lines(tmp_path, 2) if "remove" in line]
-    assert {one["path"] for one in removed} == {"first.parquet", "a.parquet"}
-    assert all(one["deletionTimestamp"] > 0 and one["extendedFileMetadata"] for one in removed)
+    assert {item["path"] for item in removed} == {"first.parquet", "a.parquet"}
+    assert all(item["deletionTimestamp"] > 0 and item["extendedFileMetadata"] for item in removed)
 
 
 def test_files_without_index_are_staging(tmp_path: Path) -> None:
@@ -315,9 +315,9 @@ def test_append_uses_the_existing_dialect(tmp_path: Path) -> None:
 def test_second_creator_sees_the_existing_table(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     store = LocalStore(tmp_path)
-    for known in (None, snapshot):
+    for existing in (None, snapshot):
         with pytest.raises(TableExistsError, match="nothing of this write is visible"):
-            commit(store, known, WriteIntent(mode="create", metadata=METADATA))
+            commit(store, existing, WriteIntent(mode="create", metadata=METADATA))
 
 
 def test_progress_of_an_application_is_applied_once(tmp_path: Path) -> None:

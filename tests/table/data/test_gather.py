@@ -52,8 +52,8 @@ def test_low_cardinality_columns_are_gathered_by_position():
             "n": np.arange(height),
         }
     )
-    wanted = FileSettings(["kind", "price", "key"], [], ("key",), [], hidden_weights=True)
-    source = CodedRows(frame, wanted)
+    expected = FileSettings(["kind", "price", "key"], [], ("key",), [], hidden_weights=True)
+    source = CodedRows(frame, expected)
     for first, last in [(0, 30_000), (40_000, 60_000), (50_000, 70_000)]:
         rows = np.arange(first, last, 2, dtype=np.uint32)
         order = rng.permutation(len(rows)).astype(np.uint32)
@@ -61,7 +61,7 @@ def test_low_cardinality_columns_are_gathered_by_position():
         plain = frame[pl.Series(rows[order])]
         assert taken.columns == frame.columns
         decoded = [
-            values[one.name].gather(one).alias(one.name) if one.name in values else one for one in taken
+            values[item.name].gather(item).alias(item.name) if item.name in values else item for item in taken
         ]
         assert pl.DataFrame(decoded).equals(plain)
         assert "key" not in values  # it has statistics of pages

@@ -72,11 +72,11 @@ def test_memory_follows_bytes(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROCESS, kind, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout)
-    assert found["sampled"] > 0
+    actual = json.loads(run.stdout)
+    assert actual["sampled"] > 0
     # The file in memory, once being encoded and once whole, in a buffer that doubles; and room for allocators.
-    assert found["write"] <= 4 * found["size"] + 150 * MIB, found
-    assert found["read"] <= 4 * found["size"] + 300 * MIB, found
+    assert actual["write"] <= 4 * actual["size"] + 150 * MIB, actual
+    assert actual["read"] <= 4 * actual["size"] + 300 * MIB, actual
 
 
 def pages_of(path: Path) -> list[int]:

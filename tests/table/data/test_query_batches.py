@@ -32,12 +32,12 @@ def test_damaged_file_raises_instead_of_ending(tmp_path: Path) -> None:
     data = path.read_bytes()
     for place in range(8, len(data) - 3000, 37):
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x5B]) + data[place + 1 :])
-        found = None
+        actual = None
         try:
-            found = sum(batch.height for batch in query_batches(pl.scan_parquet(path), batch_rows=300))
+            actual = sum(batch.height for batch in query_batches(pl.scan_parquet(path), batch_rows=300))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             continue
-        assert found == 3000
+        assert actual == 3000
 
 
 def test_abandoned_query_stops() -> None:

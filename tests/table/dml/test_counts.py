@@ -152,13 +152,13 @@ class Workers(PartsEngine):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize(
-    ("engine", "wanted"), [(MEMORY, WANTED), (Workers(), WANTED_OF_WORKERS)], ids=["memory", "workers"]
+    ("engine", "expected"), [(MEMORY, WANTED), (Workers(), WANTED_OF_WORKERS)], ids=["memory", "workers"]
 )
 def test_files_are_read_once_for_each_pass(
-    tmp_path: Path, name: str, engine: Engine, wanted: dict[str, tuple[int, ...]]
+    tmp_path: Path, name: str, engine: Engine, expected: dict[str, tuple[int, ...]]
 ) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=["id:linear", "a:linear"], cube_size=500)
     with counting() as counts:
         OPERATIONS[name](tmp_path, engine)
-    assert {kind: counts[kind] for kind in COUNTED} == dict(zip(COUNTED, wanted[name], strict=True))
+    assert {kind: counts[kind] for kind in COUNTED} == dict(zip(COUNTED, expected[name], strict=True))
     check_invariants(tmp_path)

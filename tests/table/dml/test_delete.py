@@ -78,13 +78,13 @@ def test_delete_removes_rows_its_filter_matches(case: tuple[Case, list[pl.Expr]]
 def test_sql_delete_equals_deltalake(tmp_path: Path, condition: str) -> None:
     rows = written(tmp_path / "t")
     write_deltalake(tmp_path / "plain", rows)
-    told = DeltaTable(tmp_path / "plain").delete(condition)
+    report = DeltaTable(tmp_path / "plain").delete(condition)
     with small_files():
         result = qbeast.open_table(tmp_path / "t").delete(condition)
-    assert result.rows_deleted == told["num_deleted_rows"]
-    wanted = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), wanted)
-    assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_table()), wanted)
+    assert result.rows_deleted == report["num_deleted_rows"]
+    expected = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), expected)
+    assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_table()), expected)
     check_invariants(tmp_path / "t")
 
 
@@ -128,12 +128,12 @@ def test_delete_drops_whole_files_and_keeps_others(tmp_path: Path) -> None:
     before = set(weights)
     part = pl.read_parquet(weights[1])[ROW].head(3)
     condition = pl.col(ROW).is_in([*whole, *part])
-    asked = table.delete(condition, dry_run=True)
-    assert (asked.committed, asked.version, asked.rows_deleted) == (False, 0, len(whole) + 3)
-    assert dict(asked.plan.select("action", "matched").iter_rows()) == {"drop": len(whole), "rewrite": 3}
+    request = table.delete(condition, dry_run=True)
+    assert (request.committed, request.version, request.rows_deleted) == (False, 0, len(whole) + 3)
+    assert dict(request.plan.select("action", "matched").iter_rows()) == {"drop": len(whole), "rewrite": 3}
     with small_files(file_rows=50):
         result = table.delete(condition)
-    assert result.plan.filter(pl.col("action") != "order of weights").equals(asked.plan)
+    assert result.plan.filter(pl.col("action") != "order of weights").equals(request.plan)
     assert (result.rows_deleted, result.version) == (len(whole) + 3, 1)
     assert len(before - set(table.files()["path"])) == result.files_removed < len(before) / 2
     assert_same_rows(table.scan().collect(), rows.filter(~condition))
@@ -165,8 +165,8 @@ def test_delete_includes_and_indexes_staged_rows(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", more, mode="append")
     with small_files():
         qbeast.open_table(tmp_path / "t").delete(pl.col(ROW) > 5050)
-    wanted = pl.concat([rows, more]).filter(pl.col(ROW) <= 5050)
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), wanted)
+    expected = pl.concat([rows, more]).filter(pl.col(ROW) <= 5050)
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), expected)
     check_invariants(tmp_path / "t")
 
 
@@ -177,7 +177,7 @@ def test_converted_table_can_lose_rows(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=[ROW, "a"])
     table = qbeast.open_table(tmp_path / "t")
     assert table.delete(pl.col(ROW) >= 200).plan["action"].to_list() == ["drop"]
-    assert [one.revision_id for one in table.revisions] == [0]
+    assert [revision.revision_id for revision in table.revisions] == [0]
     assert table.delete(pl.col(ROW) < 20).new_revision
     assert_same_rows(table.scan().collect(), rows.filter(pl.col(ROW).is_between(20, 199)))
     check_invariants(tmp_path / "t")

@@ -36,9 +36,9 @@ def test_concurrently_added_matches_are_deleted(tmp_path: Path, writer: str) -> 
         "deltalake": lambda: write_deltalake(path, more, mode="append"),
     }
     result = beside(path, appends[writer])
-    wanted = pl.concat([everything, more])
-    assert result.rows_deleted == wanted.filter(CONDITION).height
-    check(path, wanted.filter(~CONDITION))
+    expected = pl.concat([everything, more])
+    assert result.rows_deleted == expected.filter(CONDITION).height
+    check(path, expected.filter(~CONDITION))
 
 
 @pytest.mark.parametrize(

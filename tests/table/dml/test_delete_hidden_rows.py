@@ -43,13 +43,13 @@ CHANGES: dict[str, tuple[Callable[[qbeast.Table], Any], Callable[[pl.DataFrame],
 @pytest.mark.parametrize("how", CHANGES)
 def test_hidden_rows_stay_hidden_and_uncounted(tmp_path: Path, how: str) -> None:
     left = hiding(tmp_path / "t")
-    change, wanted = CHANGES[how]
+    change, expected = CHANGES[how]
     table = qbeast.open_table(tmp_path / "t")
     result = change(table)
     assert result.rows_deleted + result.rows_updated == left.filter(FEW).height
     assert result.rows_copied == left.filter(~FEW).height
-    assert_same_rows(table.scan().collect(), wanted(left), key="id")
-    assert_same_rows(pl.read_delta(str(tmp_path / "t")), wanted(left), key="id")
+    assert_same_rows(table.scan().collect(), expected(left), key="id")
+    assert_same_rows(pl.read_delta(str(tmp_path / "t")), expected(left), key="id")
     log = (tmp_path / "t" / "_delta_log" / f"{2:020}.json").read_text().splitlines()
     removes = [action["remove"] for action in map(json.loads, log) if "remove" in action]
     assert [remove["deletionVector"]["cardinality"] for remove in removes] == [len(GONE)]

@@ -37,7 +37,7 @@ def updates(draw: st.DrawFn, keyed: bool) -> tuple[Case, Updates]:  # noqa: FBT0
     case = draw(cases().map(with_key_in_rows) if keyed else cases())
     frame = case.rows
     names = [name for name in frame.columns if name != ROW]
-    found: Updates = []
+    actual: Updates = []
     for _ in range(2):
         chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
         values = {}
@@ -48,8 +48,8 @@ def updates(draw: st.DrawFn, keyed: bool) -> tuple[Case, Updates]:  # noqa: FBT0
                 values[name] = pl.col(draw(st.sampled_from(alike)))
             else:
                 values[name] = pl.lit(draw(st.none() | VALUES[dtype]), dtype=dtype)
-        found.append((draw(filters(frame, 1)), values))
-    return case, found
+        actual.append((draw(filters(frame, 1)), values))
+    return case, actual
 
 
 def check_updates(case: Case, asked: Updates, sample: Any) -> None:
@@ -94,12 +94,12 @@ def test_update_changes_rows_its_filter_matches(case: tuple[Case, Updates], samp
 def test_sql_update_equals_deltalake(tmp_path: Path, condition: str, values: dict[str, str]) -> None:
     rows = written(tmp_path / "t")
     write_deltalake(tmp_path / "plain", rows)
-    told = DeltaTable(tmp_path / "plain").update(predicate=condition, updates=values)
+    report = DeltaTable(tmp_path / "plain").update(predicate=condition, updates=values)
     with small_files():
         result = qbeast.open_table(tmp_path / "t").update(condition, values)
-    assert result.rows_updated == told["num_updated_rows"]
-    wanted = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), wanted)
+    assert result.rows_updated == report["num_updated_rows"]
+    expected = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), expected)
     check_invariants(tmp_path / "t")
 
 
@@ -109,14 +109,14 @@ def test_update_keeps_files_without_matches(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=200)
         table = qbeast.open_table(tmp_path / "t")
         before = set(table.files()["path"])
-        asked = table.update(f"{ROW} < 40", {"f": "0.5"}, dry_run=True)
-        assert (asked.committed, asked.rows_updated, table.version) == (False, 40, 0)
+        request = table.update(f"{ROW} < 40", {"f": "0.5"}, dry_run=True)
+        assert (request.committed, request.rows_updated, table.version) == (False, 40, 0)
         result = table.update(f"{ROW} < 40", {"f": "0.5"})
-    assert result.plan.filter(pl.col("action") == "rewrite").equals(asked.plan)
-    assert asked.plan["matched"].sum() == 40
-    assert asked.rows_copied <= result.rows_copied
+    assert result.plan.filter(pl.col("action") == "rewrite").equals(request.plan)
+    assert request.plan["matched"].sum() == 40
+    assert request.rows_copied <= result.rows_copied
     assert len(before & set(table.files()["path"])) == len(before) - result.files_removed > len(before) / 2
-    assert "a dry run: 40 rows updated" in repr(asked)
+    assert "a dry run: 40 rows updated" in repr(request)
     assert "40 rows updated" in repr(result)
     check_invariants(tmp_path / "t")
 
@@ -145,8 +145,8 @@ def test_values_beyond_space_begin_new_revision(tmp_path: Path) -> None:
         table = qbeast.open_table(tmp_path / "u")
         result = table.update("a > 350", {"a": "a * 1000"})
     assert (result.new_revision, result.revision_id) == (True, 2)
-    found = table.scan().filter(pl.col("a") > 350_000).collect()
-    assert found.height == result.rows_updated
+    actual = table.scan().filter(pl.col("a") > 350_000).collect()
+    assert actual.height == result.rows_updated
     assert table.explain(pl.col("a") > 350_000).share < 1
     check_invariants(tmp_path / "u")
 

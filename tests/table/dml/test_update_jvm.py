@@ -45,8 +45,8 @@ def test_rows_are_deleted_updated_and_merged(golden: Golden, tmp_path: Path) -> 
     rows = rows.filter(~THIRD)
     assert_frame_equal(rows_of(golden, table.scan()), rows, check_exact=True)
     for fraction, ids in golden.samples.items():
-        wanted = set(ids) & set(rows["id"])
-        assert set(rows_of(golden, table.scan(sample=fraction))["id"]) == wanted
+        expected = set(ids) & set(rows["id"])
+        assert set(rows_of(golden, table.scan(sample=fraction))["id"]) == expected
     before = set(load_snapshot(path).files["path"])
     result = table.update(pl.col("id") % 3 == 1, {"id": pl.col("id") + SHIFT})
     assert result.rows_updated == rows.filter(pl.col("id") % 3 == 1).height

@@ -131,9 +131,9 @@ def test_quantiles_take_any_value(tmp_path: Path) -> None:
 def test_converted_table_gets_only_staging_files(tmp_path: Path) -> None:
     place = tmp_path / "t"
     revision = staging_revision(["id"], timestamp_ms=0, table_id=str(place), cube_size=1000)
-    known = {"qbeast.lastRevisionID": "0", "qbeast.revision.0": revision.to_json()}
+    existing = {"qbeast.lastRevisionID": "0", "qbeast.revision.0": revision.to_json()}
     write_deltalake(place, numbers(100))
-    _edit_metadata(place, configuration=known)
+    _edit_metadata(place, configuration=existing)
     append_by_tasks(place, [numbers(10, first=100), numbers(10, first=110)])
     assert not any(add.get("tags") for add in read_log(place).adds.values())
     assert sorted(qbeast.read_table(place)["id"]) == list(range(120))
@@ -151,7 +151,7 @@ def test_incompatible_parts_are_staged(tmp_path: Path) -> None:
         second = len(parts[0].files)
 
         def all_but_the_second(files, *_, **__):
-            return [one if at < second else None for at, one in enumerate(files)]
+            return [item if at < second else None for at, item in enumerate(files)]
 
         with mock.patch.object(fit_blocks, "blocks_in_order", all_but_the_second):
             publish_parts(context, parts)

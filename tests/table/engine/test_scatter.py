@@ -53,8 +53,8 @@ def test_rows_are_complete_and_index_holds(case: Case, sample_rows, parts, flush
             assert (result.rows, result.version) == (frame.height, number)
         assert_same_rows(qbeast.read_table(path), case.rows)
         assert sum(block.rows for block in check_invariants(path)) == case.rows.height
-        found = qbeast.read_table(path, sample=sample)
-        assert_same_rows(found, sampled(case.rows, case.indexed, sample))
+        actual = qbeast.read_table(path, sample=sample)
+        assert_same_rows(actual, sampled(case.rows, case.indexed, sample))
 
 
 @examples(12, slow=60)
@@ -81,9 +81,9 @@ def test_sampled_tree_filters_and_samples_well(rows: pl.DataFrame, tmp_path: Pat
     options = {"columns": ["a", "b"], "cube_size": 2000}
     qbeast.write_table(rows, tmp_path / "one", **options)
     scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
-    one, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
-    for asked in ({"sample": 0.1}, {"where": pl.col("a") < 0.1}):
-        assert many.explain(**asked).rows_opened <= 1.25 * one.explain(**asked).rows_opened
+    item, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
+    for request in ({"sample": 0.1}, {"where": pl.col("a") < 0.1}):
+        assert many.explain(**request).rows_opened <= 1.25 * item.explain(**request).rows_opened
 
 
 def test_too_many_rows_for_a_file_spread(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_rows_may_omit_columns_when_schemas_merge(rows, tmp_path: Path) -> None:
     scatter(tmp_path / "t", [rows], columns=["a"])
     more = rows.select("a", c=pl.lit("x"))
     scatter(tmp_path / "t", split(more, 2), mode="append", schema_mode="merge")
-    found = qbeast.read_table(tmp_path / "t")
-    assert found.columns == ["a", "b", "c"]
-    assert found["b"].null_count() == found["c"].null_count() == rows.height
+    actual = qbeast.read_table(tmp_path / "t")
+    assert actual.columns == ["a", "b", "c"]
+    assert actual["b"].null_count() == actual["c"].null_count() == rows.height
 
 
 def test_design_effect_is_estimated_from_sample(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def rows() -> pl.DataFrame:
 def shares(path: Path) -> list[float]:
     table = qbeast.open_table(path)
     filters = ["a < 0.1", "b BETWEEN 1000 AND 3000", "a < 0.3 AND b < 2000"]
-    return [table.explain(one).share for one in filters] + [table.explain(sample=0.1).share]
+    return [table.explain(predicate).share for predicate in filters] + [table.explain(sample=0.1).share]
 
 
 @pytest.mark.parametrize(("kind", "megabytes"), [("query", 4), ("iterator", 12)])
@@ -136,26 +136,26 @@ def test_spilled_table_reads_like_one_from_memory(
     assert done.spilled_bytes > 0
     assert qbeast.open_table(tmp_path / "spill").check().ok
     assert_same_rows(qbeast.read_table(tmp_path / "spill"), rows, "row")
-    for spilled, held in zip(shares(tmp_path / "spill"), shares(tmp_path / "memory"), strict=True):
-        assert spilled <= held * 1.03 + 0.01  # a file of few rows is read in whole pages too
+    for spilled, rows_held in zip(shares(tmp_path / "spill"), shares(tmp_path / "memory"), strict=True):
+        assert spilled <= rows_held * 1.03 + 0.01  # a file of few rows is read in whole pages too
 
 
 @pytest.mark.parametrize("megabytes", [4])
 def test_disk_holds_rows_twice_at_most(
     rows: pl.DataFrame, tmp_path: Path, megabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held: list[int] = []
+    rows_held: list[int] = []
     report = spill_files.SpillWriter._report_size  # noqa: SLF001 -- called whenever something was written
 
     def measured(self: Any) -> None:
         report(self)
-        held.append(sum(one.stat().st_size for one in Path(self._path).parent.iterdir()))
+        rows_held.append(sum(item.stat().st_size for item in Path(self._path).parent.iterdir()))
 
     monkeypatch.setattr(spill_files.SpillWriter, "_report_size", measured)
     many = pl.concat([rows] * 3)
     options: dict[str, Any] = {"columns": ["a", "b"], "memory_bytes": megabytes << 20, "spill_dir": tmp_path}
     qbeast.write_table(many.iter_slices(5000), tmp_path / "t", **options)
-    assert 0 < max(held) < 2 * many.estimated_size(), (max(held), many.estimated_size())
+    assert 0 < max(rows_held) < 2 * many.estimated_size(), (max(rows_held), many.estimated_size())
 
 
 def test_budget_decides_to_spill(rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_budget_decides_to_spill(rows: pl.DataFrame, tmp_path: Path, monkeypatch
     monkeypatch.setenv("QBEAST_SPILL_DIR", str(tmp_path))
     assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options).engine == "spill"
     assert qbeast.write_table(rows.lazy(), tmp_path / "t", **options, memory_bytes=1 << 30).engine == "memory"
-    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+    assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 def test_progress_names_engine_and_spilled_bytes(rows: pl.DataFrame, tmp_path: Path) -> None:
@@ -271,24 +271,24 @@ def test_full_disk_raises_once_and_leaves_nothing(
             qbeast.write_table(data, table, mode="append", memory_bytes=4 << 20, spill_dir=tmp_path)
         assert caught.value.path == str(tmp_path)
     assert sorted(table.rglob("*")) == before
-    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+    assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 def test_unfinished_file_is_closed_and_deleted(
     rows: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer, told = spill_files.SpillWriter, [0]
+    writer, report = spill_files.SpillWriter, [0]
     files: list[Any] = []
 
     def full(self: Any) -> None:
         files.append(self._file)
-        if len(files) == told[0]:
+        if len(files) == report[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(writer, "_report_size", full)
     spilled = SpillFolder(tmp_path)
     spill_files.spool([rows.head(3)], rows.clear(), spilled, lambda _: None)
-    told[0] = len(files)
+    report[0] = len(files)
     files.clear()
     others = set(spilled.path.iterdir())
     with pytest.raises(qbeast.StorageError, match="has no room left"):
@@ -308,7 +308,7 @@ def test_interrupt_leaves_no_files(rows: pl.DataFrame, tmp_path: Path, stage: st
     options: dict[str, Any] = {"memory_bytes": 4 << 20, "spill_dir": tmp_path, "progress": interrupt}
     with pytest.raises(KeyboardInterrupt):
         qbeast.write_table(data, tmp_path / "t", columns=["a"], **options)
-    assert not [one for one in tmp_path.rglob("*") if one.is_file() or one.name != "t"]
+    assert not [item for item in tmp_path.rglob("*") if item.is_file() or item.name != "t"]
 
 
 @pytest.mark.parametrize(
@@ -343,6 +343,6 @@ def test_columns_may_be_missing_and_new(rows: pl.DataFrame, tmp_path: Path) -> N
     more = rows.tail(1000).drop("b").with_columns(new=pl.lit(1))
     options: dict[str, Any] = {"mode": "append", "schema_mode": "merge", "resources": SPILL}
     qbeast.write_table(more.lazy(), tmp_path, **options)
-    found = qbeast.read_table(tmp_path)
-    wanted = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")
-    assert_same_rows(found, wanted.select(found.columns), "row")
+    actual = qbeast.read_table(tmp_path)
+    expected = pl.concat([rows.head(100), more.with_columns(b=pl.lit(None, dtype=pl.Int64))], how="diagonal")
+    assert_same_rows(actual, expected.select(actual.columns), "row")

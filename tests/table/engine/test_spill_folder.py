@@ -126,7 +126,7 @@ def test_folder_on_read_only_disk_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "wanted"),
+    ("files", "expected"),
     [
         ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "3000000\n"}, 3_000_000),
         (
@@ -147,13 +147,13 @@ def test_folder_on_read_only_disk_is_named() -> None:
         ({"proc/self/cgroup": "0::/../..\n", "sys/fs/cgroup/memory.max": "5000000"}, 5_000_000),
     ],
 )
-def test_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], wanted: int) -> None:
+def test_cgroup_limits_the_memory(tmp_path: Path, files: dict[str, str], expected: int) -> None:
     assert machine_bytes(tmp_path) > 1 << 27
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert machine_bytes(tmp_path) == wanted
+    assert machine_bytes(tmp_path) == expected
 
 
 def test_sizes_parse_in_usual_forms() -> None:

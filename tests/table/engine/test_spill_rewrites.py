@@ -76,16 +76,19 @@ def test_operations_in_budget_equal_those_in_memory(steps, batch_bytes, load_byt
         with small_files():
             for name in steps:
                 step = STEPS[name]
-                held = step(qbeast.open_table(here), {"resources": MEMORY})
+                rows_held = step(qbeast.open_table(here), {"resources": MEMORY})
                 done = step(qbeast.open_table(there), {"resources": SPILL, "spill_dir": spilling})
-                assert done.committed == held.committed
-                assert (done.engine, held.engine) == (
+                assert done.committed == rows_held.committed
+                assert (done.engine, rows_held.engine) == (
                     "spill" if done.spilled_bytes else done.engine,
                     "memory",
                 )
                 counts = [
-                    {key: one.to_dict().get(key) for key in ("rows_deleted", "rows_updated", "rows_inserted")}
-                    for one in (held, done)
+                    {
+                        key: item.to_dict().get(key)
+                        for key in ("rows_deleted", "rows_updated", "rows_inserted")
+                    }
+                    for item in (rows_held, done)
                 ]
                 assert counts[0] == counts[1]
                 assert not list(spilling.iterdir())
@@ -117,12 +120,12 @@ def test_large_tables_are_changed_in_the_budget(rows: pl.DataFrame, tmp_path: Pa
         table.update("b < 0", {"a": "a / 2"}, **options).rows_updated
         == changes.filter(pl.col("b") < 0).height
     )
-    wanted = kept.join(changes, on="row", how="anti").vstack(
+    expected = kept.join(changes, on="row", how="anti").vstack(
         changes.with_columns(a=pl.when(pl.col("b") < 0).then(pl.col("a") / 2).otherwise("a"))
     )
-    assert_same_rows(table.scan().collect(), wanted, "row")
+    assert_same_rows(table.scan().collect(), expected, "row")
     assert table.check().ok
-    assert [one.name for one in tmp_path.iterdir()] == ["t"]
+    assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
 @pytest.mark.parametrize("call", ["optimize", "delete", "update", "merge"])

@@ -79,28 +79,35 @@ FILTERS: list[str | pl.Expr] = [
 def test_count_equals_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
-    for one in (table, deleted):
-        asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), one.schema)
-        for reader in (one.reader, Reader(one.reader.snapshot)):
-            reading = Reading(reader, asked, engine=engine)
+    for item in (table, deleted):
+        request = question_of(
+            EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), item.schema
+        )
+        for reader in (item.reader, Reader(item.reader.snapshot)):
+            reading = Reading(reader, request, engine=engine)
             unplaced = 0
             with first_plans_by_statistics():
                 window = reading.without_index()
             if window is not None:
-                unplaced = sum(int(one.totals()[0, 0]) for one in reading.read(window))
+                unplaced = sum(int(item.totals()[0, 0]) for item in reading.read(window))
             if reading.count(1 << 60):
                 assert reading.counted is not None
-                assert reading.counted + unplaced == one.count(where)
+                assert reading.counted + unplaced == item.count(where)
 
 
 def test_cubes_and_files_are_counted_without_reads(table: qbeast.Table) -> None:
     for where, count in (("day < DATE '2024-01-08'", 20_000), ("id >= 0", 63_000)):
-        found = table.estimate({"n": pl.len()}, where=where, error=0.1)
-        assert found.frame.select("n", "n_low", "n_high", "reliable").row(0) == (count, count, count, True)
-        assert found.rows_read in (0, 3_000)  # of the file without index
+        actual = table.estimate({"n": pl.len()}, where=where, error=0.1)
+        assert actual.frame.select("n", "n_low", "n_high", "reliable").row(0) == (count, count, count, True)
+        assert actual.rows_read in (0, 3_000)  # of the file without index
     placed = qbeast.open_table(table.uri, version=2)
-    found = placed.estimate({"n": pl.len()}, where="day < DATE '2024-01-08' AND id >= 0", error=0.1)
-    assert (found.frame["n"].item(), found.bytes_opened, found.fraction, found.met) == (20_000, 0, 0.0, True)
+    actual = placed.estimate({"n": pl.len()}, where="day < DATE '2024-01-08' AND id >= 0", error=0.1)
+    assert (actual.frame["n"].item(), actual.bytes_opened, actual.fraction, actual.met) == (
+        20_000,
+        0,
+        0.0,
+        True,
+    )
     none = placed.estimate({"n": pl.len(), "m": pl.col("x").mean()}, where="id < 0", sample=0.1)
     assert none.frame.select("n", "n_high", "m").row(0) == (0, 0, None)
 
@@ -109,20 +116,20 @@ def test_only_cubes_on_the_boundary_are_read(tmp_path: Path) -> None:
     some = rows(200_000, 4, 0)
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=2000)
     table = qbeast.open_table(tmp_path / "t")
-    found = table.estimate({"n": pl.len()}, where="id < 100000", error=0.001)
-    assert found.frame.select("n", "n_low", "n_high").row(0) == (100_000,) * 3
-    assert 0 < found.rows_read < 100_000
-    assert found.bytes_opened < 0.5 * table.explain("id < 100000", columns=["id"]).bytes_opened
+    actual = table.estimate({"n": pl.len()}, where="id < 100000", error=0.001)
+    assert actual.frame.select("n", "n_low", "n_high").row(0) == (100_000,) * 3
+    assert 0 < actual.rows_read < 100_000
+    assert actual.bytes_opened < 0.5 * table.explain("id < 100000", columns=["id"]).bytes_opened
 
 
 def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
     """A sum over rows whose number is known is that number times a mean: their errors are one."""
     placed = qbeast.open_table(table.uri, version=2)
-    asked: dict[str, pl.Expr | str] = {"n": pl.len(), "sum": "sum(fare)", "mean": "avg(fare)"}
-    found = placed.estimate(asked, where="day < DATE '2024-01-08'", sample=0.1).frame
-    assert found["n_low"].item() == found["n"].item() == 20_000
+    request: dict[str, pl.Expr | str] = {"n": pl.len(), "sum": "sum(fare)", "mean": "avg(fare)"}
+    actual = placed.estimate(request, where="day < DATE '2024-01-08'", sample=0.1).frame
+    assert actual["n_low"].item() == actual["n"].item() == 20_000
     for end in ("", "_low", "_high"):
-        assert found[f"sum{end}"].item() == pytest.approx(20_000 * found[f"mean{end}"].item())
+        assert actual[f"sum{end}"].item() == pytest.approx(20_000 * actual[f"mean{end}"].item())
 
 
 def test_intervals_of_calibrated_sums_hold(tmp_path: Path) -> None:
@@ -135,9 +142,10 @@ def test_intervals_of_calibrated_sums_hold(tmp_path: Path) -> None:
         table.scan().filter(pl.col("day") < dt.date(2024, 1, 8)).select(pl.col("fare").sum()).collect().item()
     )
     windows = [(at / 100, (at + 1) / 100) for at in range(100)]
-    found = pl.concat(
-        table.estimate({"s": "sum(fare)", "n": "count(*)"}, where=where, sample=one).frame for one in windows
+    actual = pl.concat(
+        table.estimate({"s": "sum(fare)", "n": "count(*)"}, where=where, sample=item).frame
+        for item in windows
     )
-    assert found["reliable"].sum() > 90
-    assert (found["n"] == 60_000).all()
-    assert 88 <= ((found["s_low"] <= truth) & (truth <= found["s_high"])).sum() < 100
+    assert actual["reliable"].sum() > 90
+    assert (actual["n"] == 60_000).all()
+    assert 88 <= ((actual["s_low"] <= truth) & (truth <= actual["s_high"])).sum() < 100

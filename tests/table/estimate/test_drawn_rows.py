@@ -34,9 +34,9 @@ def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
 
 def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
     """The rows of each round, from `CUTS` to `CUTS`, and those that are read apart."""
-    asked = EstimateRequest(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
-    reading = Reading(table.reader, question_of(asked, table.reader.snapshot.schema))
-    found: list[pl.DataFrame] = []
+    request = EstimateRequest(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
+    reading = Reading(table.reader, question_of(request, table.reader.snapshot.schema))
+    actual: list[pl.DataFrame] = []
     windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
     for window in [*windows, reading.apart]:
         frames = [table.scan().clear().select("x", "id", "w").collect()]
@@ -49,8 +49,8 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
             else:
                 keep = table.reader.row_filter(plan, columns)
                 frames += read_parts(all_parts(table.reader, plan), keep, table.reader.files)
-        found.append(pl.concat(frames))
-    return found
+        actual.append(pl.concat(frames))
+    return actual
 
 
 @pytest.mark.parametrize("how", ["here", "in tasks"])
@@ -64,14 +64,14 @@ def test_rounds_read_each_row_once(tmp_path: Path, where: str | None, heavy: flo
             part, str(tmp_path), columns=["x"], mode="append", cube_size=2_000 if heavy > 0.1 else None
         )
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
-    found = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=how == "in tasks")
+    actual = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=how == "in tasks")
     if where is not None:
-        found = [part.filter(pl.sql_expr(where)) for part in found]
-    assert sorted(pl.concat(found)["id"]) == kept["id"].to_list()
+        actual = [part.filter(pl.sql_expr(where)) for part in actual]
+    assert sorted(pl.concat(actual)["id"]) == kept["id"].to_list()
     for of in (pl.col("x").is_null(), pl.col("x") == 1.5):
-        every = kept.filter(of).height - found[-1].filter(of).height
-        for part, (start, end) in zip(found, pairwise(CUTS), strict=False):
-            sampled, expected = part.filter(of).height, (end - start) * every
+        everything = kept.filter(of).height - actual[-1].filter(of).height
+        for part, (start, end) in zip(actual, pairwise(CUTS), strict=False):
+            sampled, expected = part.filter(of).height, (end - start) * everything
             assert abs(sampled - expected) <= (
                 4 if where is None or "w" not in where else 4 * expected**0.5 + 4
             )
@@ -84,9 +84,9 @@ def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
     gone = list(range(3, 4_000, 7))
     deletion_vectors.delete(tmp_path, gone)
     table = qbeast.open_table(str(tmp_path))
-    found = parts_of(table, None)
-    assert sorted(pl.concat(found)["id"]) == sorted(table.scan().collect()["id"])
-    assert pl.concat(found).height == frame.height - len(gone)
+    actual = parts_of(table, None)
+    assert sorted(pl.concat(actual)["id"]) == sorted(table.scan().collect()["id"])
+    assert pl.concat(actual).height == frame.height - len(gone)
     estimated = table.estimate({"n": pl.len(), "w": pl.col("w").mean()}, sample=0.5).frame
     assert estimated["n"].item() == frame.height - len(gone)
     assert estimated["w"].item() == pytest.approx(table.scan().collect()["w"].mean(), rel=0.1)
@@ -96,26 +96,26 @@ def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
 def test_sample_of_heavy_key_opens_few_pages(tmp_path: Path) -> None:
     frame = rows(300_000, heavy=0.8)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
-    found = qbeast.open_table(str(tmp_path)).estimate(
+    actual = qbeast.open_table(str(tmp_path)).estimate(
         {"w": pl.col("w").mean()}, where="x IS NULL", sample=0.05
     )
-    every = qbeast.open_table(str(tmp_path)).estimate(
+    everything = qbeast.open_table(str(tmp_path)).estimate(
         {"w": pl.col("w").mean()}, where="x IS NULL", sample=1.0
     )
-    assert found.frame["reliable"].item()
-    assert found.frame["w"].item() == pytest.approx(every.frame["w"].item(), rel=0.05)
-    assert found.bytes_opened < 0.2 * every.bytes_opened
+    assert actual.frame["reliable"].item()
+    assert actual.frame["w"].item() == pytest.approx(everything.frame["w"].item(), rel=0.05)
+    assert actual.bytes_opened < 0.2 * everything.bytes_opened
 
 
 @given(first=st.integers(0, 100), count=st.integers(1, 2000), low=BOUND, high=BOUND, path=st.text())
 def test_rows_have_weights_of_their_range(first: int, count: int, low: int, high: int, path: str) -> None:
-    one = Stretch.of(first, count, path=path)
-    weights = one.weights.astype(np.int64)
+    item = Stretch.of(first, count, path=path)
+    weights = item.weights.astype(np.int64)
     assert (np.diff(weights) > 0).all()
-    start, end = one.within(WeightRange(low, high))
+    start, end = item.within(WeightRange(low, high))
     inside = np.flatnonzero((weights >= low) & (weights < high)) + first
     assert inside.tolist() == list(range(start, end))
-    assert one.within(ALL_WEIGHTS) == (first, first + count)
-    _, drawn, given_weights = FileDraw((one,)).of(np.arange(first + count + 5))
+    assert item.within(ALL_WEIGHTS) == (first, first + count)
+    _, drawn, given_weights = FileDraw((item,)).of(np.arange(first + count + 5))
     assert np.flatnonzero(drawn).tolist() == list(range(first, first + count))
     assert given_weights[drawn].tolist() == weights.tolist()

@@ -81,12 +81,12 @@ def test_estimates_of_everything_equal_polars(
 ) -> None:
     kept = frame if where is None else frame.filter(pl.sql_expr(where) if isinstance(where, str) else where)
     expected = kept.group_by(by).agg(EXPECTED).sort(by) if by else kept.select(EXPECTED)
-    found = table.estimate(ASKED, by=by, where=where, sample=1.0)
-    assert_frame_equal(found.frame.select(expected.columns), expected, rel_tol=1e-9)
-    assert found.frame["reliable"].all()
-    assert found.frame["mean_low"].equals(found.frame["mean"])
-    assert (found.fraction, found.complete, found.met) == (1.0, True, None)
-    assert found.frame["rows_sampled"].sum() == kept.height
+    actual = table.estimate(ASKED, by=by, where=where, sample=1.0)
+    assert_frame_equal(actual.frame.select(expected.columns), expected, rel_tol=1e-9)
+    assert actual.frame["reliable"].all()
+    assert actual.frame["mean_low"].equals(actual.frame["mean"])
+    assert (actual.fraction, actual.complete, actual.met) == (1.0, True, None)
+    assert actual.frame["rows_sampled"].sum() == kept.height
 
 
 @pytest.mark.parametrize("where", [None, "id < 60000"])
@@ -94,58 +94,60 @@ def test_estimates_of_everything_equal_polars(
 def test_answers_are_near_and_read_less(
     table: qbeast.Table, frame: pl.DataFrame, where: str | None, by: str | None
 ) -> None:
-    asked = {name: ASKED[name] for name in ("n", "mean", "sum")}
-    found = table.estimate(asked, by=by, where=where, error=0.06)
+    request = {name: ASKED[name] for name in ("n", "mean", "sum")}
+    actual = table.estimate(request, by=by, where=where, error=0.06)
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
     names = [by] if by else []
-    expected = (kept.group_by(names).agg(EXPECTED) if by else kept.select(EXPECTED)).select([*names, *asked])
-    near(found.frame, expected, 0.06, names)
-    assert found.met
-    assert 0 < found.fraction < 0.5
-    assert found.bytes_opened < 0.7 * found.bytes_total
-    assert found.rows_read < 0.5 * ROWS
+    expected = (kept.group_by(names).agg(EXPECTED) if by else kept.select(EXPECTED)).select(
+        [*names, *request]
+    )
+    near(actual.frame, expected, 0.06, names)
+    assert actual.met
+    assert 0 < actual.fraction < 0.5
+    assert actual.bytes_opened < 0.7 * actual.bytes_total
+    assert actual.rows_read < 0.5 * ROWS
 
 
 def test_log_alone_counts_rows(table: qbeast.Table) -> None:
-    found = table.estimate({"n": pl.len()}, error=0.01)
-    assert found.frame.row(0) == (ROWS, ROWS, ROWS, ROWS, True)
-    assert (found.fraction, found.rows_read, found.bytes_opened, found.met) == (0.0, 0, 0, True)
+    actual = table.estimate({"n": pl.len()}, error=0.01)
+    assert actual.frame.row(0) == (ROWS, ROWS, ROWS, ROWS, True)
+    assert (actual.fraction, actual.rows_read, actual.bytes_opened, actual.met) == (0.0, 0, 0, True)
 
 
 def test_count_beside_others_is_exact(table: qbeast.Table) -> None:
-    found = table.estimate({"n": pl.len(), "mean": pl.col("x").mean()}, sample=0.1)
-    assert found.frame.select("n", "n_low", "n_high").row(0) == (ROWS, ROWS, ROWS)
-    low, high = found.frame.select("mean_low", "mean_high").row(0)
+    actual = table.estimate({"n": pl.len(), "mean": pl.col("x").mean()}, sample=0.1)
+    assert actual.frame.select("n", "n_low", "n_high").row(0) == (ROWS, ROWS, ROWS)
+    low, high = actual.frame.select("mean_low", "mean_high").row(0)
     assert low < high
 
 
 def test_windows_are_independent_samples(table: qbeast.Table, frame: pl.DataFrame) -> None:
     """Together they hold each row once; each estimates the same."""
     windows = [(at / 5, (at + 1) / 5) for at in range(5)]
-    found = [table.estimate({"s": pl.col("x").sum()}, sample=window, where="id >= 0") for window in windows]
-    assert sum(one.frame["rows_sampled"].item() for one in found) == frame.height
-    assert len({one.frame["s"].item() for one in found}) == 5
-    for one in found:
-        assert one.frame["s_low"].item() <= one.frame["s"].item() <= one.frame["s_high"].item()
-        assert one.fraction == pytest.approx(0.2)
+    actual = [table.estimate({"s": pl.col("x").sum()}, sample=window, where="id >= 0") for window in windows]
+    assert sum(item.frame["rows_sampled"].item() for item in actual) == frame.height
+    assert len({item.frame["s"].item() for item in actual}) == 5
+    for item in actual:
+        assert item.frame["s_low"].item() <= item.frame["s"].item() <= item.frame["s_high"].item()
+        assert item.fraction == pytest.approx(0.2)
 
 
 def test_steps_read_new_rows_until_target_met(table: qbeast.Table) -> None:
-    asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 18).sum(), "mean": pl.col("x").mean()}
+    request: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 18).sum(), "mean": pl.col("x").mean()}
     where = "id < 90000 AND kind IN ('a', 'b', 'c')"  # not decided by cubes: no rows are counted besides
-    steps = list(table.estimates(asked, where=where, error=0.05))
+    steps = list(table.estimates(request, where=where, error=0.05))
     assert len(steps) > 1
     assert [step.met for step in steps] == [False] * (len(steps) - 1) + [True]
     for before, after in itertools.pairwise(steps):
         assert before.fraction < after.fraction <= 2.0001 * before.fraction or after.fraction == 1.0
-    direct = table.estimate(asked, where=where, sample=steps[-1].fraction)
+    direct = table.estimate(request, where=where, sample=steps[-1].fraction)
     assert steps[-1].rows_read == direct.rows_read
-    assert_frame_equal(steps[-1].frame.select(list(asked)), direct.frame.select(list(asked)))
+    assert_frame_equal(steps[-1].frame.select(list(request)), direct.frame.select(list(request)))
 
 
 def test_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.DataFrame) -> None:
     names = pl.DataFrame({"kind": ["a", "b"], "name": ["first", "second"]})
-    found = table.estimate(
+    actual = table.estimate(
         {"n": pl.len(), "m": pl.col("x").mean()}, by="name", join=(names, "kind"), sample=1.0
     )
     expected = (
@@ -154,7 +156,7 @@ def test_joined_frame_may_filter_and_group(table: qbeast.Table, frame: pl.DataFr
         .agg(n=pl.len().cast(pl.Float64), m=pl.col("x").mean())
     )
     assert_frame_equal(
-        found.frame.select("name", "n", "m"), expected.sort("name", nulls_last=True), rel_tol=1e-9
+        actual.frame.select("name", "n", "m"), expected.sort("name", nulls_last=True), rel_tol=1e-9
     )
     kept = table.estimate(
         {"n": pl.len()}, where="name = 'second' AND x > 10", join=(names, "kind"), error=0.05
@@ -171,9 +173,13 @@ def test_files_without_index_are_read_whole(tmp_path: Path) -> None:
     qbeast.write_table(indexed, path, columns=["id", "x"])
     deltalake.write_deltalake(path, staged.to_arrow(), mode="append")
     table = qbeast.open_table(path)
-    asked: dict[str, pl.Expr | str] = {"n": pl.len(), "s": pl.col("x").sum(), "median": pl.col("x").median()}
+    request: dict[str, pl.Expr | str] = {
+        "n": pl.len(),
+        "s": pl.col("x").sum(),
+        "median": pl.col("x").median(),
+    }
     both = pl.concat([indexed, staged])
-    half = table.estimate(asked, sample=0.3)
+    half = table.estimate(request, sample=0.3)
     assert half.frame["n"].item() == 80_000
     assert half.frame["rows_sampled"].item() == table.scan(sample=0.3).filter(
         pl.col("id") >= 0
@@ -186,12 +192,12 @@ def test_files_without_index_are_read_whole(tmp_path: Path) -> None:
     )
     assert half.frame["s"].item() == pytest.approx(both["x"].sum(), rel=0.02)
     # Only rows with an index vary.
-    alone = qbeast.open_table(path, version=0).estimate(asked, sample=0.3).frame
+    alone = qbeast.open_table(path, version=0).estimate(request, sample=0.3).frame
     assert half.frame["s_high"].item() - half.frame["s"].item() == pytest.approx(
         alone["s_high"].item() - alone["s"].item()
     )
-    whole = table.estimate(asked, sample=1.0).frame
-    assert whole.select(list(asked)).row(0) == pytest.approx((80_000, both["x"].sum(), both["x"].median()))
+    whole = table.estimate(request, sample=1.0).frame
+    assert whole.select(list(request)).row(0) == pytest.approx((80_000, both["x"].sum(), both["x"].median()))
 
 
 def test_deleted_rows_are_not_counted(frame: pl.DataFrame, tmp_path: Path) -> None:
@@ -206,41 +212,41 @@ def test_deleted_rows_are_not_counted(frame: pl.DataFrame, tmp_path: Path) -> No
 
 
 def test_limits_stop_reading_with_a_note(table: qbeast.Table) -> None:
-    asked: dict[str, pl.Expr | str] = {"rare": (pl.col("x") > 25).sum()}
-    short = table.estimate(asked, error=0.01, max_fraction=0.2)
+    request: dict[str, pl.Expr | str] = {"rare": (pl.col("x") > 25).sum()}
+    short = table.estimate(request, error=0.01, max_fraction=0.2)
     assert (short.met, short.fraction) == (False, 0.2)
     assert not short.frame["reliable"].item()
-    few = table.estimate(asked, error=0.01, max_bytes=short.bytes_total // 3)
+    few = table.estimate(request, error=0.01, max_bytes=short.bytes_total // 3)
     assert not few.met
     assert few.bytes_opened <= few.bytes_total // 3
-    everything = table.estimate(asked, error=0.01)
+    everything = table.estimate(request, error=0.01)
     assert (everything.met, everything.fraction) == (True, 1.0)
 
 
 def test_sums_larger_than_memory_are_dropped(table: qbeast.Table, frame: pl.DataFrame) -> None:
     """Everything is read instead, of which groups alone are held; or nothing more, where that is not allowed."""
-    asked: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 15).sum(), "sum": pl.col("x").sum()}
+    request: dict[str, pl.Expr | str] = {"large": (pl.col("x") > 15).sum(), "sum": pl.col("x").sum()}
     where = "id >= 0 AND kind IN ('a', 'b', 'c')"
-    free = table.estimate(asked, where=where, error=0.015)
+    free = table.estimate(request, where=where, error=0.015)
     assert free.fraction < 0.5
-    bound = table.estimate(asked, where=where, error=0.015, memory_bytes=4 << 20)
+    bound = table.estimate(request, where=where, error=0.015, memory_bytes=4 << 20)
     assert (bound.met, bound.fraction, bound.frame["large"].item()) == (
         True,
         1.0,
         frame.filter(pl.col("x") > 15).height,
     )
-    short = table.estimate(asked, where=where, error=0.015, memory_bytes=4 << 20, max_fraction=0.45)
+    short = table.estimate(request, where=where, error=0.015, memory_bytes=4 << 20, max_fraction=0.45)
     assert (short.met, short.fraction) == (False, pytest.approx(20_000 / ROWS, rel=0.1))
 
 
 def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
-    asked: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
-    assert table.estimate(asked, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
+    request: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
+    assert table.estimate(request, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
     for much, cure in (
-        ({"aggregates": asked, "sample": 0.9}, " keys take .* ask for an error, or for a smaller sample$"),
-        ({"aggregates": asked, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
+        ({"aggregates": request, "sample": 0.9}, " keys take .* ask for an error, or for a smaller sample$"),
+        ({"aggregates": request, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
         (
-            {"aggregates": asked, "by": ["id", "cents"], "error": 1e-6},
+            {"aggregates": request, "by": ["id", "cents"], "error": 1e-6},
             " groups take .* or ask for fewer groups$",
         ),
         (
@@ -255,12 +261,12 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
 
 
 def test_exhausted_byte_limit_ends_reading(table: qbeast.Table) -> None:
-    asked: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
-    first = next(table.estimates(asked, where="x > 3", error=1e-6))
-    steps = table.estimates(asked, where="x > 3", error=1e-6, max_bytes=first.bytes_opened)
-    found = list(itertools.islice(steps, 5))
-    assert len(found) < 5
-    assert (found[-1].met, found[-1].bytes_opened) == (False, first.bytes_opened)
+    request: dict[str, pl.Expr | str] = {"mean": pl.col("x").mean()}
+    first = next(table.estimates(request, where="x > 3", error=1e-6))
+    steps = table.estimates(request, where="x > 3", error=1e-6, max_bytes=first.bytes_opened)
+    actual = list(itertools.islice(steps, 5))
+    assert len(actual) < 5
+    assert (actual[-1].met, actual[-1].bytes_opened) == (False, first.bytes_opened)
 
 
 def test_small_groups_are_marked_and_may_stay(tmp_path: Path) -> None:
@@ -270,30 +276,30 @@ def test_small_groups_are_marked_and_may_stay(tmp_path: Path) -> None:
     )
     qbeast.write_table(some, path, columns=["id", "x"])
     table = qbeast.open_table(path)
-    asked: dict[str, pl.Expr | str] = {"m": pl.col("x").mean()}
-    marked = table.estimate(asked, by="kind", error=0.05, min_group_rows=1000)
+    request: dict[str, pl.Expr | str] = {"m": pl.col("x").mean()}
+    marked = table.estimate(request, by="kind", error=0.05, min_group_rows=1000)
     assert marked.met
     assert marked.fraction < 0.5
     assert not marked.complete
     assert marked.frame.filter(kind="rare")["reliable"].to_list() in ([False], [])
-    read_on = table.estimate(asked, by="kind", error=0.05)
+    read_on = table.estimate(request, by="kind", error=0.05)
     assert (read_on.met, read_on.fraction, read_on.complete) == (True, 1.0, True)
 
 
 def test_simultaneous_intervals_are_wider(table: qbeast.Table) -> None:
-    asked: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
-    each = table.estimate(asked, by="kind", sample=0.2).frame
-    every = table.estimate(asked, by="kind", sample=0.2, simultaneous=True).frame
-    wider = (every["s_high"] - every["s"]) / (each["s_high"] - each["s"])
+    request: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
+    each = table.estimate(request, by="kind", sample=0.2).frame
+    everything = table.estimate(request, by="kind", sample=0.2, simultaneous=True).frame
+    wider = (everything["s_high"] - everything["s"]) / (each["s_high"] - each["s"])
     assert wider.to_list() == pytest.approx([2.638 / 1.96] * 3, rel=1e-3)
 
 
 def test_empty_table_counts_zero_without_mean(tmp_path: Path) -> None:
     qbeast.write_table(rows(10).clear(), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    found = table.estimate({"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1)
-    assert found.frame.select("n", "m", "s").row(0) == (0.0, None, 0.0)
-    assert (found.met, found.frame["reliable"].item()) == (True, True)
+    actual = table.estimate({"n": pl.len(), "m": pl.col("x").mean(), "s": pl.col("x").sum()}, error=0.1)
+    assert actual.frame.select("n", "m", "s").row(0) == (0.0, None, 0.0)
+    assert (actual.met, actual.frame["reliable"].item()) == (True, True)
     grouped = table.estimate({"n": pl.len()}, by="kind", error=0.1)
     assert (grouped.frame.height, grouped.met, grouped.complete) == (0, True, True)
 
@@ -306,10 +312,10 @@ def test_null_columns_have_no_mean(tmp_path: Path) -> None:
     )
     qbeast.write_table(some, tmp_path / "t", columns=["id", "x"])
     table = qbeast.open_table(tmp_path / "t")
-    found = table.estimate({"none": pl.col("none").mean(), "odd": pl.col("odd").sum()}, sample=0.3)
-    assert found.frame.select("none", "none_low", "odd_low").row(0) == (None, None, None)
-    assert math.isnan(found.frame["odd"].item())
-    assert "NaN or infinities" in found.notes[0]
+    actual = table.estimate({"none": pl.col("none").mean(), "odd": pl.col("odd").sum()}, sample=0.3)
+    assert actual.frame.select("none", "none_low", "odd_low").row(0) == (None, None, None)
+    assert math.isnan(actual.frame["odd"].item())
+    assert "NaN or infinities" in actual.notes[0]
     exact = table.estimate({"none": pl.col("none").mean()}, error=0.1)
     assert (exact.frame["none"].item(), exact.met) == (None, True)
     assert table.estimate({"odd": pl.col("odd").sum()}, error=0.1).met is False
@@ -332,9 +338,9 @@ def test_tables_without_index_name_the_conversion(tmp_path: Path) -> None:
 def test_design_effect_equals_that_of_plan(tmp_path: Path) -> None:
     qbeast.write_table(rows(20_000).with_columns(pl.col("id") // 4), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    found = table.estimate({"m": pl.col("x").mean()}, sample=0.2)
-    assert found.design_effect == table.explain(sample=0.2).design_effect == table.design_effect
-    assert found.design_effect == pytest.approx(4, rel=0.1)
+    actual = table.estimate({"m": pl.col("x").mean()}, sample=0.2)
+    assert actual.design_effect == table.explain(sample=0.2).design_effect == table.design_effect
+    assert actual.design_effect == pytest.approx(4, rel=0.1)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -412,10 +418,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_invalid_input_raises(table: qbeast.Table, case: str) -> None:
     options, message = WRONG[case]
-    asked = options.get("aggregates", {"m": pl.col("x").mean()})
-    rest = {name: one for name, one in options.items() if name != "aggregates"}
+    request = options.get("aggregates", {"m": pl.col("x").mean()})
+    rest = {name: item for name, item in options.items() if name != "aggregates"}
     with pytest.raises(qbeast.InvalidInputError, match=message) as refused:
-        table.estimate(asked, **rest)
+        table.estimate(request, **rest)
     assert "nothing was written" not in str(refused.value)
 
 
@@ -428,24 +434,24 @@ def test_invalid_budget_in_environment_raises(table: qbeast.Table, monkeypatch: 
 
 
 def test_answer_shows_itself(table: qbeast.Table) -> None:
-    found = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
-    assert "0.95 confidence of each interval, the requested error is met" in repr(found)
-    assert "<table" in found._repr_html_()
-    assert found.to_pandas().shape == found.frame.shape
-    drawn = found.plot("n")
+    actual = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
+    assert "0.95 confidence of each interval, the requested error is met" in repr(actual)
+    assert "<table" in actual._repr_html_()
+    assert actual.to_pandas().shape == actual.frame.shape
+    drawn = actual.plot("n")
     assert drawn.axes[0].get_xlabel() == "n"
     with pytest.raises(qbeast.InvalidInputError, match="no answer 'z'"):
-        found.plot("z")
+        actual.plot("z")
 
 
 @pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
-    asked = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
-    question = question_of(asked, table.schema)
-    found = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
+    request = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
+    question = question_of(request, table.schema)
+    actual = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
-    assert_frame_equal(found.frame, here.frame, rel_tol=1e-9)
-    assert (found.rows_read, found.bytes_opened) == (here.rows_read, here.bytes_opened)
+    assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
@@ -455,12 +461,12 @@ def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -
     qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=200)
     table = qbeast.open_table(tmp_path / "t")
     few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
-    asked = EstimateRequest(
+    request = EstimateRequest(
         aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0
     )
-    found = list(rounds_of(table.reader, question_of(asked, table.schema), engine=engine))[-1]
+    actual = list(rounds_of(table.reader, question_of(request, table.schema), engine=engine))[-1]
     expected = far.join(few, on="id")["x"].var()
-    assert found.frame["v"].item() == pytest.approx(expected, rel=1e-9)
+    assert actual.frame["v"].item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_statistics_find_rows_with_large_values(tmp_path: Path) -> None:
@@ -469,14 +475,14 @@ def test_statistics_find_rows_with_large_values(tmp_path: Path) -> None:
     giants = some.with_columns(x=pl.when(pl.col("id") == 70_000).then(9e6).otherwise("x"))
     for name, rows in (("even", some), ("giants", giants)):
         qbeast.write_table(rows, tmp_path / name, columns=["id"])
-    asked: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
-    even = qbeast.estimate(tmp_path / "even", asked, error=0.02)
-    found = qbeast.estimate(tmp_path / "giants", asked, error=0.02)
+    request: dict[str, pl.Expr | str] = {"s": pl.col("x").sum(), "m": pl.col("x").mean()}
+    even = qbeast.estimate(tmp_path / "even", request, error=0.02)
+    actual = qbeast.estimate(tmp_path / "giants", request, error=0.02)
     assert even.met
     assert even.fraction < 0.5
-    assert (found.met, found.fraction) == (True, 1.0)
-    assert found.frame["s"].item() == pytest.approx(giants["x"].sum())
-    wide = qbeast.estimate(tmp_path / "giants", asked, sample=0.05).frame
+    assert (actual.met, actual.fraction) == (True, 1.0)
+    assert actual.frame["s"].item() == pytest.approx(giants["x"].sum())
+    wide = qbeast.estimate(tmp_path / "giants", request, sample=0.05).frame
     assert wide["s_low"].item() < giants["x"].sum() < wide["s_high"].item()
     assert not wide["reliable"].item()
 
@@ -485,20 +491,22 @@ def test_rows_without_index_are_counted_exactly(tmp_path: Path) -> None:
     some = rows(30_000)
     some.write_parquet(tmp_path / "raw" / "1.parquet", mkdir=True)
     qbeast.convert_table(tmp_path / "raw", columns=["id"])
-    found = qbeast.estimate(tmp_path / "raw", {"n": pl.len(), "m": pl.col("x").mean()}, by="kind", sample=0.1)
-    assert found.frame["reliable"].all()
-    assert found.complete
-    assert found.frame["n"].sum() == 30_000
+    actual = qbeast.estimate(
+        tmp_path / "raw", {"n": pl.len(), "m": pl.col("x").mean()}, by="kind", sample=0.1
+    )
+    assert actual.frame["reliable"].all()
+    assert actual.complete
+    assert actual.frame["n"].sum() == 30_000
     qbeast.write_table(some, tmp_path / "t", columns=["id"])
     none = qbeast.estimate(tmp_path / "t", {"n": pl.len()}, where="id > 1000000", sample=0.1).frame
     assert none.select("n", "n_high", "reliable").row(0) == (0.0, 0.0, True)
 
 
 def test_condition_with_many_parts_works(table: qbeast.Table) -> None:
-    many = functools.reduce(operator.and_, [pl.col("id") != -one for one in range(1, 1201)])
-    asked = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
-    assert asked.pushed is not None
-    assert asked.pushed.meta.eq(many)
+    many = functools.reduce(operator.and_, [pl.col("id") != -item for item in range(1, 1201)])
+    request = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
+    assert request.pushed is not None
+    assert request.pushed.meta.eq(many)
 
 
 def test_failing_condition_is_named(table: qbeast.Table) -> None:

@@ -35,7 +35,7 @@ def frame() -> pl.DataFrame:
     start = datetime(2026, 1, 1)  # noqa: DTZ001 -- of no zone
     x = pl.Series(random.normal(12, 4, ROWS)).set(pl.Series(random.random(ROWS) < 0.05), None)
     rows = pl.DataFrame(
-        {"id": random.permutation(ROWS), "x": x, "ts": [start + timedelta(seconds=one) for one in seconds]}
+        {"id": random.permutation(ROWS), "x": x, "ts": [start + timedelta(seconds=item) for item in seconds]}
     )
     return rows.with_columns(expr.alias(f"group {name}") for name, expr in GROUPS.items()).cast(
         {"group a category": pl.String}
@@ -54,20 +54,20 @@ def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbea
 def test_expression_groups_equal_column_groups(
     table: qbeast.Table, name: str, options: dict[str, Any]
 ) -> None:
-    found = table.estimate(ASKED, by={"g": GROUPS[name]}, **options)
+    actual = table.estimate(ASKED, by={"g": GROUPS[name]}, **options)
     expected = table.estimate(ASKED, by={"g": f"group {name}"}, **options)
-    assert found.met == expected.met
-    text = pl.col("g").cast(pl.String) if found.frame["g"].dtype == pl.Categorical else pl.col("g")
-    assert_frame_equal(found.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
+    assert actual.met == expected.met
+    text = pl.col("g").cast(pl.String) if actual.frame["g"].dtype == pl.Categorical else pl.col("g")
+    assert_frame_equal(actual.frame.with_columns(text).sort("g"), expected.frame.sort("g"))
 
 
 def test_expression_groups_of_everything_equal_polars(table: qbeast.Table, frame: pl.DataFrame) -> None:
     month = pl.col("ts").dt.truncate("1mo")
-    found = table.estimate(ASKED, by=[month, pl.col("x") > 12], sample=1.0).frame
+    actual = table.estimate(ASKED, by=[month, pl.col("x") > 12], sample=1.0).frame
     names = ["ts", "x"]
     expected = frame.group_by(month, high_x=pl.col("x") > 12).agg(**ASKED).rename({"high_x": "x"})
     assert_frame_equal(
-        found.select(*names, *ASKED).sort(names), expected.cast({"n": pl.Float64}).sort(names), rel_tol=1e-9
+        actual.select(*names, *ASKED).sort(names), expected.cast({"n": pl.Float64}).sort(names), rel_tol=1e-9
     )
 
 
@@ -90,8 +90,8 @@ def test_expression_groups_of_everything_equal_polars(table: qbeast.Table, frame
     ],
 )
 def test_groups_have_names_of_polars_and_sql(table: qbeast.Table, by: Any, names: list[str]) -> None:
-    found = table.estimate({"n": pl.len()}, by=by, sample=0.05, where="id < 20")
-    assert found.frame.columns == [*names, "n", "n_low", "n_high", "rows_sampled", "reliable"]
+    actual = table.estimate({"n": pl.len()}, by=by, sample=0.05, where="id < 20")
+    assert actual.frame.columns == [*names, "n", "n_low", "n_high", "rows_sampled", "reliable"]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_groups_have_names_of_polars_and_sql(table: qbeast.Table, by: Any, names
     ],
 )
 def test_aggregates_have_names_in_any_form(table: qbeast.Table, aggregates: Any, names: list[str]) -> None:
-    found = table.estimate(aggregates, error=0.2)
-    assert found.names == tuple(names)
+    actual = table.estimate(aggregates, error=0.2)
+    assert actual.names == tuple(names)
     absolute = dict.fromkeys(names, 10.0**9)
     assert table.estimate(aggregates, absolute=absolute).names == tuple(names)
 
@@ -129,10 +129,10 @@ QUERIES = [
 def test_query_of_everything_equals_duckdb(table: qbeast.Table, frame: pl.DataFrame, query: str) -> None:
     rows = frame.select("id", "x", "ts")  # noqa: F841 -- DuckDB finds it by its name
     expected = duckdb.sql(query).pl()
-    found = table.estimate(query, sample=1.0).frame.select(expected.columns)
+    actual = table.estimate(query, sample=1.0).frame.select(expected.columns)
     assert_frame_equal(
-        found,
-        expected.cast(dict(found.schema)),
+        actual,
+        expected.cast(dict(actual.schema)),
         check_row_order=False,
         rel_tol=1e-9,  # type: ignore[arg-type]
     )
@@ -144,9 +144,9 @@ def test_query_equals_separate_arguments(table: qbeast.Table) -> None:
     )
     by = {"month": pl.col("ts").dt.truncate("1mo")}
     expected = table.estimate({"mean": "avg(x)"}, by=by, where="id < 90000", error=0.05)
-    found = table.estimate(query, error=0.05)
-    assert (found.met, found.fraction) == (True, expected.fraction)
-    assert_frame_equal(found.frame, expected.frame, check_row_order=False)
+    actual = table.estimate(query, error=0.05)
+    assert (actual.met, actual.fraction) == (True, expected.fraction)
+    assert_frame_equal(actual.frame, expected.frame, check_row_order=False)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,11 @@ def test_failing_value_names_its_argument(tmp_path: Path, argument: str) -> None
     frame = pl.DataFrame({"id": range(1000)}).with_columns(s=pl.format("{} kg", pl.col("id")))
     qbeast.write_table(frame, tmp_path, columns=["id"])
     wrong = pl.col("s").cast(pl.Int64)
-    asked: dict[str, Any] = {"aggregates": pl.len()} | {argument: wrong if argument == "by" else wrong.sum()}
+    request: dict[str, Any] = {"aggregates": pl.len()} | {
+        argument: wrong if argument == "by" else wrong.sum()
+    }
     with pytest.raises(qbeast.InvalidInputError, match=f"`{argument}` .* cannot be evaluated") as caught:
-        qbeast.open_table(tmp_path).estimate(**asked, sample=0.5)
+        qbeast.open_table(tmp_path).estimate(**request, sample=0.5)
     assert caught.value.argument == argument
 
 
@@ -196,11 +198,11 @@ def test_rare_group_is_noted_as_cost(tmp_path: Path) -> None:
     frame = pl.DataFrame({"id": range(150_000)}).with_columns(rare=pl.col("id") < 40, x=pl.col("id") % 97)
     qbeast.write_table(frame, tmp_path, columns=["id"], cube_size=2000)
     table = qbeast.open_table(tmp_path)
-    found = list(table.estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
-    assert found.met
-    assert found.rows_read > frame.height
-    assert f"{found.rows_read:,} rows were read of 150,000" in found.notes[-1]
-    assert "min_group_rows" in repr(found)
+    actual = list(table.estimates(pl.col("x").mean(), by="rare", error=0.02))[-1]
+    assert actual.met
+    assert actual.rows_read > frame.height
+    assert f"{actual.rows_read:,} rows were read of 150,000" in actual.notes[-1]
+    assert "min_group_rows" in repr(actual)
     cheap = table.estimate(pl.col("x").mean(), by="rare", error=0.02, min_group_rows=1000)
     assert cheap.met
     assert cheap.rows_read < frame.height

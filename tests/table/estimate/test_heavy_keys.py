@@ -47,12 +47,12 @@ def test_answers_with_heavy_keys_keep_their_promise(
 ) -> None:
     frame = rows(share, key=key)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
-    asked: dict[str, Any] = {"n": pl.col("w").count(), "sum": pl.col("w").sum()}
-    found = qbeast.open_table(str(tmp_path)).estimate(asked, where=where, error=error)
+    request: dict[str, Any] = {"n": pl.col("w").count(), "sum": pl.col("w").sum()}
+    actual = qbeast.open_table(str(tmp_path)).estimate(request, where=where, error=error)
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
-    assert found.met
+    assert actual.met
     for name, truth in (("n", kept.height), ("sum", kept["w"].sum())):
-        assert found.frame[name].item() == pytest.approx(truth, rel=error)
+        assert actual.frame[name].item() == pytest.approx(truth, rel=error)
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -61,10 +61,10 @@ def test_sample_without_some_keys_is_unreliable(tmp_path: Path) -> None:
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     table = qbeast.open_table(str(tmp_path))
     for limit in ({"sample": 0.1}, {"error": 0.05, "max_fraction": 0.1}):
-        found = table.estimate({"n": pl.len()}, where="w < 0.5", **limit)
-        low, high, reliable = found.frame.select("n_low", "n_high", "reliable").row(0)
+        actual = table.estimate({"n": pl.len()}, where="w < 0.5", **limit)
+        low, high, reliable = actual.frame.select("n_low", "n_high", "reliable").row(0)
         assert not reliable or low <= frame.filter(pl.col("w") < 0.5).height <= high
-        assert reliable or "does not fit" in found.notes[0]
+        assert reliable or "does not fit" in actual.notes[0]
 
 
 def _without_list(tag: str, _: int) -> str:
@@ -82,10 +82,10 @@ def retag(folder: Path, change: Callable[[str, int], str]) -> None:
     """Write the table's tags as others would."""
     for commit in (folder / "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        for add in (one["add"] for one in actions if "add" in one):
+        for add in (action["add"] for action in actions if "add" in action):
             count = json.loads(add["stats"])["numRecords"]
             add["tags"]["qbeast.keys"] = change(add["tags"]["qbeast.keys"], count)
-        commit.write_text("".join(f"{json.dumps(one)}\n" for one in actions))
+        commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
 @pytest.mark.parametrize("change", [_without_list, _without_order])
@@ -98,9 +98,9 @@ def test_files_without_list_or_order_keep_promise(
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     retag(tmp_path, change)
     table = qbeast.open_table(str(tmp_path))
-    found = table.estimate({"w": pl.col("w").mean()}, error=0.001)
-    assert found.met
-    assert found.frame["w"].item() == pytest.approx(frame["w"].mean(), rel=0.001)
+    actual = table.estimate({"w": pl.col("w").mean()}, error=0.001)
+    assert actual.met
+    assert actual.frame["w"].item() == pytest.approx(frame["w"].mean(), rel=0.001)
     assert not table.estimate({"w": pl.col("w").mean()}, sample=0.1).frame["reliable"].item()
 
 
@@ -110,5 +110,5 @@ def test_many_similar_keys_are_reliable(tmp_path: Path) -> None:
     for part in frame.iter_slices(ROWS // 2):
         qbeast.write_table(part, str(tmp_path), columns=["x"], mode="append")
     retag(tmp_path, _without_list)
-    found = qbeast.open_table(str(tmp_path)).estimate({"w": pl.col("w").mean()}, sample=0.1)
-    assert found.frame["reliable"].item()
+    actual = qbeast.open_table(str(tmp_path)).estimate({"w": pl.col("w").mean()}, sample=0.1)
+    assert actual.frame["reliable"].item()

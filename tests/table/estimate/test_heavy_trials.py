@@ -12,16 +12,16 @@ from benchmarks.heavy_trials import QUESTIONS, SETS, SHAPES, shares, trials
 @pytest.mark.parametrize("shape", SHAPES)
 def test_heavy_keys_keep_the_promise(shape: str) -> None:
     """95 % of 1,000 trials of each question, less two standard errors of such a share."""
-    found = trials(shape, 1_000)
-    assert all(one.met for one in found)
-    assert min(shares(found).values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, shares(found)
+    actual = trials(shape, 1_000)
+    assert all(item.met for item in actual)
+    assert min(shares(actual).values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, shares(actual)
 
 
 @pytest.mark.parametrize("shape", ["null 60%", "ten keys of 5%"])
 def test_heavy_keys_keep_promise_in_few_trials(shape: str) -> None:
-    found = trials(shape, 4 * SETS, rows=20_000)
-    assert {one.question for one in found} == set(QUESTIONS)
-    assert {one.state for one in found} == {"written", "appended", "deleted", "optimized"}
-    assert all(one.met for one in found)
-    assert min(shares(found).values()) >= 0.75
-    assert np.mean([one.share for one in found]) < 0.5
+    actual = trials(shape, 4 * SETS, rows=20_000)
+    assert {item.question for item in actual} == set(QUESTIONS)
+    assert {item.state for item in actual} == {"written", "appended", "deleted", "optimized"}
+    assert all(item.met for item in actual)
+    assert min(shares(actual).values()) >= 0.75
+    assert np.mean([item.share for item in actual]) < 0.5

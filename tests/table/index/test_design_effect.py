@@ -107,8 +107,8 @@ def test_only_write_that_crosses_two_warns(tmp_path: Path) -> None:
             warnings.simplefilter("always")
             written = qbeast.write_table(rows, tmp_path / "t", columns=["user:hash"], mode="append")
         effects.append(written.design_effect)
-        warned += [f"{len(effects)}: {one.message}" for one in caught]
-        assert all(one.filename == __file__ for one in caught)
+        warned += [f"{len(effects)}: {warning.message}" for warning in caught]
+        assert all(warning.filename == __file__ for warning in caught)
     assert effects == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert len(warned) == 1
     assert warned[0].startswith(
@@ -132,9 +132,9 @@ def test_change_that_crosses_two_warns(tmp_path: Path, how: str) -> None:
                 table.merge(few, on="row")
             else:
                 table.update(pl.col("row") >= 250 * (1 - turn), {"user": 7})
-        kinds = [one.category for one in caught]
+        kinds = [warning.category for warning in caught]
         assert kinds == ([] if turn else [qbeast.DesignEffectWarning])
-        assert all(one.filename == __file__ for one in caught)
+        assert all(warning.filename == __file__ for warning in caught)
     assert (table.design_effect or 0) > 2
 
 
@@ -142,10 +142,10 @@ def test_change_that_crosses_two_warns(tmp_path: Path, how: str) -> None:
 def test_preview_predicts_the_design_effect(tmp_path: Path) -> None:
     rows = batch(5000, 3000, 1, 0)
     qbeast.write_table(rows, tmp_path, columns=KEYS, mode="append")
-    told = qbeast.write_table(rows[:2000], tmp_path, mode="append", dry_run=True).design_effect
+    report = qbeast.write_table(rows[:2000], tmp_path, mode="append", dry_run=True).design_effect
     written = qbeast.write_table(rows[:2000], tmp_path, mode="append")
     assert (
-        told == written.design_effect == pytest.approx(exact(pl.concat([rows, rows[:2000]]), KEYS), rel=0.2)
+        report == written.design_effect == pytest.approx(exact(pl.concat([rows, rows[:2000]]), KEYS), rel=0.2)
     )
     assert qbeast.write_table(rows, tmp_path, mode="ignore").design_effect == written.design_effect
 
@@ -213,7 +213,7 @@ def test_empty_sample_of_few_keys_warns(tmp_path: Path) -> None:
     for name, read in reads.items():
         with pytest.warns(qbeast.EmptySampleWarning, match="about 150 of 3,000 rows were expected") as caught:
             read()
-        assert [one.filename for one in caught] == [__file__], name
+        assert [warning.filename for warning in caught] == [__file__], name
 
 
 @pytest.mark.filterwarnings(CLUSTERED)

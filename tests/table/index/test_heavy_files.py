@@ -27,7 +27,7 @@ def rows(seed: int) -> pl.DataFrame:
 
 def lists_are_true(path: Path, *, keys: int = 2) -> None:
     table = qbeast.open_table(str(path))
-    found = 0
+    actual = 0
     for file, tag in table.reader.snapshot.files.select("path", "keys").iter_rows():
         stored = pl.read_parquet(path / file)
         weights = frame_weights(stored, ["x"])
@@ -41,10 +41,10 @@ def lists_are_true(path: Path, *, keys: int = 2) -> None:
         for weight, count, first in zip(listed.weights, listed.rows, listed.firsts, strict=True):
             assert (weights[first : first + count] == weight).all()
             if count >= 500:
-                found += 1
+                actual += 1
                 order = stored["n"][int(first) : int(first + count)].to_numpy().argsort().argsort()
                 assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < 5 / count**0.5
-    assert found >= keys
+    assert actual >= keys
 
 
 @pytest.mark.parametrize("engine", ["memory", "spill"])

@@ -33,12 +33,12 @@ def files_of(tags: list[int]) -> pl.DataFrame:
 
 
 def totals(counts: KeyCounts) -> tuple[object, ...]:
-    known = pytest.approx(counts.total.squares)
+    existing = pytest.approx(counts.total.squares)
     return (
         counts.design_effect,
         counts.lower_bound,
         counts.total.rows,
-        known,
+        existing,
         counts.unknown_files,
         counts.unknown_rows,
     )
@@ -63,10 +63,10 @@ def test_later_versions_count_like_the_first(
             if some_go:
                 live = live[len(live) // 2 :]
             order = np.random.default_rng(seed).permutation(len(live))
-            found = count_keys(files_of([live[at] for at in order]))
+            actual = count_keys(files_of([live[at] for at in order]))
             with resized(min_cached_files=10**9):
-                assert totals(found) == totals(count_keys(files_of(live)))
-            found.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
+                assert totals(actual) == totals(count_keys(files_of(live)))
+            actual.total.add(SKETCHES[2])  # a caller counts on: nobody else is to see it
 
 
 def test_counted_files_are_not_counted_again() -> None:

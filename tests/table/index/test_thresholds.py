@@ -35,7 +35,7 @@ def faults(found: Sequence[Block], level: int) -> Iterator[tuple[str, int, str]]
     for at, block in enumerate(found):
         for cube in {other.cube for other in found}:
             above = len(cube) < len(block.cube) and block.cube.startswith(cube) and len(cube) % level == 0
-            if above and block.min_weight <= min(one.max_weight for one in found if one.cube == cube):
+            if above and block.min_weight <= min(item.max_weight for item in found if item.cube == cube):
                 yield cube, at, block.cube
 
 
@@ -43,7 +43,9 @@ def leaves(found: Sequence[Block]) -> set[str]:
     """Cubes without descendants and without the threshold of a leaf."""
     lowered = {block.cube for block in found} - {block.cube for block in found if block.max_weight == LAST}
     return {
-        cube for cube in lowered if not any(one.cube != cube and one.cube.startswith(cube) for one in found)
+        cube
+        for cube in lowered
+        if not any(item.cube != cube and item.cube.startswith(cube) for item in found)
     }
 
 
@@ -54,15 +56,15 @@ def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -
     files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), max_size=4), label="new")
     fitting = blocks_in_order(files, frame(live), dimensions=dimensions)
     assert len(fitting) == len(files)
-    published = [block for one in fitting if one is not None for block in one]
-    found = list(faults([*live, *published], level))
+    published = [block for item in fitting if item is not None for block in item]
+    actual = list(faults([*live, *published], level))
     before = set(faults(live, level))
-    assert {fault for fault in found if fault[1] < len(live)} <= before  # theirs below ours
-    assert not [fault for fault in found if fault[1] >= len(live)]  # ours below theirs, or below ours
+    assert {fault for fault in actual if fault[1] < len(live)} <= before  # theirs below ours
+    assert not [fault for fault in actual if fault[1] >= len(live)]  # ours below theirs, or below ours
     assert leaves([*live, *published]) <= leaves(live)
     for old, kept in zip(files, fitting, strict=True):
-        assert kept is None or [replace(one, max_weight=0) for one in kept] == [
-            replace(one, max_weight=0) for one in old
+        assert kept is None or [replace(item, max_weight=0) for item in kept] == [
+            replace(item, max_weight=0) for item in old
         ]
 
 
@@ -71,10 +73,10 @@ def test_blocks_in_order_are_published_unchanged(data: st.DataObject, dimensions
     level = -(-dimensions // 6)
     live = data.draw(st.lists(blocks(dimensions), max_size=3))
     files = data.draw(st.lists(st.lists(blocks(dimensions), min_size=1, max_size=2), min_size=1, max_size=2))
-    everything = [*live, *(block for one in files for block in one)]
+    everything = [*live, *(block for file in files for block in file)]
     fitting = blocks_in_order(files, frame(live), dimensions=dimensions)
     if not list(faults(everything, level)) and not leaves(everything):
-        assert fitting == [tuple(one) for one in files]
+        assert fitting == [tuple(file) for file in files]
     elif not set(faults(everything, level)) - set(faults(live, level)):
         assert None not in fitting
 
@@ -85,8 +87,8 @@ def test_conflicting_new_or_lower_block_is_dropped() -> None:
     none = frame([])
 
     def left_out(new: Sequence[Sequence[Block]], live: pl.DataFrame = none) -> list[int]:
-        found = blocks_in_order(new, live, dimensions=2)
-        return [at for at, one in enumerate(found) if one is None]
+        actual = blocks_in_order(new, live, dimensions=2)
+        return [at for at, item in enumerate(actual) if item is None]
 
     assert left_out([deep, root]) == [0]
     assert left_out([root], frame(deep)) == [0]

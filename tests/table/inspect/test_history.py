@@ -32,37 +32,37 @@ def table(tmp_path: Path) -> qbeast.Table:
 
 
 def test_history_has_time_operation_and_counts(table: qbeast.Table) -> None:
-    found = table.history()
-    assert found.columns == COLUMNS
-    assert found["operation"].to_list() == ["DELETE", "WRITE", "CREATE TABLE AS SELECT"]
-    assert found["timestamp"].is_sorted(descending=True)
-    age = datetime.now(UTC) - found["timestamp"][0]
+    actual = table.history()
+    assert actual.columns == COLUMNS
+    assert actual["operation"].to_list() == ["DELETE", "WRITE", "CREATE TABLE AS SELECT"]
+    assert actual["timestamp"].is_sorted(descending=True)
+    age = datetime.now(UTC) - actual["timestamp"][0]
     assert 0 <= age.total_seconds() < 600
-    metrics = found["metrics"].struct.unnest()
+    metrics = actual["metrics"].struct.unnest()
     assert metrics["numOutputRows"].to_list() == [None, 500, 500]
     assert metrics["numDeletedRows"].sum() == 100
-    assert found["rows_deleted"].to_list() == [100, None, None]
-    assert found["rows_written"].to_list() == [None, 500, 500]
-    assert found["files_removed"].to_list() == [1, None, None]
-    assert found["bytes_added"].min() > 0
-    assert table.versions().equals(found.select("version", "timestamp", "operation"))
-    assert found["summary"].to_list() == [
+    assert actual["rows_deleted"].to_list() == [100, None, None]
+    assert actual["rows_written"].to_list() == [None, 500, 500]
+    assert actual["files_removed"].to_list() == [1, None, None]
+    assert actual["bytes_added"].min() > 0
+    assert table.versions().equals(actual.select("version", "timestamp", "operation"))
+    assert actual["summary"].to_list() == [
         "100 deleted, +1 -1 files",
         "500 rows, +1 files",
         "500 rows, +1 files",
     ]
-    assert "100 deleted" in str(found.select("version", "operation", "summary"))
-    assert found["metadata"].to_list() == [{"why": "too small"}, None, None]
-    assert found["engine"].unique().to_list() == [f"qbeast/{qbeast.__version__}"]
-    assert found["read_version"].to_list() == [1, 0, None]
-    assert found["is_blind_append"].to_list() == [False, True, False]
+    assert "100 deleted" in str(actual.select("version", "operation", "summary"))
+    assert actual["metadata"].to_list() == [{"why": "too small"}, None, None]
+    assert actual["engine"].unique().to_list() == [f"qbeast/{qbeast.__version__}"]
+    assert actual["read_version"].to_list() == [1, 0, None]
+    assert actual["is_blind_append"].to_list() == [False, True, False]
 
 
 def test_history_frame_can_be_written(table: qbeast.Table, tmp_path: Path) -> None:
     for limit in (1, 2, None):
-        found = table.history(limit)
-        found.write_parquet(tmp_path / "history.parquet")
-        assert pl.read_parquet(tmp_path / "history.parquet").equals(found)
+        actual = table.history(limit)
+        actual.write_parquet(tmp_path / "history.parquet")
+        assert pl.read_parquet(tmp_path / "history.parquet").equals(actual)
     assert qbeast.open_table(table.uri, version=0).history()["metadata"].to_list() == [None]
     assert table.history(0).columns == COLUMNS
 
@@ -70,13 +70,13 @@ def test_history_frame_can_be_written(table: qbeast.Table, tmp_path: Path) -> No
 def test_other_writers_are_named(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     qbeast.convert_table(tmp_path / "t", columns=["id"])
-    found = qbeast.open_table(tmp_path / "t").history()
-    assert found["version"].to_list() == [1, 0]
-    assert found["engine"][1].startswith("delta-rs")
+    actual = qbeast.open_table(tmp_path / "t").history()
+    assert actual["version"].to_list() == [1, 0]
+    assert actual["engine"][1].startswith("delta-rs")
 
 
 @pytest.mark.parametrize(
-    "told",
+    "report",
     [
         {},
         {"timestamp": 2**62, "operation": None, "operationMetrics": 7, "operationParameters": [1]},
@@ -84,18 +84,18 @@ def test_other_writers_are_named(tmp_path: Path) -> None:
         {"isBlindAppend": "no", "readVersion": "3", "engineInfo": {"name": "x"}, "txnId": 5, "extra": [None]},
     ],
 )
-def test_any_provenance_becomes_a_row(told: dict[str, Any]) -> None:
+def test_any_provenance_becomes_a_row(report: dict[str, Any]) -> None:
     usual = {"version": 0, "timestamp": 5, "operation": "WRITE", "operationMetrics": {"a": "3"}}
-    found = history_frame([{**told, "version": 1}, usual])
-    assert found.columns == COLUMNS
-    assert found.height == 2
-    assert found["timestamp"].to_list()[1] == datetime.fromtimestamp(0.005, UTC)
-    assert found["metrics"].struct.field("a").to_list()[1] == 3
+    actual = history_frame([{**report, "version": 1}, usual])
+    assert actual.columns == COLUMNS
+    assert actual.height == 2
+    assert actual["timestamp"].to_list()[1] == datetime.fromtimestamp(0.005, UTC)
+    assert actual["metrics"].struct.field("a").to_list()[1] == 3
 
 
 def test_non_numeric_metrics_stay_text() -> None:
-    told = [{"version": 0, "operationMetrics": {"a": "1", "b": "1.5", "c": "2"}}, {"version": 1}]
-    assert history_frame(told)["metrics"].to_list() == [{"a": 1, "b": "1.5", "c": 2}, None]
+    reports = [{"version": 0, "operationMetrics": {"a": "1", "b": "1.5", "c": "2"}}, {"version": 1}]
+    assert history_frame(reports)["metrics"].to_list() == [{"a": 1, "b": "1.5", "c": 2}, None]
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "2"])

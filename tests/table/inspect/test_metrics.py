@@ -27,17 +27,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 def assert_counted_right(table: Path) -> Metrics:
     metrics = qbeast.open_table(table).metrics()
-    wanted = reference(table)
-    assert {one.revision_id for one in metrics.revisions} == set(wanted)
-    for one in metrics.revisions:
-        found = one.model_dump()
-        for name, value in wanted[one.revision_id].items():
+    target = reference(table)
+    assert {revision.revision_id for revision in metrics.revisions} == set(target)
+    for revision in metrics.revisions:
+        actual = revision.model_dump()
+        for name, value in target[revision.revision_id].items():
             if name == "levels":
-                assert len(found["levels"]) == len(value)
-                for level, expected in zip(found["levels"], value, strict=True):
+                assert len(actual["levels"]) == len(value)
+                for level, expected in zip(actual["levels"], value, strict=True):
                     assert_alike(level, expected)
             else:
-                assert_alike({name: found[name]}, {name: value})
+                assert_alike({name: actual[name]}, {name: value})
     return metrics
 
 
@@ -54,7 +54,7 @@ def test_metrics_equal_a_manual_count(case: Case) -> None:
         with small_files(file_rows=30):
             write(path, case)
         metrics = assert_counted_right(path)
-        assert sum(one.rows for one in metrics.revisions) == case.rows.height
+        assert sum(revision.rows for revision in metrics.revisions) == case.rows.height
 
 
 def can_be_replayed(golden: Golden) -> bool:
@@ -72,11 +72,11 @@ def can_be_replayed(golden: Golden) -> bool:
 def test_metrics_of_golden_tables_are_right(golden: Golden) -> None:
     metrics = assert_counted_right(golden.path)
     assert Metrics.model_validate_json(metrics.to_json()) == metrics
-    rows = sum(one.rows for one in metrics.revisions)
+    rows = sum(revision.rows for revision in metrics.revisions)
     assert (
         rows == golden.expected.height
         or golden.is_doubled
-        or any(one.uncounted_files for one in metrics.revisions)
+        or any(revision.uncounted_files for revision in metrics.revisions)
     )
 
 
@@ -99,7 +99,7 @@ def test_files_without_index_count_as_staging(tmp_path: Path) -> None:
 def test_metrics_of_a_missing_revision_raise(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": range(9)}), tmp_path / "t", columns=["id"])
     table = qbeast.open_table(tmp_path / "t")
-    assert [one.revision_id for one in table.metrics(revision=1).revisions] == [1]
+    assert [metric.revision_id for metric in table.metrics(revision=1).revisions] == [1]
     with pytest.raises(qbeast.InvalidInputError, match=r"must be one of the table's, \[0, 1\], not 7"):
         table.metrics(revision=7)
 

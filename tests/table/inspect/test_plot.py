@@ -50,7 +50,7 @@ def drawn(figure: Figure) -> bytes:
 
 
 def boxes_of(axes: Axes) -> list[int]:
-    return [len(one.get_paths()) for one in axes.collections if isinstance(one, PolyCollection)]
+    return [len(item.get_paths()) for item in axes.collections if isinstance(item, PolyCollection)]
 
 
 def test_tree_has_boxes_by_cube_and_depth(table: qbeast.Table) -> None:
@@ -60,9 +60,9 @@ def test_tree_has_boxes_by_cube_and_depth(table: qbeast.Table) -> None:
     assert boxes_of(axes) == [cubes.height]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     for depth, label in enumerate(labels):
-        mine = cubes.filter(depth=depth)
-        assert label.startswith(f"depth {depth}\n{mine.height:,} cube")
-        assert label.endswith(f"{mine['element_count'].sum():,} rows")
+        ours = cubes.filter(depth=depth)
+        assert label.startswith(f"depth {depth}\n{ours.height:,} cube")
+        assert label.endswith(f"{ours['element_count'].sum():,} rows")
     assert len(labels) == cubes["depth"].max() + 1
     assert drawn(figure).startswith(b"\x89PNG")
 
@@ -209,7 +209,7 @@ def test_ticks_are_at_their_values() -> None:
 def test_filter_bounds_reach_their_matches() -> None:
     schema = pl.Schema({"x": pl.Int64, "y": pl.Int64})
     linear = linear_transformation("LongDataType", min_number=0, max_number=8, null_value=2)
-    for expr, wanted in (
+    for expr, expected in (
         (pl.col("x") >= 4, (0.5, 1.0)),
         ((pl.col("x") >= 2) & (pl.col("x") <= 4) & (pl.col("y") == 3), (0.25, 0.5)),
         ((pl.col("x") == 2) | (pl.col("x") == 6), (0.25, 0.75)),
@@ -218,4 +218,4 @@ def test_filter_bounds_reach_their_matches() -> None:
         (pl.col("y") == 1, (0.0, 1.0)),
         (pl.lit(value=False), (1.0, 0.0)),
     ):
-        assert reach(parse_predicate(expr, schema), "x", linear) == wanted
+        assert reach(parse_predicate(expr, schema), "x", linear) == expected

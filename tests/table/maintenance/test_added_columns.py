@@ -31,7 +31,7 @@ def test_jvm_table_warns_of_added_columns(way: str, tmp_path: Path) -> None:
     path = begin(tmp_path / "t", "qbeast-spark")
     with pytest.warns(qbeast.AddedColumnWarning, match=r"\['note'\].*0\.7\.1.*Table.optimize") as caught:
         WAYS[way](path)
-    assert [one.filename for one in caught] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         qbeast.write_table(MORE.with_columns(pl.col("id") + 50), path, mode="append")

@@ -46,7 +46,7 @@ def parquet(path: Path, *frames: pl.DataFrame) -> Path:
 
 
 def stamps(path: Path) -> dict[str, tuple[int, int]]:
-    return {one.name: (one.stat().st_mtime_ns, one.stat().st_ino) for one in path.glob("*.parquet")}
+    return {item.name: (item.stat().st_mtime_ns, item.stat().st_ino) for item in path.glob("*.parquet")}
 
 
 def test_delta_table_is_converted_in_one_commit(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_delta_table_is_converted_in_one_commit(tmp_path: Path) -> None:
         "tableID": str(path),
         "desiredCubeSize": 50,
         "columnTransformers": [
-            {"className": f"{name}Transformer", "columnName": one} for one in ("id", "b", "x")
+            {"className": f"{name}Transformer", "columnName": item} for item in ("id", "b", "x")
         ],
         "transformations": [{"className": f"{name}Transformation"}] * 3,
     }
@@ -97,10 +97,10 @@ def test_parquet_folder_is_converted_in_one_commit(tmp_path: Path) -> None:
         qbeast.read_table(path).sort("id"), pl.concat([ROWS, more], how="diagonal"), check_column_order=False
     )
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == list(range(1800))
-    found = load_snapshot(path).files
-    assert found["max"].struct.field("id").sort().to_list() == [899, 1799]
-    times = [one.stat().st_mtime_ns // 1_000_000 for one in sorted(path.glob("*.parquet"))]
-    assert found.sort("path")["modification_time"].cast(pl.Int64).to_list() == times
+    actual = load_snapshot(path).files
+    assert actual["max"].struct.field("id").sort().to_list() == [899, 1799]
+    times = [item.stat().st_mtime_ns // 1_000_000 for item in sorted(path.glob("*.parquet"))]
+    assert actual.sort("path")["modification_time"].cast(pl.Int64).to_list() == times
 
 
 def test_second_conversion_needs_the_same_columns(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_revision_0_is_written_as_by_jvm(tmp_path: Path) -> None:
     path = delta(tmp_path / "t", golden.expected)
     qbeast.convert_table(path, golden.indexed, cube_size=300, dialect="qbeast-spark")
     ours = read_log(path).configuration
-    revisions = [json.loads(one["qbeast.revision.0"]) for one in (ours, theirs["configuration"])]
+    revisions = [json.loads(item["qbeast.revision.0"]) for item in (ours, theirs["configuration"])]
     for revision in revisions:
         revision.update(timestamp=0, tableID="")
     assert json.dumps(revisions[0]) == json.dumps(revisions[1])
@@ -184,13 +184,13 @@ TYPES: dict[str, tuple[pa.Array, Any]] = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_other_parquet_types_are_read_correctly(tmp_path: Path, kind: str) -> None:
-    values, wanted = TYPES[kind]
+    values, expected = TYPES[kind]
     pq.write_table(
         pa.table({"id": pa.array(range(len(values)), pa.int64()), "c": values}), tmp_path / "f.parquet"
     )
     qbeast.convert_table(tmp_path, ["id"])
-    found = qbeast.read_table(tmp_path).sort("id")["c"]
-    assert_frame_equal(found.to_frame(), pl.DataFrame({"c": wanted}, schema={"c": found.dtype}))
+    actual = qbeast.read_table(tmp_path).sort("id")["c"]
+    assert_frame_equal(actual.to_frame(), pl.DataFrame({"c": expected}, schema={"c": actual.dtype}))
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(values)
 
 
@@ -199,9 +199,9 @@ def test_old_timestamps_of_spark_are_instants(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array(moments, pa.timestamp("us", "UTC"))})
     pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
     qbeast.convert_table(tmp_path, ["t"])
-    found = qbeast.read_table(tmp_path)["t"]
-    assert found.dtype == pl.Datetime("us", "UTC")
-    assert found.to_list() == [INSTANT, None, datetime(2023, 12, 31, 15, tzinfo=UTC)]
+    actual = qbeast.read_table(tmp_path)["t"]
+    assert actual.dtype == pl.Datetime("us", "UTC")
+    assert actual.to_list() == [INSTANT, None, datetime(2023, 12, 31, 15, tzinfo=UTC)]
     assert qbeast.read_table(tmp_path, where=pl.col("t") == INSTANT).height == 1
 
 

@@ -95,7 +95,7 @@ def test_switch_keeps_foreign_files_and_empty_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "told"),
+    ("columns", "rows", "report"),
     [
         (["id:quantiles"], ROWS, "indexes id by quantiles"),
         (["id:linear", "x:linear"], ROWS.with_columns(x=pl.lit(1.5)), "indexes x by"),
@@ -103,10 +103,10 @@ def test_switch_keeps_foreign_files_and_empty_tables(tmp_path: Path) -> None:
     ],
 )
 def test_switch_to_unreadable_jvm_table_raises(
-    columns: list[str], rows: pl.DataFrame, told: str, tmp_path: Path
+    columns: list[str], rows: pl.DataFrame, report: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path, columns, rows)
-    with pytest.raises(qbeast.InvalidColumnsError, match=told):
+    with pytest.raises(qbeast.InvalidColumnsError, match=report):
         opened.switch_dialect("qbeast-spark")
     with pytest.raises(qbeast.InvalidInputError, match="`dialect` must be"):
         opened.switch_dialect("jvm")  # type: ignore[arg-type]
@@ -134,28 +134,28 @@ def unfit(path: Path, held: set[str]) -> set[str]:
 )
 def test_append_after_switch_adds_no_hidden_column(tmp_path: Path, change: Callable) -> None:
     opened = table(tmp_path, LINEAR)
-    held = set(load_snapshot(tmp_path).data_paths)
+    rows_held = set(load_snapshot(tmp_path).data_paths)
     with (
         landing_first(lambda: opened.switch_dialect("qbeast-spark")),
         pytest.raises(qbeast.CommitConflictError, match=r"_qbeast_weight.* write again"),
     ):
         change(tmp_path)
-    assert set(load_snapshot(tmp_path).data_paths) == held
+    assert set(load_snapshot(tmp_path).data_paths) == rows_held
     change(tmp_path)  # as the message says
-    assert set(load_snapshot(tmp_path).data_paths) > held
-    assert not unfit(tmp_path, held)
+    assert set(load_snapshot(tmp_path).data_paths) > rows_held
+    assert not unfit(tmp_path, rows_held)
 
 
 @pytest.mark.parametrize("change", ["overwrite", "optimize"])
 def test_replaced_files_follow_a_concurrent_switch(tmp_path: Path, change: str) -> None:
     opened = table(tmp_path, LINEAR)
     write_deltalake(tmp_path, ROWS, mode="append")  # a switch leaves it as it is
-    held = set(load_snapshot(tmp_path).data_paths)
+    rows_held = set(load_snapshot(tmp_path).data_paths)
     with landing_first(lambda: opened.switch_dialect("qbeast-spark")):
         if change == "optimize":
             qbeast.open_table(tmp_path).optimize()
         else:
             qbeast.write_table(ROWS, tmp_path, mode="overwrite")
-    assert not set(load_snapshot(tmp_path).data_paths) >= held
-    assert not unfit(tmp_path, held)
+    assert not set(load_snapshot(tmp_path).data_paths) >= rows_held
+    assert not unfit(tmp_path, rows_held)
     check_invariants(tmp_path)

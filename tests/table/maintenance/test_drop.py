@@ -75,7 +75,7 @@ def test_foreign_files_are_kept(path: Path) -> None:
     qbeast.drop_table(path, confirm=True)
     assert all(other.exists() for other in others)
     assert qbeast.open_table(path / "inner").count() == 1000
-    assert sorted(one.name for one in path.iterdir()) == [".git", "_hidden", "inner", "notes.txt"]
+    assert sorted(item.name for item in path.iterdir()) == [".git", "_hidden", "inner", "notes.txt"]
 
 
 def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_links_are_not_followed(path: Path, tmp_path: Path) -> None:
     (path / "linked.parquet").symlink_to(outside / "a.parquet")
     qbeast.drop_table(path, confirm=True)
     assert (outside / "a.parquet").exists()
-    assert [one.name for one in path.iterdir()] == ["link"]
+    assert [item.name for item in path.iterdir()] == ["link"]
 
 
 def test_log_outside_of_table_raises(path: Path, tmp_path: Path) -> None:

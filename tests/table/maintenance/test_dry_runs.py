@@ -18,7 +18,9 @@ SAID_OTHERWISE = {"version", "dry_run", "committed"}
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {
+        str(item.relative_to(path)): item.read_bytes() for item in sorted(path.rglob("*")) if item.is_file()
+    }
 
 
 def facts(result: Any) -> dict[str, Any]:

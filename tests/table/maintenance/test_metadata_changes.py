@@ -40,10 +40,10 @@ def test_properties_are_set_and_unset(tmp_path: Path) -> None:
 
 
 def test_concurrent_properties_merge_unless_they_clash(tmp_path: Path) -> None:
-    one, other = table(tmp_path), qbeast.open_table(tmp_path)
-    one.set_properties({"a": "1"})
+    item, other = table(tmp_path), qbeast.open_table(tmp_path)
+    item.set_properties({"a": "1"})
     other.set_properties({"b": "2"})
-    assert one.refresh().properties == {"a": "1", "b": "2"}
+    assert item.refresh().properties == {"a": "1", "b": "2"}
 
 
 TYPES: list[tuple[Any, str]] = [
@@ -85,11 +85,11 @@ TYPES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "stored"), TYPES, ids=str)
-def test_new_column_takes_types_of_any_library(given: Any, stored: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "stored"), TYPES, ids=str)
+def test_new_column_takes_types_of_any_library(options: Any, stored: str, tmp_path: Path) -> None:
     opened = table(tmp_path)
-    assert opened.add_columns({"new": given}).version == 1
-    field = next(one for one in DeltaTable(tmp_path).schema().fields if one.name == "new")
+    assert opened.add_columns({"new": options}).version == 1
+    field = next(item for item in DeltaTable(tmp_path).schema().fields if item.name == "new")
     assert delta_name(json.loads(field.type.to_json())) == stored
     assert opened.count("new IS NULL") == ROWS.height
 
@@ -106,7 +106,7 @@ def delta_name(spelled: Any) -> str:
         case {"type": "array", "elementType": inner}:
             return f"array<{delta_name(inner)}>"
         case {"type": "struct", "fields": fields}:
-            return f"struct<{','.join(one['name'] + ':' + delta_name(one['type']) for one in fields)}>"
+            return f"struct<{','.join(item['name'] + ':' + delta_name(item['type']) for item in fields)}>"
         case _:
             return str(spelled)
 
@@ -121,7 +121,7 @@ def test_invalid_type_error_lists_valid_types(wrong: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("properties", "error", "told"),
+    ("properties", "error", "report"),
     [
         ({"qbeast.lastRevisionID": "9"}, qbeast.InvalidInputError, "qbeast's own"),
         ({"delta.columnMapping.mode": "name"}, qbeast.UnsupportedTableError, r"delta\.columnMapping\.mode"),
@@ -133,10 +133,10 @@ def test_invalid_type_error_lists_valid_types(wrong: Any, tmp_path: Path) -> Non
     ],
 )
 def test_unsupported_properties_raise(
-    properties: Any, error: type[Exception], told: str, tmp_path: Path
+    properties: Any, error: type[Exception], report: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=report):
         opened.set_properties(properties)
     assert load_snapshot(tmp_path).version == 0
 
@@ -198,7 +198,7 @@ def test_added_columns_are_null_writable_and_filterable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "told"),
+    ("columns", "error", "report"),
     [
         ({"X": pl.Int8}, qbeast.SchemaMismatchError, "'X' is there as 'x'"),
         ({"_QBEAST_weight": pl.Int8}, qbeast.SchemaMismatchError, "qbeast's own"),
@@ -215,10 +215,10 @@ def test_added_columns_are_null_writable_and_filterable(tmp_path: Path) -> None:
     ],
 )
 def test_columns_that_cannot_be_added_raise(
-    columns: Any, error: type[Exception], told: str, tmp_path: Path
+    columns: Any, error: type[Exception], report: str, tmp_path: Path
 ) -> None:
     opened = table(tmp_path)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=report):
         opened.add_columns(columns)
     assert load_snapshot(tmp_path).version == 0
 
@@ -248,7 +248,7 @@ def test_bytes_and_shorts_widen_without_new_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "told"),
+    ("columns", "error", "report"),
     [
         ({"id": pl.Int32}, qbeast.UnsupportedTableError, "'id' is Int64 and cannot become Int32"),
         ({"x": pl.Float32}, qbeast.UnsupportedTableError, "cannot become Float32"),
@@ -258,9 +258,9 @@ def test_bytes_and_shorts_widen_without_new_files(tmp_path: Path) -> None:
         ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),
     ],
 )
-def test_other_type_changes_raise(columns: Any, error: type[Exception], told: str, tmp_path: Path) -> None:
+def test_other_type_changes_raise(columns: Any, error: type[Exception], report: str, tmp_path: Path) -> None:
     qbeast.write_table(NARROW, tmp_path, columns=["id", "w"])
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=report):
         qbeast.open_table(tmp_path).widen_columns(columns)
     assert load_snapshot(tmp_path).version == 0
 

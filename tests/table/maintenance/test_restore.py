@@ -53,7 +53,7 @@ def test_restore_brings_back_rows_tags_and_properties(tmp_path: Path) -> None:
         "RESTORE",
         False,
     )
-    assert all(one["dataChange"] for line in lines for key, one in line.items() if key in ("add", "remove"))
+    assert all(item["dataChange"] for line in lines for key, item in line.items() if key in ("add", "remove"))
     again = opened.restore(0)
     assert (again.version, again.files_added, again.files_removed) == (5, 0, 0)
 
@@ -69,11 +69,11 @@ def test_revision_ids_are_not_reused(tmp_path: Path) -> None:
     assert [append_far(tmp_path, power) for power in (1, 4, 7)] == [1, 2, 3]
     opened = qbeast.open_table(tmp_path)
     opened.restore(0)
-    assert [one.revision_id for one in opened.revisions] == [0, 1]
+    assert [revision.revision_id for revision in opened.revisions] == [0, 1]
     assert append_far(tmp_path, 8) == 4
     assert sorted(read_log(tmp_path).revisions) == [0, 1, 4]
     opened.restore(2)
-    assert [one.revision_id for one in opened.revisions] == [0, 1, 2, 3]
+    assert [revision.revision_id for revision in opened.revisions] == [0, 1, 2, 3]
     assert append_far(tmp_path, 10) == 5
     opened.restore(0)
     assert qbeast.write_table(rows_from(0), tmp_path, mode="overwrite").revision_id == 6
@@ -109,9 +109,9 @@ def test_tags_are_restored_from_a_checkpoint(tmp_path: Path) -> None:
     for log in (tmp_path / "_delta_log").iterdir():
         if log != newest and log.name != f"{10:020d}.json":
             log.unlink()
-    found = load_snapshot(tmp_path)
-    assert found.version == 10
-    assert found.files.select(tags.columns).equals(tags)
+    actual = load_snapshot(tmp_path)
+    assert actual.version == 10
+    assert actual.files.select(tags.columns).equals(tags)
     assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sampled(rows_from(0), ["row", "a"], 0.3))
     qbeast.open_table(tmp_path).switch_dialect("qbeast-spark", jvm="0.8")
     assert_same_rows(qbeast.read_table(tmp_path, sample=0.3), sampled(rows_from(0), ["row", "a"], 0.3))
@@ -168,8 +168,8 @@ def test_any_version_can_be_restored_and_written(steps: list[str], back: int) ->
         opened = qbeast.open_table(path)
         opened.restore(version)
         for sample in (None, 0.4):
-            wanted = sampled(models[version], ["row", "a"], sample)
-            assert_same_rows(opened.scan(sample=sample).collect(), wanted)
+            expected = sampled(models[version], ["row", "a"], sample)
+            assert_same_rows(opened.scan(sample=sample).collect(), expected)
         restored = load_snapshot(path)
         columns = ["path", "revision", "blocks", "num_records"]
         assert restored.files.select(columns).sort("path").equals(before.files.select(columns).sort("path"))

@@ -35,8 +35,8 @@ def table(path: Path, writes: int = 3) -> qbeast.Table:
 
 def age(path: Path, days: float) -> None:
     then = time.time() - days * 86_400
-    for one in path.rglob("*"):
-        os.utime(one, (then, then))
+    for item in path.rglob("*"):
+        os.utime(item, (then, then))
 
 
 def age_removes(path: Path, days: float) -> None:
@@ -49,7 +49,7 @@ def age_removes(path: Path, days: float) -> None:
 
 
 def files(path: Path) -> set[str]:
-    return {one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file()}
+    return {item.relative_to(path).as_posix() for item in path.rglob("*") if item.is_file()}
 
 
 def test_old_files_are_deleted_after_the_retention(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_files_committed_since_opening_stay(tmp_path: Path) -> None:
 
 def test_files_live_for_spark_stay_until_upgrade(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_mixed_states"), tmp_path)
-    (hidden,) = {one.name for one in path.glob("*.parquet")} - set(load_snapshot(path).files["path"])
+    (hidden,) = {item.name for item in path.glob("*.parquet")} - set(load_snapshot(path).files["path"])
     age(path, 30)
     assert qbeast.open_table(path).vacuum(**NOW).files == ()
     qbeast.upgrade_table(path, replicated="keep")

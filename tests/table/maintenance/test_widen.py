@@ -57,14 +57,14 @@ def test_rows_samples_and_cubes_stay(path: Path) -> None:
 def test_every_reader_reads_widened_columns(path: Path) -> None:
     qbeast.open_table(path).widen_columns(NEW_TYPES)
     qbeast.write_table(FAR, path, mode="append")
-    wanted = pl.concat([WIDE, FAR])
+    expected = pl.concat([WIDE, FAR])
     delta = DeltaTable(path)
     assert (delta.protocol().min_reader_version, delta.protocol().reader_features) == (1, None)
-    assert_same_rows(pl.DataFrame(delta.to_pyarrow_table()), wanted, "id")
-    assert_same_rows(pl.scan_delta(str(path)).collect(), wanted, "id")
+    assert_same_rows(pl.DataFrame(delta.to_pyarrow_table()), expected, "id")
+    assert_same_rows(pl.scan_delta(str(path)).collect(), expected, "id")
     files = [str(path / file) for file in pl.Series(delta.file_uris()).to_list()]
-    found = duckdb.read_parquet(files).select("id, n, b, f").pl()
-    assert_same_rows(found, wanted, "id")
+    actual = duckdb.read_parquet(files).select("id, n, b, f").pl()
+    assert_same_rows(actual, expected, "id")
 
 
 def test_hidden_rows_stay_hidden(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             write(path, case)
         for number in range(times):
             sample, expr = data.draw(samples()), data.draw(filters(case.rows))
-            wanted = kept_rows(sampled(case.rows, case.indexed, sample), expr)
-            assume(wanted is not None)
+            expected = kept_rows(sampled(case.rows, case.indexed, sample), expr)
+            assume(expected is not None)
             columns = data.draw(st.sampled_from([None, [ROW], case.rows.columns[:2]]))
             with first_plans_by_statistics():
                 table = qbeast.open_table(path)
@@ -93,12 +93,12 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             # The first one decodes the tags of files alone that may match.
             assert plan.rows_opened == again.rows_opened
             assert plan.files.drop("reason").equals(again.files.drop("reason"))
-            check_plan(plan, wanted.height)
+            check_plan(plan, expected.height)
             copy = path.with_name(f"copy {number}")
             shutil.copytree(path, copy)
             zero_what_is_not_named(copy, plan)
-            found = qbeast.read_table(copy, columns=columns, where=expr, sample=sample)
-            assert_same_rows(found, wanted if columns is None else wanted.select(columns))
+            actual = qbeast.read_table(copy, columns=columns, where=expr, sample=sample)
+            assert_same_rows(actual, expected if columns is None else expected.select(columns))
 
 
 @examples(15, slow=150)
@@ -130,7 +130,7 @@ def test_plan_names_filter_parts_that_close_nothing(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["x"])
     table, x, s = qbeast.open_table(tmp_path), pl.col("x"), pl.col("s")
     ends, narrow = s.str.ends_with("7"), x.cast(pl.Int8) > 3
-    by_python = x.map_batches(lambda one: one > 5, return_dtype=pl.Boolean)
+    by_python = x.map_batches(lambda item: item > 5, return_dtype=pl.Boolean)
     for filtered, unused in (
         (x < 100, []),
         ((x < 100) & ends, [ends]),
@@ -168,8 +168,8 @@ def test_plan_names_filter_parts_that_close_nothing(tmp_path: Path) -> None:
 def test_unused_condition_has_reason_and_advice(where: str, reasons: list[str], sales: qbeast.Table) -> None:
     plan = sales.explain(where)
     assert bool(plan.unused_conditions) == bool(reasons)
-    told = "".join(plan.unused_conditions.values())
-    assert all(reason in told for reason in reasons)
+    message = "".join(plan.unused_conditions.values())
+    assert all(reason in message for reason in reasons)
     assert all(reason in repr(plan) for reason in reasons)
     if "AND" not in where and reasons:
         assert plan.rows_opened == plan.rows_total
@@ -202,8 +202,8 @@ def test_column_separated_by_files_is_used(tmp_path: Path) -> None:
 def test_files_without_index_are_a_reason(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pl.DataFrame({"x": range(1000)}).to_arrow())
     qbeast.convert_table(tmp_path, columns=["x"])
-    told = qbeast.open_table(tmp_path).explain("x < 500").unused_conditions
-    assert "optimize the table" in "".join(told.values())
+    report = qbeast.open_table(tmp_path).explain("x < 500").unused_conditions
+    assert "optimize the table" in "".join(report.values())
     qbeast.open_table(tmp_path).optimize()
     assert qbeast.open_table(tmp_path).explain("x < 500").unused_conditions == {}
 

@@ -43,14 +43,14 @@ def check_reading(kind: Reading, data: st.DataObject, scan: pl.LazyFrame, wanted
             assert_same_rows(scan.select(names).collect(), wanted.select(names))
         case "head":
             count = data.draw(st.integers(0, wanted.height + 1))
-            found = scan.head(count).collect()
-            assert found.height == min(count, wanted.height)
-            assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+            actual = scan.head(count).collect()
+            assert actual.height == min(count, wanted.height)
+            assert_same_rows(actual, wanted.filter(pl.col(ROW).is_in(actual[ROW].implode())))
         case "slice":
             start, count = data.draw(st.integers(0, 5)), data.draw(st.integers(0, wanted.height + 1))
-            found = scan.slice(start, count).collect()
-            assert found.height == max(min(count, wanted.height - start), 0)
-            assert_same_rows(found, wanted.filter(pl.col(ROW).is_in(found[ROW].implode())))
+            actual = scan.slice(start, count).collect()
+            assert actual.height == max(min(count, wanted.height - start), 0)
+            assert_same_rows(actual, wanted.filter(pl.col(ROW).is_in(actual[ROW].implode())))
         case "self join":
             joined = scan.join(scan.select(ROW, twice=pl.col(ROW) * 2), on=ROW)
             assert_same_rows(joined.collect(), wanted.with_columns(twice=pl.col(ROW) * 2))
@@ -58,22 +58,22 @@ def check_reading(kind: Reading, data: st.DataObject, scan: pl.LazyFrame, wanted
             assert scan.select(pl.len()).collect().item() == wanted.height
         case "groups":
             of, other = pl.col(ROW), pl.nth(-1).null_count().alias("nulls")
-            found, expected = (
+            actual, expected = (
                 frame.group_by(key=of % 3).agg(of.sum(), pl.len(), other).collect().sort("key")
                 for frame in (scan, wanted.lazy())
             )
-            assert_frame_equal(found, expected)
+            assert_frame_equal(actual, expected)
 
 
 def check_filters(case: Case, path: Path, data: st.DataObject, times: int) -> None:
     for _ in range(times):
         sample = data.draw(samples())
         expr = data.draw(filters(case.rows))
-        wanted = kept_rows(sampled(case.rows, case.indexed, sample), expr)
-        if wanted is None:
+        expected = kept_rows(sampled(case.rows, case.indexed, sample), expr)
+        if expected is None:
             continue
         scan = qbeast.scan_table(path, sample=sample).filter(expr)
-        check_reading(data.draw(st.sampled_from(get_args(Reading))), data, scan, wanted)
+        check_reading(data.draw(st.sampled_from(get_args(Reading))), data, scan, expected)
 
 
 CASES = st.builds(
@@ -171,7 +171,7 @@ def test_numbers_that_overflow_lose_no_row(expr: pl.Expr, kind: str, tmp_path: P
         delete(tmp_path, [3, 200])  # by their places in the file
         rows = qbeast.read_table(tmp_path)
         assert rows.height == 254
-    wanted = rows.filter(expr)
-    assert wanted.height
-    assert_same_rows(qbeast.read_table(tmp_path, where=expr), wanted)
-    assert_same_rows(qbeast.scan_table(tmp_path).filter(expr).collect(), wanted)
+    expected = rows.filter(expr)
+    assert expected.height
+    assert_same_rows(qbeast.read_table(tmp_path, where=expr), expected)
+    assert_same_rows(qbeast.scan_table(tmp_path).filter(expr).collect(), expected)

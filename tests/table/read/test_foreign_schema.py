@@ -46,14 +46,14 @@ def test_lost_indexed_columns_allow_reads_only(table: Path, name: str) -> None:
     assert_same_rows(opened.scan().collect(), rows, key)
     assert_same_rows(opened.scan(sample=1.0).collect(), rows, key)
     assert_same_rows(opened.scan().filter(pl.col(key) < 20).collect(), rows.filter(pl.col(key) < 20), key)
-    asked: list[Callable[[], Any]] = [
+    request: list[Callable[[], Any]] = [
         lambda: opened.scan(sample=0.1),
         lambda: opened.explain(sample=0.1),
         lambda: qbeast.write_table(rows, table, mode="append"),
         opened.optimize,
         lambda: opened.delete(f"{key} = 7"),
     ]
-    for ask in asked:
+    for ask in request:
         with pytest.raises(
             qbeast.InvalidColumnsError, match=r"another writer changed its columns.*overwrite"
         ):
@@ -102,13 +102,13 @@ def test_foreign_column_with_hidden_name_is_hidden(table: Path, name: str, value
     assert_same_rows(opened.scan().collect(), both)
     assert_same_rows(opened.scan(sample=0.3).collect(), sampled(both, [ROW, "a"], 0.3))
     assert opened.check().faults.select("code", "path").rows() == [("reserved-column", None)]
-    asked: list[Callable[[], Any]] = [
+    request: list[Callable[[], Any]] = [
         lambda: qbeast.write_table(ROWS, table, mode="append"),
         lambda: qbeast.write_table(ROWS, table, columns=[ROW], mode="overwrite"),
         lambda: opened.optimize(full=True),
         lambda: opened.delete("a = 7"),
     ]
-    for ask in asked:
+    for ask in request:
         with pytest.raises(qbeast.InvalidInputError, match=f"another writer added a column '{name}'"):
             ask()
     assert qbeast.open_table(table).version == 1

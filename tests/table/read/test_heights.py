@@ -68,13 +68,13 @@ KNOWN: dict[str, tuple[pl.Expr | None, float | None]] = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_counts_known_from_log_read_no_bytes(unread: qbeast.Table, name: str) -> None:
     expr, sample = KNOWN[name]
-    wanted = COUNT if expr is None else ROWS.filter(expr).height
+    expected = COUNT if expr is None else ROWS.filter(expr).height
     scan = unread.scan(where=expr, sample=sample)
-    assert scan.select(pl.len()).collect().item() == wanted
-    assert scan.select(n=pl.len() * 2, one=pl.lit(1)).collect().rows() == [(2 * wanted, 1)]
-    assert scan.sql("SELECT count(*) FROM self").collect().item() == wanted
-    assert unread.count(expr, sample=sample) == wanted
-    assert scan.select(pl.len()).collect(engine="streaming").item() == wanted
+    assert scan.select(pl.len()).collect().item() == expected
+    assert scan.select(n=pl.len() * 2, one=pl.lit(1)).collect().rows() == [(2 * expected, 1)]
+    assert scan.sql("SELECT count(*) FROM self").collect().item() == expected
+    assert unread.count(expr, sample=sample) == expected
+    assert scan.select(pl.len()).collect(engine="streaming").item() == expected
     assert unread.scan().head(9).select(pl.len()).collect().item() == 9
     with pytest.raises(qbeast.StorageError):
         unread.scan().collect()
@@ -126,11 +126,11 @@ def test_operations_that_need_values_get_them(path: Path, name: str, engine: Any
     change = NEEDS_ROWS[name]
     for expr in (X > 1000, (X > 1000) & (ID >= 0), pl.lit(value=True)):
         scan, rows = qbeast.scan_table(path, where=expr), ROWS.lazy().filter(expr)
-        found = change(scan).select(pl.len()).collect(engine=engine).item()
-        assert found == change(rows).select(pl.len()).collect().item()
+        actual = change(scan).select(pl.len()).collect(engine=engine).item()
+        assert actual == change(rows).select(pl.len()).collect().item()
     both = [scan.filter(X > 9).select(pl.len().cast(pl.Int64)), scan.filter(X > 9).select(len=X.sum())]
-    wanted = [rows.filter(X > 9).select(pl.len().cast(pl.Int64)), rows.filter(X > 9).select(len=X.sum())]
-    assert pl.concat(both).collect(engine=engine).equals(pl.concat(wanted).collect())
+    expected = [rows.filter(X > 9).select(pl.len().cast(pl.Int64)), rows.filter(X > 9).select(len=X.sum())]
+    assert pl.concat(both).collect(engine=engine).equals(pl.concat(expected).collect())
 
 
 @pytest.mark.parametrize("name", ["projection_pushdown", "predicate_pushdown", "comm_subplan_elim", "none"])
@@ -138,10 +138,10 @@ def test_disabled_polars_optimizations_change_nothing(path: Path, name: str) -> 
     flags = pl.QueryOptFlags.none() if name == "none" else pl.QueryOptFlags().update(**{name: False})
     scan, rows = qbeast.scan_table(path), ROWS.lazy()
     for expr in (X > 1000, pl.all_horizontal(pl.col(name).is_not_null() for name in ROWS.columns)):
-        found = scan.filter(expr).collect(optimizations=flags)
-        assert found.sort("id").equals(rows.filter(expr).collect().sort("id"))
+        actual = scan.filter(expr).collect(optimizations=flags)
+        assert actual.sort("id").equals(rows.filter(expr).collect().sort("id"))
         counted = scan.filter(expr).select(pl.len()).collect(optimizations=flags).item()
-        assert counted == found.height
+        assert counted == actual.height
 
 
 def test_internal_column_is_visible_only_to_polars(path: Path) -> None:
@@ -184,10 +184,10 @@ def test_counts_equal_polars(case: Case, file_rows: int, page_rows: int, data: s
         for _ in range(6):
             sample, expr = data.draw(samples()), data.draw(filters(case.rows) | st.none())
             rows = sampled(case.rows, case.indexed, sample)
-            wanted = rows if expr is None else kept_rows(rows, expr)
-            if wanted is not None:
+            expected = rows if expr is None else kept_rows(rows, expr)
+            if expected is not None:
                 for opened in (table, qbeast.open_table(path)):
                     scan = opened.scan(sample=sample)
-                    asked = scan if expr is None else scan.filter(expr)
+                    request = scan if expr is None else scan.filter(expr)
                     with first_plans_by_statistics():
-                        assert asked.select(pl.len()).collect().item() == wanted.height
+                        assert request.select(pl.len()).collect().item() == expected.height

@@ -52,31 +52,31 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("wish", ["kept", "left out"])
 def test_null_in_list_is_found(name: str, wish: str, table: Path) -> None:
     inside = pl.col(name).is_in(WITH_NULL[name], nulls_equal=True)
-    asked = ~inside if wish == "left out" else inside & (pl.col("id") > 10)
-    wanted = TEXTS.filter(asked)
-    assert_frame_equal(qbeast.read_table(table, where=asked).sort("id"), wanted)
-    assert_frame_equal(qbeast.scan_table(table).filter(asked).collect().sort("id"), wanted)
-    assert qbeast.scan_table(table).filter(asked).head(3).collect().height == min(3, wanted.height)
+    request = ~inside if wish == "left out" else inside & (pl.col("id") > 10)
+    expected = TEXTS.filter(request)
+    assert_frame_equal(qbeast.read_table(table, where=request).sort("id"), expected)
+    assert_frame_equal(qbeast.scan_table(table).filter(request).collect().sort("id"), expected)
+    assert qbeast.scan_table(table).filter(request).head(3).collect().height == min(3, expected.height)
 
 
 @pytest.mark.parametrize("name", ["few", "sorted"])
 def test_rows_come_once_when_reading_stops_early(name: str, table: Path) -> None:
     """Polars compares the bounds of a row group too, and these are no letters of the type in all files."""
-    asked = pl.col(name).cast(LETTERS, strict=False) == pl.lit("v0", LETTERS)
-    wanted = TEXTS.filter(asked)
-    assert_frame_equal(qbeast.read_table(table, where=asked).sort("id"), wanted)
+    request = pl.col(name).cast(LETTERS, strict=False) == pl.lit("v0", LETTERS)
+    expected = TEXTS.filter(request)
+    assert_frame_equal(qbeast.read_table(table, where=request).sort("id"), expected)
     direct = pl.col(name) == pl.lit("v0", LETTERS)
     try:
-        wanted = TEXTS.filter(direct)
+        expected = TEXTS.filter(direct)
     except pl.exceptions.PolarsError as error:
         with pytest.raises(type(error)):
             qbeast.scan_table(table).filter(direct).collect()
     else:
-        assert_frame_equal(qbeast.scan_table(table).filter(direct).collect().sort("id"), wanted)
+        assert_frame_equal(qbeast.scan_table(table).filter(direct).collect().sort("id"), expected)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "predicate",
     [
         pl.col("few").str.contains("("),
         pl.col("few").str.to_integer() > 1,
@@ -84,10 +84,10 @@ def test_rows_come_once_when_reading_stops_early(name: str, table: Path) -> None
         pl.col("sorted") > 1,
     ],
 )
-def test_filter_errors_are_raised_unchanged(asked: pl.Expr, table: Path) -> None:
-    with pytest.raises(pl.exceptions.PolarsError) as wanted:
-        TEXTS.filter(asked)
-    with pytest.raises(type(wanted.value)) as caught:
-        qbeast.scan_table(table).filter(asked).collect()
+def test_filter_errors_are_raised_unchanged(predicate: pl.Expr, table: Path) -> None:
+    with pytest.raises(pl.exceptions.PolarsError) as expected:
+        TEXTS.filter(predicate)
+    with pytest.raises(type(expected.value)) as caught:
+        qbeast.scan_table(table).filter(predicate).collect()
     assert "data file" not in str(caught.value)
     assert_frame_equal(qbeast.read_table(table).sort("id"), TEXTS)

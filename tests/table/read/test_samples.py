@@ -37,15 +37,15 @@ def check_samples(case: Case, bounds: list[float]) -> None:
         assert_same_rows(pl.concat(parts), rows)
         smaller = rows.clear()
         for fraction in bounds:
-            found = read(path, fraction)
-            assert_same_rows(found, sampled(rows, case.indexed, fraction))
-            assert set(smaller[ROW]) <= set(found[ROW])
+            actual = read(path, fraction)
+            assert_same_rows(actual, sampled(rows, case.indexed, fraction))
+            assert set(smaller[ROW]) <= set(actual[ROW])
             for version in range(newest):
                 before = pl.concat(case.frames[: version + 1])
                 earlier = read(path, fraction, version=version)
                 assert_same_rows(earlier, sampled(before, case.indexed, fraction))
-                assert_same_rows(found.filter(pl.col(ROW).is_in(before[ROW].implode())), earlier)
-            smaller = found
+                assert_same_rows(actual.filter(pl.col(ROW).is_in(before[ROW].implode())), earlier)
+            smaller = actual
         assert_same_rows(read(path, 1.0), rows)
         assert read(path, (0.5, 0.5)).is_empty()
 
@@ -94,10 +94,10 @@ def even(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("rows", [0, 1_000, 20_000, 40_000, 10**9])
 def test_rows_option_returns_about_that_number(even: Path, rows: int) -> None:
-    found = qbeast.read_table(even, rows=rows)
-    wanted = min(rows, 40_000)
-    assert abs(found.height - wanted) <= 4 * (wanted * (1 - wanted / 40_000)) ** 0.5
-    assert qbeast.read_table(even, sample=wanted / 40_000).sort("a").equals(found.sort("a"))
+    actual = qbeast.read_table(even, rows=rows)
+    expected = min(rows, 40_000)
+    assert abs(actual.height - expected) <= 4 * (expected * (1 - expected / 40_000)) ** 0.5
+    assert qbeast.read_table(even, sample=expected / 40_000).sort("a").equals(actual.sort("a"))
 
 
 def test_rows_option_accounts_for_deleted_rows(even: Path, tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def check_rows_of_filter(case: Case, path: Path, rows: int, expr: pl.Expr) -> No
     if matching is None:
         return
     try:
-        found = qbeast.read_table(path, where=expr, rows=rows)
+        actual = qbeast.read_table(path, where=expr, rows=rows)
     except qbeast.InvalidInputError as error:
         assert "from that row alone" in str(error)  # noqa: PT017 -- of some filters only Polars knows
         return
     weights = frame_weights(matching, case.indexed)
     end = np.sort(weights)[min(rows, len(weights)) - 1] if rows and len(weights) else -(2**31) - 1
-    assert_same_rows(found, matching.filter(pl.Series(weights <= end)))
+    assert_same_rows(actual, matching.filter(pl.Series(weights <= end)))
 
 
 @examples(25, slow=300)
@@ -140,11 +140,13 @@ def test_rows_of_a_filter_have_requested_number(case: Case, rows: int, data: st.
 def test_rows_option_counts_matches_of_filter(tmp_path: Path, where: str, matching: int, rows: int) -> None:
     frame = pl.DataFrame({"a": range(40_000)}).with_columns(b=pl.col("a") % 1000)
     qbeast.write_table(frame, tmp_path, columns=["a"])
-    found = qbeast.read_table(tmp_path, where=where, rows=rows, expand=True)
-    assert found.height == min(rows, matching)
-    if found.height:
-        assert abs(found["sampling_weight"].sum() / matching - 1) < 4 / rows**0.5 or found.height == matching
-        assert found["sampling_weight"].max() == 1.0 or found.height == rows
+    actual = qbeast.read_table(tmp_path, where=where, rows=rows, expand=True)
+    assert actual.height == min(rows, matching)
+    if actual.height:
+        assert (
+            abs(actual["sampling_weight"].sum() / matching - 1) < 4 / rows**0.5 or actual.height == matching
+        )
+        assert actual["sampling_weight"].max() == 1.0 or actual.height == rows
 
 
 def test_filtered_row_counts_follow_deletes(tmp_path: Path) -> None:
@@ -165,9 +167,9 @@ def test_expanded_samples_weigh_like_the_table(
 ) -> None:
     lazy = qbeast.scan_table(even, sample=sample, expand=True)
     assert lazy.collect_schema() == {"a": pl.Int64, "b": pl.Float64, "sampling_weight": pl.Float64}
-    found = lazy.filter(pl.col("a") < 20_000).select("sampling_weight").collect()
-    assert found["sampling_weight"].sum() == pytest.approx(20_000, rel=0.1)
-    assert found["sampling_weight"].n_unique() == 1
+    actual = lazy.filter(pl.col("a") < 20_000).select("sampling_weight").collect()
+    assert actual["sampling_weight"].sum() == pytest.approx(20_000, rel=0.1)
+    assert actual["sampling_weight"].n_unique() == 1
     assert qbeast.read_table(even, sample=sample, expand=True, columns=["b"]).columns == [
         "b",
         "sampling_weight",

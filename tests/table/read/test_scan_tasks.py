@@ -41,13 +41,13 @@ def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -
     tasks = table.scan_tasks(task_bytes=100_000)
     assert len(tasks) > 2
     assert {path for task in tasks for path in task.paths} == set(table.explain().files["path"])
-    found = pl.concat(two.map(read, map(pickle.dumps, tasks), chunksize=1))
-    assert_same_rows(found, table.scan().collect(), key="id")
+    actual = pl.concat(two.map(read, map(pickle.dumps, tasks), chunksize=1))
+    assert_same_rows(actual, table.scan().collect(), key="id")
 
 
 @pytest.mark.parametrize("task_bytes", [1, 200_000, 1 << 30])
 @pytest.mark.parametrize(
-    ("asked", "columns"),
+    ("options", "columns"),
     [
         ({"sample": 0.1}, None),
         ({"where": "x > 1.5 AND id < 40000"}, ["s", "id"]),
@@ -56,15 +56,15 @@ def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -
     ids=["sample", "SQL", "expression and sample"],
 )
 def test_tasks_return_rows_of_the_scan(
-    table: qbeast.Table, asked: dict[str, Any], columns: list[str] | None, task_bytes: int
+    table: qbeast.Table, options: dict[str, Any], columns: list[str] | None, task_bytes: int
 ) -> None:
-    tasks = table.scan_tasks(**asked, columns=columns, task_bytes=task_bytes)
-    found = pl.concat([read(pickle.dumps(task)) for task in tasks])
-    wanted = table.scan(sample=asked.get("sample"))
-    if (predicate := asked.get("where")) is not None:
-        wanted = wanted.filter(pl.sql_expr(predicate) if isinstance(predicate, str) else predicate)
-    assert_same_rows(found, wanted.collect().select(columns or pl.all()), key="id")
-    assert {task.schema for task in tasks if task.schema != found.schema} == set()
+    tasks = table.scan_tasks(**options, columns=columns, task_bytes=task_bytes)
+    actual = pl.concat([read(pickle.dumps(task)) for task in tasks])
+    expected = table.scan(sample=options.get("sample"))
+    if (predicate := options.get("where")) is not None:
+        expected = expected.filter(pl.sql_expr(predicate) if isinstance(predicate, str) else predicate)
+    assert_same_rows(actual, expected.collect().select(columns or pl.all()), key="id")
+    assert {task.schema for task in tasks if task.schema != actual.schema} == set()
 
 
 def test_task_without_rows_yields_empty_frame(table: qbeast.Table) -> None:
@@ -86,7 +86,7 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "argument"),
+    ("options", "argument"),
     [
         ({"columns": []}, "columns"),
         ({"columns": "id"}, "columns"),
@@ -99,7 +99,7 @@ def test_tasks_need_no_log(tmp_path: Path) -> None:
         ({"where": "nobody > 1"}, "where"),
     ],
 )
-def test_invalid_options_raise(table: qbeast.Table, asked: dict[str, Any], argument: str) -> None:
+def test_invalid_options_raise(table: qbeast.Table, options: dict[str, Any], argument: str) -> None:
     with pytest.raises(qbeast.InvalidInputError) as caught:
-        table.scan_tasks(**asked)
+        table.scan_tasks(**options)
     assert caught.value.argument == argument

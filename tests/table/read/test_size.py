@@ -47,7 +47,7 @@ def renamed(add: dict[str, Any], number: int) -> dict[str, Any]:
     blocks = [{"cube": f"{'AgIo'[place % 4] * 6}{'AQgw4'[place]}", **block} for place in range(BLOCKS)]
     stats = json.loads(add["stats"]) | {"numRecords": 16_000 * BLOCKS}
     texts = {"blocks": blocks, "qbeast.layout": layout}
-    tags = add["tags"] | {name: json.dumps(one, separators=(",", ":")) for name, one in texts.items()}
+    tags = add["tags"] | {name: json.dumps(item, separators=(",", ":")) for name, item in texts.items()}
     del tags["qbeast.keys"]
     return {**add, "path": f"part-{number:08}.parquet", "stats": json.dumps(stats), "tags": tags}
 
@@ -78,5 +78,5 @@ def test_table_fits_in_documented_memory(reader: Reader) -> None:
 
 def test_size_counts_everything_the_table_holds(reader: Reader) -> None:
     held_by_deltalake = 2.5 * reader.snapshot.files.estimated_size()  # measured: benchmarks/NOTES.md
-    held = hanging_bytes(reader, {}) + held_by_deltalake
-    assert held <= reader.snapshot.size_bytes <= 1.5 * held
+    rows_held = hanging_bytes(reader, {}) + held_by_deltalake
+    assert rows_held <= reader.snapshot.size_bytes <= 1.5 * rows_held

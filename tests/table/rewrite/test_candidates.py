@@ -51,10 +51,10 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
     counts = ["min_weight", "max_weight", "element_count"]
     frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in counts)
     frame = frame.clear() if no_files else frame
-    one = revision().model_copy(update={"desired_cube_size": cube_size})
+    item = revision().model_copy(update={"desired_cube_size": cube_size})
     other = revision(50.0, number=2).model_copy(update={"desired_cube_size": cube_size})
     schema = pl.Schema({"price": pl.Float64})
-    revisions = {1: one, 2: other}
+    revisions = {1: item, 2: other}
     snapshot = Mock(
         files=frame,
         data_paths=frame["path"].to_list(),
@@ -72,8 +72,8 @@ def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
 
 def test_each_file_has_its_reason():
     files = [File(10**6), File(10**6, number=None), File(10**6, rules=None), File(10**6, vector=True)]
-    found = chosen(state_of(*files, File(10**6, number=2)))
-    assert found == {1: "staged", 2: "foreign layout", 3: "deletion vector"}
+    actual = chosen(state_of(*files, File(10**6, number=2)))
+    assert actual == {1: "staged", 2: "foreign layout", 3: "deletion vector"}
 
 
 def test_table_in_shape_has_no_candidates():
@@ -135,18 +135,18 @@ def test_named_files_are_always_taken():
     assert chosen(state, Scope(revision=2, staged=False, paths=scope.paths)) == {3: "asked for"}
 
 
-@pytest.mark.parametrize(("fraction", "found"), [(0.0, {0}), (0.3, {0, 1}), (1.0, {0, 1, 2})])
-def test_fraction_takes_files_that_begin_below_it(fraction: float, found: set[int]):
+@pytest.mark.parametrize(("fraction", "actual"), [(0.0, {0}), (0.3, {0, 1}), (1.0, {0, 1, 2})])
+def test_fraction_takes_files_that_begin_below_it(fraction: float, actual: set[int]):
     lows = (LOW, LOW // 2, LAST // 2)
     files = [File(10**5, blocks=(Block("", low, LAST, 10**5),)) for low in lows]
     scope = Scope(revision=1, full=True, fraction=fraction)
-    assert set(chosen(state_of(*files), scope)) == found
+    assert set(chosen(state_of(*files), scope)) == actual
 
 
 @pytest.mark.parametrize(
-    ("fraction", "found"), [(0.0, []), (0.1, [1]), (0.3, [1]), (0.4, [1, 2]), (1.0, [1, 2, 3])]
+    ("fraction", "actual"), [(0.0, []), (0.1, [1]), (0.3, [1]), (0.4, [1, 2]), (1.0, [1, 2, 3])]
 )
-def test_fraction_of_staged_bytes_takes_oldest(fraction: float, found: list[int]):
+def test_fraction_of_staged_bytes_takes_oldest(fraction: float, actual: list[int]):
     staged = [File(10**5, number=None)] * 3
     scope = Scope(revision=None, fraction=fraction)
-    assert sorted(chosen(state_of(File(10**5), *staged), scope)) == found
+    assert sorted(chosen(state_of(File(10**5), *staged), scope)) == actual

@@ -74,12 +74,12 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
     seen: list[str] = []
     store = changed_file.store_sorted
 
-    def failing(*given: object, path: str, **others: object) -> object:
+    def failing(*options: object, path: str, **others: object) -> object:
         seen.append(path)
         if len(seen) == 3:
             msg = "the disk is full"
             raise qbeast.StorageError(msg, path=path)
-        return store(*given, path=path, **others)  # type: ignore[arg-type] # as they came
+        return store(*options, path=path, **others)  # type: ignore[arg-type] # as they came
 
     with mock.patch.object(changed_file, "store_sorted", failing), pytest.raises(qbeast.StorageError):
         table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})

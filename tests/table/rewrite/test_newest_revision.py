@@ -50,14 +50,14 @@ WAYS: dict[str, Callable[[qbeast.Table], Any]] = {
 def test_rows_are_in_range_of_their_revision(way: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     with small_files():
-        wanted = converted(path)
+        expected = converted(path)
         WAYS[way](qbeast.open_table(path))
         check_invariants(path, may_stage=way in {"revision", "some into newest"})
-        assert_same_rows(qbeast.read_table(path), wanted, "row")
+        assert_same_rows(qbeast.read_table(path), expected, "row")
         assert qbeast.open_table(path).check().ok
         done = qbeast.open_table(path).optimize()
         check_invariants(path)
-    assert done.revision_id == max(one.revision_id for one in qbeast.open_table(path).revisions)
+    assert done.revision_id == max(item.revision_id for item in qbeast.open_table(path).revisions)
 
 
 @pytest.mark.parametrize("way", ["usual", "into newest", "files", "full"])

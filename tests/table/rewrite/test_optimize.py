@@ -23,15 +23,15 @@ RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 def check_same(path: Path, case: Case, rows: pl.DataFrame, sample: qbeast.Table | object) -> None:
     table = qbeast.open_table(path)
     assert_same_rows(table.scan().collect(), rows)
-    wanted = sampled(rows, case.indexed, sample)
-    assert_same_rows(table.scan(sample=sample).collect(), wanted)
+    expected = sampled(rows, case.indexed, sample)
+    assert_same_rows(table.scan(sample=sample).collect(), expected)
     assert_same_rows(pl.scan_delta(path).collect(), rows)
 
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[dict[str, object]]:
     """Options of some optimizes in a row."""
-    one = st.fixed_dictionaries(
+    item = st.fixed_dictionaries(
         {},
         optional={
             "full": st.booleans(),
@@ -41,7 +41,7 @@ def steps(draw: st.DrawFn) -> list[dict[str, object]]:
             "into": st.just("newest"),
         },
     )
-    return draw(st.lists(one, min_size=1, max_size=3))
+    return draw(st.lists(item, min_size=1, max_size=3))
 
 
 def take(path: Path, options: dict[str, object], seed: int) -> qbeast.OptimizeResult:

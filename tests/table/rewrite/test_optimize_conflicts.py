@@ -61,7 +61,7 @@ def test_concurrent_new_revision_renumbers_ours(tmp_path: Path) -> None:
     more = rows(6000).with_columns(pl.col("a") * 90)
     result = optimize_beside(path, lambda: qbeast.write_table(more, path, mode="append"))
     table = qbeast.open_table(path)
-    assert [one.revision_id for one in table.revisions] == [0, 1, 2, 3]
+    assert [revision.revision_id for revision in table.revisions] == [0, 1, 2, 3]
     assert (result.new_revision, result.revision_id) == (True, 3)
     check(path, pl.concat([everything, strange, more]))
     assert table.scan().filter(pl.col("a") > 40).collect().height == more.filter(pl.col("a") > 40).height
@@ -123,12 +123,12 @@ def test_conflict_keeps_work_of_first_commit(tmp_path: Path, monkeypatch: pytest
     before, round_ = grown(path), optimize._round  # noqa: SLF001 -- rounds have no other door
     rounds: list[int] = []
 
-    def first_alone(*given: Any) -> Any:
+    def first_alone(*options: Any) -> Any:
         rounds.append(len(rounds))
         if len(rounds) > 1:
             why = "another writer was first"
             raise qbeast.CommitConflictError(why, table=str(path), version=9, attempts=1)
-        return round_(*given)
+        return round_(*options)
 
     monkeypatch.setattr(optimize, "_round", first_alone)
     result = qbeast.open_table(path).optimize()

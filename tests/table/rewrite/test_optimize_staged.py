@@ -66,7 +66,7 @@ def test_rows_out_of_space_add_a_revision(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     result = table.optimize(revision=0)
     assert (result.commits, result.new_revision, result.revision_id) == (1, True, 2)
-    assert [one.revision_id for one in table.revisions] == [0, 1, 2]
+    assert [revision.revision_id for revision in table.revisions] == [0, 1, 2]
     assert set(table.files()["revision_id"]) == {1, 2}
     check(tmp_path / "t", everything)
 
@@ -137,10 +137,10 @@ def test_converted_table_gets_its_first_revision(name: str, tmp_path: Path) -> N
 
 def test_progress_history_and_report_agree(tmp_path: Path) -> None:
     hybrid(tmp_path / "t")
-    table, told = qbeast.open_table(tmp_path / "t"), []
-    result = table.optimize(progress=told.append, commit_metadata={"who": "nightly"})
-    assert [one.stage for one in told] == ["read", "plan", "write", "commit", "done"]
-    assert {one.rows for one in told} == {2000}
+    table, report = qbeast.open_table(tmp_path / "t"), []
+    result = table.optimize(progress=report.append, commit_metadata={"who": "nightly"})
+    assert [item.stage for item in report] == ["read", "plan", "write", "commit", "done"]
+    assert {item.rows for item in report} == {2000}
     newest = table.history(1).unnest("metadata").row(0, named=True)
     assert (newest["operation"], newest["who"], newest["is_blind_append"]) == ("OPTIMIZE", "nightly", False)
     assert newest["parameters"] == {"predicate": "[]", "revision": "1", "reasons": "staged"}

@@ -70,7 +70,7 @@ def test_values_of_deleted_rows_leave_the_metadata(tmp_path: Path) -> None:
     texts, numbers = drawn(table)
     assert texts <= set(left["email"])
     assert numbers <= {*left["age"].cast(pl.Float64), *left["height"]}
-    assert [one.kind for one in table.revisions[-1].column_transformers] == [
+    assert [item.kind for item in table.revisions[-1].column_transformers] == [
         "quantiles",
         "quantiles",
         "linear",

@@ -107,9 +107,9 @@ def test_changed_rows_move_and_new_rows_join(tmp_path: Path) -> None:
         [pl.read_parquet(path / reader.paths[number]) for number in np.flatnonzero(replaced.gone)]
     )
     left = rows.join(moved, on=ROW, how="anti")
-    wanted = [left, moved.select(ROW, a=changed), pl.DataFrame({ROW: [300, 301], "a": [5, 999_999]})]
+    expected = [left, moved.select(ROW, a=changed), pl.DataFrame({ROW: [300, 301], "a": [5, 999_999]})]
     table = qbeast.open_table(path)
-    assert_same_rows(table.scan().collect(), pl.concat(wanted))
+    assert_same_rows(table.scan().collect(), pl.concat(expected))
     assert table.history(1)["operation"][0] == "MERGE"
     check_invariants(path)
 

@@ -61,12 +61,12 @@ def test_predicted_snapshot_equals_a_fresh_load(case: Case) -> None:
 def test_append_skips_deltalake_and_decodes_no_tag(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
     with (
-        mock.patch.object(DeltaSource, "newer_than") as asked,
+        mock.patch.object(DeltaSource, "newer_than") as request,
         mock.patch("qbeast_core.query.index.build.decode_tags", wraps=decode_tags) as decoded,
     ):
         for _ in range(3):
             qbeast.write_table(ROWS, table, mode="append")
-    assert not asked.called
+    assert not request.called
     assert not decoded.called
     assert_as_loaded(newest_snapshot(str(table)))
 
@@ -90,9 +90,9 @@ def test_deletes_and_checkpoints_use_predicted_snapshot(table: Path) -> None:
 
 def test_changed_tags_do_not_duplicate_a_file(table: Path) -> None:
     qbeast.write_table(ROWS, table, mode="append")
-    known = newest_snapshot(str(table))
-    spoilt = [add.model_copy(update={"tags": None}) for add in read_live_files(known).listed]
-    outcome = commit(known.source.store, known, WriteIntent(mode="append", adds=tuple(spoilt)))
+    existing = newest_snapshot(str(table))
+    spoilt = [add.model_copy(update={"tags": None}) for add in read_live_files(existing).listed]
+    outcome = commit(existing.source.store, existing, WriteIntent(mode="append", adds=tuple(spoilt)))
     assert outcome.snapshot is not None
     assert outcome.snapshot.files.height == 2
     assert_as_loaded(outcome.snapshot)

@@ -30,5 +30,5 @@ NOISE = [
     ],
 )
 def test_newest_complete_checkpoint_counts(names, version, expected) -> None:
-    found = newest_checkpoint([f"_delta_log/{name}" for name in (*names, *NOISE)], version=version)
-    assert (found and [path.removeprefix("_delta_log/") for path in found.paths]) == expected
+    actual = newest_checkpoint([f"_delta_log/{name}" for name in (*names, *NOISE)], version=version)
+    assert (actual and [path.removeprefix("_delta_log/") for path in actual.paths]) == expected

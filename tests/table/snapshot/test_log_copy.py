@@ -38,8 +38,8 @@ class Far:
     def upload(self) -> None:
         """Make the bucket hold what the folder holds."""
         s3 = client(self.options)
-        for one in s3.list_objects_v2(Bucket=self.bucket).get("Contents", []):
-            s3.delete_object(Bucket=self.bucket, Key=one["Key"])
+        for item in s3.list_objects_v2(Bucket=self.bucket).get("Contents", []):
+            s3.delete_object(Bucket=self.bucket, Key=item["Key"])
         for path in sorted(self.root.rglob("*")):
             if path.is_file():
                 key = f"t/{path.relative_to(self.root).as_posix()}"
@@ -187,11 +187,11 @@ def test_cleaned_up_commits_are_found_in_checkpoint(far: Far) -> None:
 def test_opening_requests_hint_listing_and_files_once(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint(far.root, 2)
     far.upload()
-    asked: list[str] = []
+    request: list[str] = []
 
     def counting(name: str, ask: Callable) -> Callable:
         def counted(self: RemoteStore, path: str, *rest: object, **named: object) -> object:
-            asked.append(f"{name} {path.removeprefix('_delta_log').strip('/').lstrip('0')}")
+            request.append(f"{name} {path.removeprefix('_delta_log').strip('/').lstrip('0')}")
             return ask(self, path, *rest, **named)
 
         return counted
@@ -199,7 +199,7 @@ def test_opening_requests_hint_listing_and_files_once(far: Far, monkeypatch: pyt
     for name in ("get", "get_ranges", "size", "entries"):
         monkeypatch.setattr(RemoteStore, name, counting(name, getattr(RemoteStore, name)))
     far.load()
-    first, second, *files = asked
+    first, second, *files = request
     assert (first, second) == ("get _last_checkpoint", "entries ")
     assert sorted(files) == ["get 2.checkpoint.parquet", "get 2.json", "get 3.json", "get 4.json"]
 

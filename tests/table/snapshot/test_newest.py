@@ -68,8 +68,8 @@ def test_replaced_table_of_equal_version_is_reloaded(table: Path) -> None:
     shutil.rmtree(table)
     qbeast.write_table(ROWS.with_columns(b=1.5), table, columns=["id"])
     qbeast.write_table(ROWS.with_columns(b=2.5), table, mode="append")
-    found = newest_snapshot(str(table))
-    assert (found.version, list(found.schema)) == (1, ["id", "b"])
+    actual = newest_snapshot(str(table))
+    assert (actual.version, list(actual.schema)) == (1, ["id", "b"])
     with pytest.raises(qbeast.SchemaMismatchError):
         qbeast.write_table(ROWS.with_columns(b=pl.lit("x")), table, mode="append")
 

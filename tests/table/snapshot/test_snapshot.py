@@ -160,8 +160,8 @@ def test_deletion_vectors_are_kept(tmp_path: Path, *, checkpointed: bool) -> Non
         checkpoint(root, 0)
     files = load_snapshot(root).files.sort("path")
     assert files["has_deletion_vector"].to_list() == [True, False]
-    found = json.loads(files["deletion_vector"][0])
-    assert {key: value for key, value in found.items() if value is not None} == VECTOR
+    actual = json.loads(files["deletion_vector"][0])
+    assert {key: value for key, value in actual.items() if value is not None} == VECTOR
 
 
 def test_typed_statistics_come_from_deltalake(tmp_path: Path) -> None:
@@ -217,13 +217,13 @@ def test_refresh_sees_removes_under_other_encoding(tmp_path: Path) -> None:
         [remove("c+d"), add("a+b", size=7)],
         [add("c%2Bd", size=7), remove("plain")],
     ]
-    held = [load_snapshot(write_log(tmp_path, *commits[:1]))]
+    rows_held = [load_snapshot(write_log(tmp_path, *commits[:1]))]
     for version, actions in enumerate(commits[1:], start=1):
         root = write_log(tmp_path, actions, first=version)
         expected = load_snapshot(root).files.sort("path")
-        for older in held:
+        for older in rows_held:
             assert refresh(older).files.sort("path").equals(expected)
-        held.append(refresh(held[-1]))
+        rows_held.append(refresh(rows_held[-1]))
     assert sorted(expected["path"]) == ["a+b", "c%2Bd", "e%2Bf", "new"]
 
 
@@ -266,8 +266,8 @@ def test_path_without_table_is_described(tmp_path: Path) -> None:
         "directory": "is a directory, but no Delta table",
         "bare": "no Delta table",
     }
-    for name, told in expected.items():
-        with pytest.raises(TableNotFoundError, match=told) as caught:
+    for name, report in expected.items():
+        with pytest.raises(TableNotFoundError, match=report) as caught:
             load_snapshot(tmp_path / name)
         assert caught.value.path == str(tmp_path / name)
         assert isinstance(caught.value, FileNotFoundError)
@@ -295,7 +295,7 @@ def test_timestamps_find_the_version_of_their_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "told"),
+    ("protocol", "report"),
     [
         (features("other", reader=["other"]), "other"),
         (
@@ -306,10 +306,10 @@ def test_timestamps_find_the_version_of_their_time(tmp_path: Path) -> None:
         (features("catalogManaged", "inCommitTimestamp", reader=["catalogManaged"]), "(?i)catalog"),
     ],
 )
-def test_unreadable_tables_raise(tmp_path: Path, protocol, told: str) -> None:
-    configuration = {"delta.columnMapping.mode": "name"} if told == "columnMapping" else {}
+def test_unreadable_tables_raise(tmp_path: Path, protocol, report: str) -> None:
+    configuration = {"delta.columnMapping.mode": "name"} if report == "columnMapping" else {}
     root = write_log(tmp_path, [protocol, metadata(configuration=configuration)])
-    with pytest.raises(UnsupportedTableError, match=told):
+    with pytest.raises(UnsupportedTableError, match=report):
         load_snapshot(root)
 
 

@@ -12,9 +12,9 @@ class PanicException(BaseException):
 
 
 def test_panic_becomes_our_error() -> None:
-    told = "attempt to subtract with overflow"
+    report = "attempt to subtract with overflow"
     with pytest.raises(InvalidMetadataError, match="damaged: attempt to subtract"), delta_errors("t"):
-        raise PanicException(told)
+        raise PanicException(report)
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
@@ -31,22 +31,22 @@ def test_own_errors_pass_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("report", "expected"),
     [
         ("Kernel error: Unsupported: Feature 'foo' is not supported", UnsupportedTableError),
         ("Generic S3 error: Error performing GET", StorageError),
         ("Kernel error: Json error: Encountered unexpected 't'\n   0: <unknown>", InvalidMetadataError),
     ],
 )
-def test_messages_are_sorted_by_user_action(told: str, expected: type[Exception]) -> None:
+def test_messages_are_sorted_by_user_action(report: str, expected: type[Exception]) -> None:
     with pytest.raises(expected) as caught, delta_errors("s3://b/t"):
-        raise ValueError(told)
+        raise ValueError(report)
     assert "<unknown>" not in str(caught.value)
     assert "s3://b/t" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("told", "cure"),
+    ("report", "cure"),
     [
         ("Forked process detected - current PID is 2 but the tokio runtime was created by 1.", "'spawn'"),
         (
@@ -67,9 +67,9 @@ def test_messages_are_sorted_by_user_action(told: str, expected: type[Exception]
         ("Generic S3 error ... 403 Forbidden: InvalidAccessKeyId", "refuses these credentials"),
     ],
 )
-def test_other_failures_are_not_called_damage(told: str, cure: str) -> None:
+def test_other_failures_are_not_called_damage(report: str, cure: str) -> None:
     with pytest.raises(StorageError, match=cure) as caught, delta_errors("s3://b/t"):
-        raise PanicException(told)
+        raise PanicException(report)
     assert "damaged" not in str(caught.value)
     assert "Nothing was changed" in str(caught.value)
 

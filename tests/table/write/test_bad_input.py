@@ -184,11 +184,11 @@ def test_rows_delta_cannot_hold_raise(tmp_path: Path, rows: Any, error: type[qbe
     if len(getattr(rows, "columns", ())) < 2:
         return
     qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])  # no table takes them in another way
-    known = qbeast.open_table(tmp_path / "t")
+    existing = qbeast.open_table(tmp_path / "t")
     append = {"mode": "append", "schema_mode": "merge"}
     if "x" not in rows.columns or rows.schema["x"] != pl.Null:
-        assert_refused(tmp_path, error, lambda: qbeast.write_table(rows, known.uri, **append))
-        assert_refused(tmp_path, error, lambda: known.merge(rows, on="id"))
+        assert_refused(tmp_path, error, lambda: qbeast.write_table(rows, existing.uri, **append))
+        assert_refused(tmp_path, error, lambda: existing.merge(rows, on="id"))
 
 
 def test_table_that_exists_is_kept(table: Path) -> None:

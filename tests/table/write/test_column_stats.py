@@ -45,15 +45,15 @@ VALUES: list[tuple[pl.DataType, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "given", "expected"), VALUES, ids=str)
-def test_values_are_in_the_unit_of_column(dtype: pl.DataType, given: Any, expected: Any) -> None:
-    bounds = parse_column_stats({"x_min": given}, pl.Schema({"x": dtype}), ["x"])["x"]
+@pytest.mark.parametrize(("dtype", "options", "expected"), VALUES, ids=str)
+def test_values_are_in_the_unit_of_column(dtype: pl.DataType, options: Any, expected: Any) -> None:
+    bounds = parse_column_stats({"x_min": options}, pl.Schema({"x": dtype}), ["x"])["x"]
     assert bounds.lowest == expected
     assert type(bounds.lowest) is type(expected)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "given"),
+    ("dtype", "options"),
     [
         (pl.Int64(), "5"),
         (pl.Int8(), 128),
@@ -68,8 +68,8 @@ def test_values_are_in_the_unit_of_column(dtype: pl.DataType, given: Any, expect
     ],
     ids=str,
 )
-def test_values_of_wrong_type_raise(dtype: pl.DataType, given: Any) -> None:
-    for stats in ({"x_max": given}, {"x_quantiles": [given, given]}):
+def test_values_of_wrong_type_raise(dtype: pl.DataType, options: Any) -> None:
+    for stats in ({"x_max": options}, {"x_quantiles": [options, options]}):
         with pytest.raises(qbeast.InvalidInputError, match="nothing was written"):
             parse_column_stats(stats, pl.Schema({"x": dtype}), ["x"])
 

@@ -96,14 +96,14 @@ def test_merge_adds_and_omits_columns(table: Path) -> None:
     rows = MORE.drop("x", "l").with_columns(new=pl.col(ROW) * 2)
     qbeast.write_table(rows, table, mode="append", schema_mode="merge")
     expected = pl.concat([ROWS, rows], how="diagonal")
-    found = qbeast.read_table(table)
-    assert found.columns == [*ROWS.columns, "new"]
-    assert_same_rows(found, expected.select(found.columns))
+    actual = qbeast.read_table(table)
+    assert actual.columns == [*ROWS.columns, "new"]
+    assert_same_rows(actual, expected.select(actual.columns))
     assert_same_rows(
         qbeast.read_table(table, where=pl.col("new").is_null()), expected.filter(pl.col("new").is_null())
     )
     assert_same_rows(qbeast.read_table(table, where=pl.col("new") > 22), expected.filter(pl.col("new") > 22))
-    assert_same_rows(pl.scan_delta(table).collect(), expected.select(found.columns))
+    assert_same_rows(pl.scan_delta(table).collect(), expected.select(actual.columns))
 
 
 def test_merge_may_omit_an_indexed_column(table: Path) -> None:
@@ -180,11 +180,11 @@ def test_pandas_frame_is_written_without_index(tmp_path: Path) -> None:
         index=[7, 8, 9],
     )
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
-    found = qbeast.read_table(tmp_path / "t").sort(ROW)
-    assert found.schema == {ROW: pl.Int64, "s": pl.String, "t": pl.Datetime("us"), "c": pl.String}
-    assert found["s"].to_list() == ["a", None, "c"]
-    assert found["c"].to_list() == ["x", "y", "x"]
-    assert found["t"].to_list() == [datetime(2024, 1, 1), None, datetime(2024, 3, 1)]  # noqa: DTZ001 -- naive as written
+    actual = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert actual.schema == {ROW: pl.Int64, "s": pl.String, "t": pl.Datetime("us"), "c": pl.String}
+    assert actual["s"].to_list() == ["a", None, "c"]
+    assert actual["c"].to_list() == ["x", "y", "x"]
+    assert actual["t"].to_list() == [datetime(2024, 1, 1), None, datetime(2024, 3, 1)]  # noqa: DTZ001 -- naive as written
 
 
 def test_unsupported_types_become_the_next_larger(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_unsupported_types_become_the_next_larger(tmp_path: Path) -> None:
         }
     )
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "u8", "cat", "ns", "ms"])
-    found = qbeast.read_table(tmp_path / "t").sort(ROW)
-    assert dict(found.schema) == {
+    actual = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert dict(actual.schema) == {
         ROW: pl.Int64,
         "u8": pl.Int16,
         "u64": pl.Int64,
@@ -211,7 +211,7 @@ def test_unsupported_types_become_the_next_larger(tmp_path: Path) -> None:
         "arr": pl.List(pl.Int32),
     }
     assert_frame_equal(
-        found, rows.with_columns(pl.col("ms").dt.convert_time_zone("UTC")).cast(dict(found.schema))
+        actual, rows.with_columns(pl.col("ms").dt.convert_time_zone("UTC")).cast(dict(actual.schema))
     )
 
 
@@ -227,8 +227,8 @@ def test_pyarrow_types_keep_their_values(tmp_path: Path) -> None:
         }
     )
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "dictionary"])
-    found = qbeast.read_table(tmp_path / "t").sort(ROW)
-    assert found.rows() == [(0, "x", "y", "p", 1.5, b"ab"), (1, None, "z", "q", None, b"cd")]
+    actual = qbeast.read_table(tmp_path / "t").sort(ROW)
+    assert actual.rows() == [(0, "x", "y", "p", 1.5, b"ab"), (1, None, "z", "q", None, b"cd")]
 
 
 @pytest.mark.parametrize("rows", [0, 1])

@@ -74,13 +74,13 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], li
     """Bytes that each filter opens of a table of `ORDERS`, by one or two columns that it is indexed by."""
     folder = tmp_path_factory.mktemp("orders")
     kinds = ["ship", "arrival", "price", "supplier", "mode", "order", "supplier:hash", "mode:hash"]
-    pairs = [one for one in combinations(kinds, 2) if len({name.split(":")[0] for name in one}) == 2]
-    found: dict[tuple[str, ...], list[int]] = {}
-    for number, columns in enumerate([*((one,) for one in kinds), *pairs]):
+    pairs = [item for item in combinations(kinds, 2) if len({name.split(":")[0] for name in item}) == 2]
+    actual: dict[tuple[str, ...], list[int]] = {}
+    for number, columns in enumerate([*((item,) for item in kinds), *pairs]):
         share(folder / str(number), list(columns), SHIPPED, ORDERS)
         table = qbeast.open_table(folder / str(number))
-        found[columns] = [table.explain(query).bytes_opened for query in FILTERS]
-    return found
+        actual[columns] = [table.explain(query).bytes_opened for query in FILTERS]
+    return actual
 
 
 @pytest.mark.parametrize("query", FILTERS)
@@ -100,18 +100,18 @@ def test_suggestion_reads_like_the_best_pair(
 @pytest.mark.parametrize("query", FILTERS)
 @pytest.mark.parametrize("rows", [ORDERS, SOME], ids=["all rows", "some rows"])
 def test_claimed_savings_hold_when_written(query: str, rows: pl.DataFrame, tmp_path: Path) -> None:
-    found = suggest_columns(rows, [query], table_rows=ORDERS.height)
-    measured = share(tmp_path / "t", list(found.columns), query, ORDERS)
-    assert found.opened == pytest.approx(measured, rel=0.15)
-    alone = share(tmp_path / "alone", [found.columns[0]], query, ORDERS)
-    assert found.frame["alone"][0] == pytest.approx(alone, rel=0.15)
+    actual = suggest_columns(rows, [query], table_rows=ORDERS.height)
+    measured = share(tmp_path / "t", list(actual.columns), query, ORDERS)
+    assert actual.opened == pytest.approx(measured, rel=0.15)
+    alone = share(tmp_path / "alone", [actual.columns[0]], query, ORDERS)
+    assert actual.frame["alone"][0] == pytest.approx(alone, rel=0.15)
 
 
 def test_sample_does_not_know_column_ends() -> None:
     """Rows beyond those of a sample may match: a filter on them is served by its column all the same."""
     some = ORDERS.filter(pl.col("price") < 4_000)
-    found = suggest_columns(some, ["price > 4500", SHIPPED], table_rows=ORDERS.height)
-    assert set(found.columns) == {"price", "ship"}
+    actual = suggest_columns(some, ["price > 4500", SHIPPED], table_rows=ORDERS.height)
+    assert set(actual.columns) == {"price", "ship"}
     assert suggest_columns(ORDERS, ["price > 1000000"]).opened == 0
 
 
@@ -129,48 +129,48 @@ def mean_share(path: Path, columns: list[str], queries: list[pl.Expr | str]) -> 
 
 
 def test_queries_read_less_with_suggested_index(tmp_path: Path) -> None:
-    asked = suggest_columns(ROWS, QUERIES)
-    assert set(asked.columns) == {"price", "text"}
-    assert mean_share(tmp_path / "a", list(asked.columns), QUERIES) < 0.5 * mean_share(
+    request = suggest_columns(ROWS, QUERIES)
+    assert set(request.columns) == {"price", "text"}
+    assert mean_share(tmp_path / "a", list(request.columns), QUERIES) < 0.5 * mean_share(
         tmp_path / "b", ["day", "store", "id"], QUERIES
     )
 
 
 def test_only_one_of_correlated_columns_is_suggested() -> None:
-    found = suggest_columns(ROWS)
-    assert len({"id", "day", "noon"} & {name.partition(":")[0] for name in found.columns}) == 1
-    follows = dict(found.frame.drop_nulls("follows").select("column", "follows").iter_rows())
+    actual = suggest_columns(ROWS)
+    assert len({"id", "day", "noon"} & {name.partition(":")[0] for name in actual.columns}) == 1
+    follows = dict(actual.frame.drop_nulls("follows").select("column", "follows").iter_rows())
     assert {"id", "day", "noon"} >= set(follows)
     assert set(follows.values()) < {"id", "day", "noon"}
 
 
 def test_repeated_keys_suggest_a_hash() -> None:
-    found = suggest_columns(ROWS.select("day", "store", "id"), most=2)
-    assert "id:hash" in found.columns
-    assert found.design_effect < 2
+    actual = suggest_columns(ROWS.select("day", "store", "id"), most=2)
+    assert "id:hash" in actual.columns
+    assert actual.design_effect < 2
 
 
 def test_separating_column_is_named_with_cost() -> None:
     """A query pays for a column that it does not name: the proposal leaves it out and says what it costs."""
-    found = suggest_columns(ROWS, ["day = 3 AND store = 4"], most=2)
-    assert set(found.columns) == {"day", "store"}
-    assert found.design_effect > 2
-    reason = found.frame.row(by_predicate=pl.col("column") == "id", named=True)["reason"]
-    told = re.fullmatch(
+    actual = suggest_columns(ROWS, ["day = 3 AND store = 4"], most=2)
+    assert set(actual.columns) == {"day", "store"}
+    assert actual.design_effect > 2
+    reason = actual.frame.row(by_predicate=pl.col("column") == "id", named=True)["reason"]
+    report = re.fullmatch(
         r"added as 'id:hash' it makes keys unique, .* (\d+)% of the .* instead of (\d+)%", reason
     )
-    assert told is not None
-    assert int(told[1]) > int(told[2]) == round(100 * found.opened)
+    assert report is not None
+    assert int(report[1]) > int(report[2]) == round(100 * actual.opened)
 
 
 def test_times_separate_rows_without_hash(tmp_path: Path) -> None:
     """Dates and timestamps have no hash: what is proposed has to be what a write takes."""
     n = pl.int_range(4_000)
     rows = pl.select(store=n % 5, shelf=n * 7 % 8, at=pl.datetime(2020, 1, 1) + pl.duration(minutes=n))
-    found = suggest_columns(rows, most=2)
-    assert "at" in found.columns
-    assert found.design_effect == 1.0
-    qbeast.write_table(rows, tmp_path / "t", columns=found.columns)
+    actual = suggest_columns(rows, most=2)
+    assert "at" in actual.columns
+    assert actual.design_effect == 1.0
+    qbeast.write_table(rows, tmp_path / "t", columns=actual.columns)
 
 
 def test_query_without_columns_is_ignored() -> None:
@@ -180,11 +180,11 @@ def test_query_without_columns_is_ignored() -> None:
 
 
 def test_every_column_has_a_reason() -> None:
-    found = suggest_columns(ROWS, QUERIES)
-    assert sorted(found.frame["column"]) == sorted(ROWS.columns)
-    assert found.frame["reason"].null_count() == 0
-    assert "its type cannot be indexed" in repr(found)
-    assert all(name in found._repr_html_() for name in ROWS.columns)
+    actual = suggest_columns(ROWS, QUERIES)
+    assert sorted(actual.frame["column"]) == sorted(ROWS.columns)
+    assert actual.frame["reason"].null_count() == 0
+    assert "its type cannot be indexed" in repr(actual)
+    assert all(name in actual._repr_html_() for name in ROWS.columns)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_every_column_has_a_reason() -> None:
     ],
 )
 def test_odd_rows_get_a_writable_suggestion(rows: pl.DataFrame, tmp_path: Path) -> None:
-    found = suggest_columns(rows)
+    actual = suggest_columns(rows)
     with (
         pytest.warns(qbeast.DesignEffectWarning)
-        if found.design_effect > 2 and rows.height > 1
+        if actual.design_effect > 2 and rows.height > 1
         else nullcontext()
     ):
-        qbeast.write_table(rows, tmp_path / "t", columns=list(found.columns))
+        qbeast.write_table(rows, tmp_path / "t", columns=list(actual.columns))
 
 
 def test_invalid_requests_raise() -> None:

@@ -96,8 +96,8 @@ def test_large_table_has_every_row_in_place(tmp_path: Path) -> None:
         pl.col("day").is_between(date(2024, 1, 1), date(2024, 1, 9)),
         pl.col("brand").str.starts_with("brand 99"),
     ):
-        wanted = rows.filter(expr)
-        assert_same_rows(table.scan().filter(expr).collect(), wanted)
-        kept = sampled(wanted, ["price", "day", "brand", ROW], 0.1)
+        expected = rows.filter(expr)
+        assert_same_rows(table.scan().filter(expr).collect(), expected)
+        kept = sampled(expected, ["price", "day", "brand", ROW], 0.1)
         assert_same_rows(table.scan(sample=0.1).filter(expr).collect(), kept)
         assert table.explain(expr).share < 0.6

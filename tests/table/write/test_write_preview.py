@@ -27,7 +27,9 @@ def preview(rows: pl.DataFrame, path: Path, **options: Any) -> qbeast.WriteResul
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    return {str(one.relative_to(path)): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {
+        str(item.relative_to(path)): item.read_bytes() for item in sorted(path.rglob("*")) if item.is_file()
+    }
 
 
 @settings(max_examples=15)

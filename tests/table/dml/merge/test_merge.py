@@ -52,14 +52,14 @@ def merged(
 ) -> pl.DataFrame:
     """A merge, row by row."""
     partners = {key: row for row in source.to_dicts() if (key := key_of(row, on)) is not None}
-    seen, found = set(), []
+    seen, actual = set(), []
     for row in target.to_dicts():
         key = key_of(row, on)
         partner = None if key is None else partners.get(key)
         if partner is None:
             lonely = options.get("when_not_matched_by_source") == "delete"
             if not (lonely and is_meant(options, "not_matched_by_source_if", row[ROW], -1)):
-                found.append(row)
+                actual.append(row)
             continue
         seen.add(key)
         meant = is_meant(options, "matched_if", row[ROW], partner[ROW])
@@ -68,13 +68,13 @@ def merged(
         if deletes or (what == "delete" and meant):
             continue
         taken = options.get("update", target.columns)
-        found.append(
+        actual.append(
             {**row, **{name: partner[name] for name in taken}} if what == "update" and meant else row
         )
     if options.get("when_not_matched", "insert") == "insert":
         new = [row for row in source.to_dicts() if (key_of(row, on) not in seen)]
-        found += [row for row in new if is_meant(options, "not_matched_if", -1, row[ROW])]
-    return pl.DataFrame(found, schema=target.schema)
+        actual += [row for row in new if is_meant(options, "not_matched_if", -1, row[ROW])]
+    return pl.DataFrame(actual, schema=target.schema)
 
 
 @st.composite
@@ -119,18 +119,18 @@ def check_merge(
     given = dict(options)
     if "update" in options:
         given["update"] = {name: pl.col("source").struct.field(name) for name in options["update"]}
-    wanted = merged(case.rows, source, on, options)
+    expected = merged(case.rows, source, on, options)
     with folder() as path, small_files():
         write(path, case)
         table = qbeast.open_table(path)
-        asked = table.merge(source, on, **given, dry_run=True)
+        request = table.merge(source, on, **given, dry_run=True)
         result = table.merge(source, on, **given)
-        assert_same_rows(table.scan().collect(), wanted)
-        assert_same_rows(table.scan(sample=sample).collect(), sampled(wanted, case.indexed, sample))
+        assert_same_rows(table.scan().collect(), expected)
+        assert_same_rows(table.scan(sample=sample).collect(), sampled(expected, case.indexed, sample))
         grown_by = result.rows_inserted - result.rows_deleted
-        assert case.rows.height + grown_by == wanted.height
+        assert case.rows.height + grown_by == expected.height
         for name in ("rows_deleted", "rows_updated", "rows_inserted"):
-            assert getattr(asked, name) == getattr(result, name)
+            assert getattr(request, name) == getattr(result, name)
         check_invariants(path)
 
 
@@ -197,16 +197,16 @@ def test_clauses_mean_what_deltalake_means(
     merger = DeltaTable(tmp_path / "plain").merge(
         source, predicate, source_alias="source", target_alias="target"
     )
-    told = theirs(merger).execute()
+    report = theirs(merger).execute()
     with small_files():
         result = qbeast.open_table(tmp_path / "t").merge(source, on, **ours)
-    assert result.rows_updated == told["num_target_rows_updated"]
-    assert result.rows_deleted == told["num_target_rows_deleted"]
-    assert result.rows_inserted == told["num_target_rows_inserted"]
-    wanted = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
+    assert result.rows_updated == report["num_target_rows_updated"]
+    assert result.rows_deleted == report["num_target_rows_deleted"]
+    assert result.rows_inserted == report["num_target_rows_inserted"]
+    expected = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
     # Rows that matched by two columns may share a number.
     assert_frame_equal(
-        qbeast.read_table(tmp_path / "t").sort(pl.all()), wanted.sort(pl.all()), check_exact=True
+        qbeast.read_table(tmp_path / "t").sort(pl.all()), expected.sort(pl.all()), check_exact=True
     )
     check_invariants(tmp_path / "t")
 

@@ -24,13 +24,13 @@ def test_merge_takes_the_sources_of_write(tmp_path: Path, kind: str) -> None:
     rows = pl.DataFrame({ROW: range(100), "s": [f"text {i}" for i in range(100)]})
     qbeast.write_table(rows, tmp_path / "t", columns=[ROW])
     source = pl.DataFrame({ROW: [5, 200], "s": ["five", "new"]})
-    given = {
+    options = {
         "polars": source,
         "lazy": source.lazy(),
         "arrow": source.to_arrow(),
         "pandas": source.to_pandas(),
     }
-    result = qbeast.open_table(tmp_path / "t").merge(given[kind], ROW)
+    result = qbeast.open_table(tmp_path / "t").merge(options[kind], ROW)
     assert (result.rows_updated, result.rows_inserted, result.rows_deleted) == (1, 1, 0)
     assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([rows.filter(pl.col(ROW) != 5), source]))
     assert not qbeast.open_table(tmp_path / "t").merge(source.clear(), ROW).committed
@@ -42,13 +42,13 @@ def test_files_without_possible_matches_are_not_read(tmp_path: Path) -> None:
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear", "a"], cube_size=100)
     table = qbeast.open_table(tmp_path / "t")
     source = rows.filter(pl.col(ROW).is_between(1000, 1010)).with_columns(f=pl.lit(9.0))
-    wanted = set(table.files(pl.col(ROW).is_in(source[ROW].to_list()))["path"])
-    assert 0 < len(wanted) < table.files().height / 2
-    for path in set(table.files()["path"]) - wanted:
+    expected = set(table.files(pl.col(ROW).is_in(source[ROW].to_list()))["path"])
+    assert 0 < len(expected) < table.files().height / 2
+    for path in set(table.files()["path"]) - expected:
         Path(path).rename(f"{path}.away")
-    asked = table.merge(source, ROW, dry_run=True)
-    assert (asked.rows_updated, asked.rows_inserted) == (11, 0)
-    assert {str(tmp_path / "t" / path) for path in asked.plan["path"]} <= wanted
+    request = table.merge(source, ROW, dry_run=True)
+    assert (request.rows_updated, request.rows_inserted) == (11, 0)
+    assert {str(tmp_path / "t" / path) for path in request.plan["path"]} <= expected
 
 
 def test_large_frames_take_constant_conditions(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_history_matches_delta(tmp_path: Path) -> None:
     ]
     assert json.loads(parameters["notMatchedPredicates"]) == [{"actionType": "insert"}]
     assert json.loads(parameters["notMatchedBySourcePredicates"]) == []
-    told = {
+    report = {
         "numTargetRowsInserted": result.rows_inserted,
         "numTargetRowsUpdated": result.rows_updated,
         "numTargetRowsDeleted": result.rows_deleted,
@@ -148,7 +148,7 @@ def test_history_matches_delta(tmp_path: Path) -> None:
         "numTargetFilesRemoved": result.files_removed,
         "numSourceRows": changes(rows).height,
     }
-    assert {name: metrics[name] for name in told} == told
+    assert {name: metrics[name] for name in report} == report
     assert result.rows_deleted > 0
 
 

@@ -53,43 +53,43 @@ SOURCES = {
 @pytest.mark.parametrize("engine", ["memory", "spill"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_rows_equal_a_merge_in_memory(table: qbeast.Table, tmp_path: Path, name: str, engine: Any) -> None:
-    given = SOURCES[name]
-    known = given.drop([one for one in given.columns if given.schema[one] == pl.Null])
-    expected = merged(ROWS, known)
+    options = SOURCES[name]
+    existing = options.drop([column for column in options.columns if options.schema[column] == pl.Null])
+    expected = merged(ROWS, existing)
     with small_files(file_rows=200, page_rows=32):
-        result = table.merge(given, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
+        result = table.merge(options, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
     assert (result.version, table.version) == (1, 1)
-    assert result.rows_updated == given.filter(pl.col("id") < 900).height
+    assert result.rows_updated == options.filter(pl.col("id") < 900).height
     assert table.schema == expected.schema
-    found = table.scan().collect()
-    assert_same_rows(found, expected, "id")
+    actual = table.scan().collect()
+    assert_same_rows(actual, expected, "id")
     assert_same_rows(pl.DataFrame(DeltaTable(tmp_path / "t").to_pyarrow_dataset().to_table()), expected, "id")
     assert qbeast.open_table(tmp_path / "t", version=0).schema == ROWS.schema
     assert table.check().ok
-    again = table.merge(given, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
+    again = table.merge(options, on="id", schema_mode="merge", resources=qbeast.Resources(engine=engine))
     assert again.rows_inserted == 0
     assert_same_rows(table.scan().collect(), expected, "id")
 
 
 def test_schema_merge_equals_deltalake(table: qbeast.Table, tmp_path: Path) -> None:
     ROWS.write_delta(tmp_path / "plain")
-    given = SOURCES["a new column"]
+    options = SOURCES["a new column"]
     theirs = DeltaTable(tmp_path / "plain").merge(
-        given.to_arrow(),
+        options.to_arrow(),
         "target.id = source.id",
         source_alias="source",
         target_alias="target",
         merge_schema=True,
     )
     theirs.when_matched_update_all().when_not_matched_insert_all().execute()
-    table.merge(given, on="id", schema_mode="merge")
+    table.merge(options, on="id", schema_mode="merge")
     assert_same_rows(table.scan().collect(), pl.read_delta(str(tmp_path / "plain")), "id")
 
 
 def test_only_assigned_columns_are_added(table: qbeast.Table) -> None:
-    given = source(890, 910, note=pl.lit("n"), rest=pl.lit(1))
+    options = source(890, 910, note=pl.lit("n"), rest=pl.lit(1))
     table.merge(
-        given,
+        options,
         on="id",
         update={"note": "source.note"},
         insert={"id": "source.id", "note": "source.note"},

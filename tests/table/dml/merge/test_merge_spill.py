@@ -93,7 +93,7 @@ def test_spilled_merge_equals_merge_in_memory(seed, on, name, kind, memory_bytes
         for path in (here, there):
             qbeast.write_table(table[:70], path, columns=["whole", "value"], cube_size=10)
             qbeast.write_table(table[70:], path, mode="append")
-        held = qbeast.open_table(here).merge(source, on, **CLAUSES[name], resources=MEMORY)
+        rows_held = qbeast.open_table(here).merge(source, on, **CLAUSES[name], resources=MEMORY)
         spilling = there.parent / "spilling"
         spilling.mkdir()
         small = budget.Budget(memory_bytes, 2)
@@ -105,7 +105,7 @@ def test_spilled_merge_equals_merge_in_memory(seed, on, name, kind, memory_bytes
         assert not list(spilling.iterdir())
         assert done.engine == "spill"
         counts = ("rows_deleted", "rows_updated", "rows_inserted", "committed")
-        assert [getattr(done, one) for one in counts] == [getattr(held, one) for one in counts]
+        assert [getattr(done, count) for count in counts] == [getattr(rows_held, count) for count in counts]
         assert_same_rows(qbeast.read_table(there), qbeast.read_table(here))
         check_invariants(there)
 
@@ -138,8 +138,8 @@ def test_outrun_source_is_matched_again(table: qbeast.Table) -> None:
 
     done = table.merge(iter([source]), "id", **spilling(table), progress=outrun_once)
     assert (done.rows_updated, done.rows_inserted, done.version) == (4, 0, 2)
-    found = table.scan().filter(pl.col("value") > 0).sort("id", "value").collect()
-    assert found.rows() == [(5, 1), (5, 1), (399, 2), (1000, 3)]
+    actual = table.scan().filter(pl.col("value") > 0).sort("id", "value").collect()
+    assert actual.rows() == [(5, 1), (5, 1), (399, 2), (1000, 3)]
     assert not left(table)
 
 

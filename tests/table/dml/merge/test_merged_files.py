@@ -43,10 +43,10 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
     assert change is not None
     sent = len(pickle.dumps(change))
     with mock.patch.object(merge_rules, "load_rows", wraps=merge_rules.load_rows) as loaded:
-        found = pl.concat([change(some) for some in ROWS.iter_slices(10)])
+        actual = pl.concat([change(some) for some in ROWS.iter_slices(10)])
         assert loaded.call_count == 1
-        assert_same_rows(found, pl.concat([ROWS.join(source, on="row", how="anti"), source]), "row")
+        assert_same_rows(actual, pl.concat([ROWS.join(source, on="row", how="anti"), source]), "row")
         assert len(pickle.dumps(change)) == sent
         sent_again = pickle.loads(pickle.dumps(change))  # noqa: S301 -- our own
-        assert_same_rows(sent_again(ROWS), found, "row")
+        assert_same_rows(sent_again(ROWS), actual, "row")
         assert loaded.call_count == 2
