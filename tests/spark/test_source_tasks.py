@@ -43,12 +43,12 @@ def plan_tasks(
     return tasks_of(reader, reader.plan(predicate, sample), **options)
 
 
-def read(table: Path, **request: Any) -> tuple[pl.DataFrame, int]:
+def read(table: Path, **options: Any) -> tuple[pl.DataFrame, int]:
     """Read by tasks that went through pickle, as to another machine."""
     reader = Reader(load_snapshot(table))
-    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **request)]
+    tasks = [pickle.loads(pickle.dumps(task)) for task in plan_tasks(reader, **options)]
     batches = [batch for task in tasks for batch in task.batches()]
-    names = request.get("columns") or list(reader.snapshot.schema)
+    names = options.get("columns") or list(reader.snapshot.schema)
     whole = nullable_schema(spark_schema(reader.snapshot.schema_json))
     types = arrow_schema(StructType([whole[name] for name in names]))
     assert all(batch.schema.equals(types) for batch in batches)
@@ -73,7 +73,7 @@ def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sampl
 
 
 @pytest.mark.parametrize(
-    "request",
+    "options",
     [
         {},
         {"sample": 0.01},
@@ -83,14 +83,14 @@ def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sampl
     ],
     ids=["all", "sample", "range", "filter", "filter and sample"],
 )
-def test_splitting_changes_no_row(table: Path, request: dict[str, Any]) -> None:
-    whole, item = read(table, **request)
-    cut, many = read(table, **request, task_bytes=100_000)
+def test_splitting_changes_no_row(table: Path, options: dict[str, Any]) -> None:
+    whole, item = read(table, **options)
+    cut, many = read(table, **options, task_bytes=100_000)
     assert item == 1
-    assert many > 1 or "sample" in request
-    lazy = qbeast.scan_table(table, sample=request.get("sample"))
-    lazy = lazy.filter(request["predicate"]) if "predicate" in request else lazy
-    expected = lazy.select(request.get("columns") or pl.all()).collect()
+    assert many > 1 or "sample" in options
+    lazy = qbeast.scan_table(table, sample=options.get("sample"))
+    lazy = lazy.filter(options["predicate"]) if "predicate" in options else lazy
+    expected = lazy.select(options.get("columns") or pl.all()).collect()
     assert_same_rows(whole, expected, key="id")
     assert_same_rows(cut, expected, key="id")
 
