@@ -96,8 +96,8 @@ class IndexTable:
 
     def with_files(self, files: pl.DataFrame, new: IndexTable) -> IndexTable:
         """Return the table extended by `new`, the table of the last files of `files`."""
-        shift = pl.col("file") + self.files.height
-        blocks = self.blocks.vstack(new.blocks.with_columns(shift))
+        shift = self.files.height
+        blocks = self.blocks.vstack(new.blocks.with_columns(new.blocks["file"] + shift))
         spaces = {(space.revision.revision_id, space.foreign): space for space in self.spaces}
         for space in new.spaces:
             key = space.revision.revision_id, space.foreign
@@ -107,7 +107,7 @@ class IndexTable:
             # Rechunk rarely: it copies the whole frame.
             blocks=blocks if blocks.n_chunks() <= _MAX_CHUNKS else blocks.rechunk(),
             spaces=tuple(spaces.values()),
-            unusable=pl.concat([self.unusable, new.unusable.with_columns(shift)]),
+            unusable=self.unusable.vstack(new.unusable.with_columns(new.unusable["file"] + shift)),
             contradicted=np.append(self.contradicted, new.contradicted),
             corrupt_files=np.append(self.corrupt_files, new.corrupt_files),
             ours=np.append(self.ours, new.ours),

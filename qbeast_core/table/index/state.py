@@ -69,7 +69,9 @@ class IndexState:
 
     def binding(self, revision: Revision) -> pl.DataFrame:
         """Return the blocks of a revision that restrict appended rows, without copies."""
-        return self.table.binding.filter((pl.col("revision") == revision.revision_id) & ~pl.col("replicated"))
+        blocks = self.table.binding
+        mask = (blocks["revision"] == revision.revision_id) & ~blocks["replicated"]
+        return blocks if mask.all() else blocks.filter(mask)
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
