@@ -46,7 +46,7 @@ def test_optimize_rewrites_files_its_dry_run_named(scattered: Path) -> None:
 def test_optimize_takes_the_options_of_the_library(scattered: Path) -> None:
     path = qbeast.open_table(scattered).explain().files["path"][0]
     plan = run_json("optimize", scattered, "--file", path, "--dry-run")["plan"]
-    assert [(item["path"], item["reason"]) for item in plan] == [(path, "asked for")]
+    assert [(item["path"], item["reason"]) for item in plan] == [(path, "requested")]
     assert run_json("optimize", scattered, "--revision", "0", "--dry-run")["plan"] == []
     table = qbeast.open_table(scattered)
     for report, options in (

@@ -18,7 +18,7 @@ from qbeast_core.tree.space.columns import text_column
 
 # Why a file is rewritten.
 RewriteReason: TypeAlias = Literal[
-    "asked for",
+    "requested",
     "staged",
     "older revision",
     "deletion vector",
@@ -95,7 +95,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))
     # In this order: the first reason that holds is reported.
     reasons: dict[RewriteReason, BoolArray] = {
-        "asked for": current if scope.full else (current | staged) & (scope.paths is not None),
+        "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
         "older revision": ~current & ~staged & scope.older,
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),

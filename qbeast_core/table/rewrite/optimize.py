@@ -264,7 +264,7 @@ class OptimizeResult(RewriteResult):
     ----------
     plan : polars.DataFrame
         The files to replace: `path` (decoded), `rows`, `bytes`, `revision_id` (null: not indexed), `reason`:
-        ``"asked for"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``, ``"foreign layout"``,
+        ``"requested"``, ``"staged"``, ``"older revision"``, ``"deletion vector"``, ``"foreign layout"``,
         ``"small file"``, ``"overfull cubes"``, or ``"order of weights"`` for files that are rewritten with the
         others to keep the index in order (not known to a dry run).
     rows : int

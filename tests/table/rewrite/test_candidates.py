@@ -131,8 +131,8 @@ def test_upper_cubes_are_taken_after_table_doubles():
 def test_named_files_are_always_taken():
     state = state_of(File(10**6), File(10**6), File(10**6, number=None), File(10**6, number=2))
     scope = Scope(revision=1, paths=frozenset({"f1", "f2", "f3"}))
-    assert chosen(state, scope) == {1: "asked for", 2: "asked for"}
-    assert chosen(state, Scope(revision=2, staged=False, paths=scope.paths)) == {3: "asked for"}
+    assert chosen(state, scope) == {1: "requested", 2: "requested"}
+    assert chosen(state, Scope(revision=2, staged=False, paths=scope.paths)) == {3: "requested"}
 
 
 @pytest.mark.parametrize(("fraction", "actual"), [(0.0, {0}), (0.3, {0, 1}), (1.0, {0, 1, 2})])
