@@ -17,12 +17,12 @@ from qbeast_core.carbondata.reader import ALL_BLOCKLETS, TableReader
 class CarbonTask:
     """Rows of one data file; it pickles without the rest of the table."""
 
-    # Of a table with this file only.
+    # Reader of a table with this file only.
     reader: TableReader
     columns: tuple[str, ...]
     # None keeps all rows.
     predicate: pl.Expr | None
-    # Their numbers.
+    # Numbers of the blocklets to read.
     blocklets: range
 
     def read(self) -> Iterator[pl.DataFrame]:

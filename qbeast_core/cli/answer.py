@@ -62,7 +62,7 @@ def answer_of(result: Result, **data: object) -> Answer:
 def print_answer(answer: Answer, settings: Settings) -> None:
     """Print an answer to the standard output, in the requested form."""
     if settings.json:
-        from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+        from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - slow to import, for this option only
 
         click.echo(to_json(answer.data))
     elif all(isinstance(part, str) for part in answer.parts):

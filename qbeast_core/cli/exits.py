@@ -86,7 +86,7 @@ def reported(settings: Settings) -> Generator[None]:
             if option not in message:
                 click.echo(f"{'option' if option.startswith('-') else 'argument'}: {option}", err=True)
             if settings.json:
-                from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - loaded where JSON is asked for
+                from qbeast_core.support.as_json import to_json  # noqa: PLC0415 - slow to import, for this option only
 
                 outcome = {"code": code, "message": message, "exit_code": exit_code}
                 click.echo(to_json({"error": {**outcome, **facts}}))

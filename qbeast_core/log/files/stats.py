@@ -81,7 +81,7 @@ def file_stats(
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
     """
     distinct = {} if few is None else few
-    schema = pl.Schema({**frame.collect_schema(), **{name: one.dtype for name, one in distinct.items()}})
+    schema = pl.Schema({**frame.collect_schema(), **{name: item.dtype for name, item in distinct.items()}})
     leaves = stats_columns(schema, {}) if columns is None else list(columns)
     types = dict(leaves_of(schema))
     dtypes = [types[leaf] for leaf in leaves]

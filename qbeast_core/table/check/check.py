@@ -118,12 +118,12 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
         job = FileCheck(path, snapshot.files[number], indexed, reserved, snapshot.schema)
-        mine = blocks.get((number,))
+        of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)
-        if mine is not None and revision is not None:
+        if of_file is not None and revision is not None:
             # Thresholds of flat tags, and of files that an old compaction left without statistics, bind nothing.
-            bounded = not mine["legacy"].any() and job.num_records is not None
-            job = replace(job, placement=Placement(revision, mine, bounded))
+            bounded = not of_file["legacy"].any() and job.num_records is not None
+            job = replace(job, placement=Placement(revision, of_file, bounded))
         jobs.append(job)
     return jobs
 

@@ -53,13 +53,13 @@ def _doubled(own: dict[str, U64Array], revision: int) -> Iterator[Fault]:
     fresh = np.zeros(len(rows), np.bool_)
     fresh[first] = True
     end = 0
-    for path, mine in own.items():
-        start, end = end, end + len(mine)
-        _, at = np.unique(mine, return_index=True)
+    for path, keys in own.items():
+        start, end = end, end + len(keys)
+        _, at = np.unique(keys, return_index=True)
         repeated = ~fresh[start:end][at]  # rows alike inside one file are the data's own
         if repeated.any():
             message = (
-                f"{int(repeated.sum()):,} of its {len(mine):,} rows stand in another file of the revision too: "
+                f"{int(repeated.sum()):,} of its {len(keys):,} rows are in another file of the revision as well: "
                 "either the data repeats itself, or a bug of a writer before 0.6.0 left copies without a tag"
             )
             yield Fault("rows-doubled", message, int(at[repeated].min()), path=path, revision=revision)

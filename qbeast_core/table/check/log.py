@@ -160,14 +160,14 @@ def _branch_faults(
     """
     frames, notes = [NO_FAULTS], list[str]()
     for number in blocks["revision"].unique().sort():
-        mine = blocks.filter(pl.col("revision") == number)
-        if mine["replicated"].any():
+        selected = blocks.filter(pl.col("revision") == number)
+        if selected["replicated"].any():
             notes.append(f"revision {number} holds copies of rows: the order of its weights is not checked")
             continue
-        faults = _of_revision(mine, characters_per_level(revisions[number]))
+        faults = _of_revision(selected, characters_per_level(revisions[number]))
         if not whole:
             faults = faults.filter(pl.col("code") != "leaf-threshold")
-        if mine["ours"].all():
+        if selected["ours"].all():
             frames.append(faults)
         elif faults.height:
             notes.append(
@@ -228,8 +228,8 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     blocks_of = blocks.filter("ours").select(columns).partition_by("file", as_dict=True, include_key=False)
     faults: list[Fault] = []
     for file in tagged.iter_rows(named=True):
-        mine = blocks_of.get((file["file"],))
-        if mine is None or mine["rows"].sum() != file["num_records"]:
+        of_file = blocks_of.get((file["file"],))
+        if of_file is None or of_file["rows"].sum() != file["num_records"]:
             continue  # a fault of the blocks; the layout counts for nothing there
         try:
             layout = parse_layout(file["layout"])
@@ -239,7 +239,7 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
         else:
             if layout is None:
                 continue  # of a version to come
-            wrong = _disagreement(layout, file["num_records"], file["size_bytes"], mine)
+            wrong = _disagreement(layout, file["num_records"], file["size_bytes"], of_file)
             if wrong is None:
                 continue
             fault = Fault("layout", *wrong, row_group=0)

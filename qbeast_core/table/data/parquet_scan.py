@@ -84,8 +84,10 @@ class _Stored:
     def column(self, name: str, dtype: pl.DataType) -> pl.Expr:
         """Return a column of the file as the table has it."""
         values = pl.col(name).cast(dtype) if name in dict(self.types) else pl.col(name)
-        found = dict(self.times).get(name)
-        moved = None if found is None or self.calendar is None else self.calendar.today(values, found, dtype)
+        stored = dict(self.times).get(name)
+        moved = (
+            None if stored is None or self.calendar is None else self.calendar.today(values, stored, dtype)
+        )
         return values if moved is None else moved.alias(name)
 
 
@@ -101,15 +103,15 @@ def _looked_up(
         try:
             size = store.size(path) if sizes is None else sizes[path]
             footer = read_footer_bytes(store, path, size)
-            found = pl.read_parquet_schema(io.BytesIO(footer))
+            stored = pl.read_parquet_schema(io.BytesIO(footer))
             calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
         except (Unreadable, StorageError, OSError, *SCAN_ERRORS):
             return _Stored()
-        read = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
+        read = {name: stored_type(stored[name], dtype) for name, dtype in wanted.items() if name in stored}
         types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
         if calendar is None:
             return _Stored(types)
-        return _Stored(types, tuple((name, found[name]) for name in timed if name in found), calendar)
+        return _Stored(types, tuple((name, stored[name]) for name in timed if name in stored), calendar)
 
     return map_files(store, of_file, paths)
 

@@ -1,4 +1,4 @@
-"""Whether there is a table, and the end of one."""
+"""Find the newest version of a table, and drop a table."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class DropResult(Result):
     Attributes
     ----------
     version : int
-        The newest version that the table had.
+        Newest version of the table.
     committed : bool
-        Always False: the table is gone.
+        Always False: the table does not exist any more.
     files : tuple of str
         Paths of the deleted files, relative to the table, sorted.
     bytes : int
-        Their size.
+        Size of the deleted files.
     """
 
     committed: bool = field(default=False, repr=False)
@@ -58,7 +58,7 @@ def drop(
         refuse_link_out(store.uri, LOG_DIRECTORY)
     own = list(_own(store.entries("")))
     with changed_before(lambda: None):
-        for is_log in (False, True):  # without its log nobody would know what the other files are
+        for is_log in (False, True):  # the log goes last: it lists the other files
             map_files(store, store.delete, [entry.path for entry in own if _is_log(entry.path) is is_log])
     if store.local_root is not None:
         _remove_empty_folders(store.local_root, own)
@@ -76,12 +76,12 @@ def newest_version(store: Store) -> int | None:
 
 def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield the files of the table: not those of tables in folders below it."""
-    split = (one.path.partition(f"/{LOG_DIRECTORY}/") for one in entries)
+    split = (item.path.partition(f"/{LOG_DIRECTORY}/") for item in entries)
     inner = {folder for folder, separator, _ in split if separator}
-    for one in entries:
-        in_table = any(str(folder) in inner for folder in PurePosixPath(one.path).parents)
-        if _is_log(one.path) or (not in_table and is_data_file(one.path.removeprefix(_CHANGES))):
-            yield one
+    for item in entries:
+        in_table = any(str(folder) in inner for folder in PurePosixPath(item.path).parents)
+        if _is_log(item.path) or (not in_table and is_data_file(item.path.removeprefix(_CHANGES))):
+            yield item
 
 
 def _is_log(path: str) -> bool:
@@ -89,8 +89,8 @@ def _is_log(path: str) -> bool:
 
 
 def _remove_empty_folders(root: Path, deleted: Sequence[Entry]) -> None:
-    """Remove the folders of deleted files that have no entry left, and the table's."""
-    folders = {folder for one in deleted for folder in PurePosixPath(one.path).parents}
-    for folder in sorted(folders, key=lambda one: len(one.parts), reverse=True):
+    """Remove empty folders of deleted files, and the folder of the table if it is empty."""
+    folders = {folder for item in deleted for folder in PurePosixPath(item.path).parents}
+    for folder in sorted(folders, key=lambda item: len(item.parts), reverse=True):
         with suppress(OSError):  # it has entries, or is a link
             (root / folder).rmdir()

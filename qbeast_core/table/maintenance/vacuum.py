@@ -99,7 +99,7 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
     if has_old_layout(newest):  # another replay of the log may have more live files
         for add in read_live_files(newest).unlisted:
             yield from file_paths(add.path, add.deletion_vector)
-    for remove in (one for part in (*log.checkpoint, *log.commits) for one in actions_of(part, "remove")):
+    for remove in (item for part in (*log.checkpoint, *log.commits) for item in actions_of(part, "remove")):
         if (remove.get("deletionTimestamp") or 0) >= oldest_ms:
             yield from file_paths(remove["path"], remove.get("deletionVector"))
 

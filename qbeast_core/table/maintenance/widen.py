@@ -1,4 +1,4 @@
-"""Wider types for columns: by the log alone where narrow files are files of the wide type too, else by new files."""
+"""Change columns to wider types: in the log only if readers accept the files, otherwise with new files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _attempt(
     wide = with_schema(snapshot, _schema(snapshot, types))
     parameters = {name: str(dtype) for name, dtype in types.items()}
     changed = [name for name in types if snapshot.schema[name] != wide.schema[name]]
-    replaced_columns = [name for name in types if _is_stored_anew(snapshot.schema[name], wide.schema[name])]
+    replaced_columns = [name for name in types if _needs_new_files(snapshot.schema[name], wide.schema[name])]
     indexed = sorted(set(replaced_columns) & set(reader.indexed))
     if indexed:
         msg = (
@@ -69,7 +69,7 @@ def _attempt(
 
 
 def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
-    """Return why new files must not follow the newest version; None: they may."""
+    """Return why the new files conflict with the newest version, or None."""
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
@@ -77,7 +77,7 @@ def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
-    """Return the Delta schema with other types, or refuse them."""
+    """Return the Delta schema with new types; raise if a type is not wider."""
     whole = orjson.loads(snapshot.schema_json)
     fields = {field["name"]: field for field in whole["fields"]}
     unknown = [name for name in wanted if name not in fields]
@@ -103,6 +103,6 @@ def _copy(snapshot: Snapshot) -> str:
     return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed})"
 
 
-def _is_stored_anew(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Return whether files have to be written again for a type: Parquet stores bytes, shorts and integers alike."""
+def _needs_new_files(now: pl.DataType, wanted: pl.DataType) -> bool:
+    """Return whether a new type needs new files: Parquet stores bytes, shorts and integers in the same way."""
     return now != wanted and (now.is_float() or wanted == pl.Int64())
