@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from queue import Full, Queue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Final
 
 import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
+_JOIN_SECONDS: Final = 2.0
 _BATCH_ROWS: Final = 1 << 17
 
 
@@ -69,4 +70,6 @@ def query_batches(lazy: pl.LazyFrame, *, batch_rows: int = _BATCH_ROWS) -> Gener
             raise failures[0]
     finally:
         stopped.set()
-        thread.join()
+        # The garbage collector may end an abandoned query in a thread that the query needs: do not wait for ever.
+        if thread is not current_thread():
+            thread.join(_JOIN_SECONDS)
