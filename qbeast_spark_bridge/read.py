@@ -150,8 +150,9 @@ def read_table(
 
     if rows is not None:
         refuse_rows(rows, sample)
-        sample = sample_of_table(reader, rows)
-        if where is not None:
+        if where is None:
+            sample = sample_of_table(reader, rows)
+        else:
             lowest = partial(_lowest_weights, matching, reader.indexed, rows)
             sample = fraction_of_matches(rows, max_rows(reader, condition.predicate), lowest)
     weight = sampling_weight(reader, sample) if expand else None

@@ -41,6 +41,8 @@ def session_settings(spark: SparkSession, settings: Mapping[str, int]) -> Genera
     with ExitStack() as stack:
         for name, value in settings.items():
             before = spark.conf.get(name, None)
+            if before == str(value):  # perhaps by a concurrent call, which restores it
+                continue
             spark.conf.set(name, str(value))
             restore = spark.conf.unset if before is None else partial(spark.conf.set, value=before)
             stack.callback(restore, name)

@@ -96,6 +96,11 @@ def as_fraction(
     return (start, end) if ":" in text or "," in text else end
 
 
+def as_version(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> int | str | None:
+    """Return a version number as a number, and a time as it is: the library reads it."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
 def as_mapping(
     _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str] | None:
@@ -159,6 +164,7 @@ version_option: Final = option(
     "--version",
     "A version of the table: its number, or a time in ISO 8601 (by default in UTC).",
     "VERSION",
+    callback=as_version,
 )
 
 absolute_paths_option: Final = flag(

@@ -28,8 +28,8 @@ from qbeast_core.spec.table_config import TableConfig
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
-# Beginnings of keys, and the features that they mark. Delta reads these of columns alone, not of fields inside of
-# structs.
+# Keys, of which "delta.identity." is only the beginning, and the features that they mark. Delta reads these of columns
+# alone, not of fields inside of structs.
 _OF_COLUMNS: Final[Mapping[str, str]] = {
     "delta.generationExpression": "generatedColumns",
     "delta.identity.": "identityColumns",
@@ -102,7 +102,8 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
     # be switched off.
     kept = has.writer_features
     if kept is None:
-        kept = tuple(name for name, feature in FEATURES.items() if has.min_writer_version >= feature.since)
+        implied = min(has.min_writer_version, NAMED_WRITER - 1)
+        kept = tuple(name for name, feature in FEATURES.items() if feature.since <= implied)
     readers = has.reader_features
     if readers is None:
         readers = ("columnMapping",) if has.min_reader_version >= 2 else ()
@@ -129,7 +130,8 @@ def marks_in_use(schema_string: str) -> set[str]:
     if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
         return set()
     columns = orjson.loads(schema_string)["fields"]
-    marks = {name for key in _keys(columns) for mark, name in _OF_COLUMNS.items() if key.startswith(mark)}
+    keys = ["delta.identity." if key.startswith("delta.identity.") else key for key in _keys(columns)]
+    marks = {_OF_COLUMNS[key] for key in keys if key in _OF_COLUMNS}
     inner = set(_keys(_fields({"type": "struct", "fields": columns})))
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 

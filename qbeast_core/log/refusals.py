@@ -76,7 +76,7 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    meanings = [(feature, feature_of(feature).meaning) for feature in features]
+    meanings = [(feature, feature_of(feature.removesuffix("-preview")).meaning) for feature in features]
     used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)

@@ -12,6 +12,7 @@ import numpy as np
 
 from qbeast_core.space.arrays import BoolArray, F64Array, I64Array, U64Array
 from qbeast_core.space.columns import StringColumn
+from qbeast_core.support.sizing import sizing
 
 # A string is searched as 64-bit words: seven bytes, then how many bytes it has left, 8 for more than
 # seven. No padding is ambiguous then, and strings compare as their words do.
@@ -28,10 +29,13 @@ def string_ranks(quantiles: Sequence[str], column: StringColumn, *, first: bool 
     [0.0, 0.0, 0.5, 0.5]
     """
     table = _table(tuple(quantiles))
-    below, exact = _search(table.levels, column)
-    ranks: F64Array = table.last_rank[below]
-    if first:
-        ranks[exact] = table.first_rank[below[exact]]
+    ranks = np.empty(len(column))
+    for start in range(0, len(column), sizing().chunk_rows):  # the search needs 100 bytes per string
+        block = slice(start, min(start + sizing().chunk_rows, len(column)))
+        below, exact = _search(table.levels, column.slice(block.start, block.stop))
+        ranks[block] = table.last_rank[below]
+        if first:
+            ranks[block][exact] = table.first_rank[below[exact]]
     return ranks
 
 

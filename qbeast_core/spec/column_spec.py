@@ -49,10 +49,11 @@ def parse_column_spec(text: str) -> ColumnSpec:
     ColumnSpec(name='ns:price', kind='auto')
     """
     head, colon, tail = text.rpartition(":")
-    name, kind = (head, _KINDS[tail]) if colon and tail in _KINDS else (text, "auto")
+    has_kind = colon and tail in _KINDS
+    name = head if has_kind else text
     if not name:
         message = (
             f"a column to index has no name: {text!r}. Nothing was written. Write 'name' or 'name:kind'."
         )
         raise InvalidColumnsError(message, columns=[text])
-    return ColumnSpec(name, kind)
+    return ColumnSpec(name, _KINDS[tail] if has_kind else "auto")

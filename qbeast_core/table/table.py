@@ -138,7 +138,8 @@ class Table:
         )
 
     def _repr_html_(self) -> str:
-        types, kinds = map(str, self.schema.dtypes()), (self._kinds.get(name, "") for name in self.columns)
+        types = [str(dtype) for dtype in self.schema.dtypes()]
+        kinds = [self._kinds.get(name, "") for name in self.columns]
         names = pl.DataFrame({"column": self.columns, "type": types, "indexed by": kinds})
         files = self._snapshot.files
         facts = {

@@ -80,6 +80,8 @@ def _integer_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | Non
 
 
 def _float_literal(value: pl.Series, dtype: pl.DataType) -> SparkLiteral | None:
+    if value.item() is None:
+        return None
     is_exact = value.dtype.is_integer() and abs(value.item()) <= _EXACT
     if not is_exact and not value.dtype.is_float():
         return None

@@ -10,7 +10,6 @@ from typing import Final
 import polars as pl
 from sqlglot import exp
 
-from qbeast_core.query.sql.lower import ARITHMETIC
 from qbeast_core.query.sql.nodes import PARTS
 from qbeast_core.query.sql.values import MAX_DIGITS, TIMESTAMP, TIMESTAMPTZ, Interval
 from qbeast_spark_bridge.predicates.typed_sql import (
@@ -25,7 +24,13 @@ from qbeast_spark_bridge.predicates.typed_sql import (
 )
 
 _Function = Callable[..., Typed]
-_SIGNS: Final[dict[type[exp.Expr], str]] = {**ARITHMETIC, exp.Neg: "-"}
+_SIGNS: Final[dict[type[exp.Expr], str]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Neg: "-",
+    exp.Mul: "*",
+    exp.Mod: "%",
+}
 _LONG: Final = 2**63 - 1
 # Doubles of at least this size are whole numbers.
 _WHOLE: Final = "CAST('4503599627370496' AS DOUBLE)"
@@ -94,11 +99,10 @@ def _integers(node: exp.Expr, left: Typed, right: Typed) -> Typed:
     name = "BIGINT" if bound <= _LONG else f"DECIMAL({len(str(bound))}, 0)"
     dtype = pl.Int64() if bound <= _LONG else pl.Decimal(len(str(bound)), 0)
     names = [name, name]
-    if (
-        bound > _LONG
-    ):  # Spark's result has one digit more for a sum, and the digits of both factors for a product
+    if bound > _LONG:
+        # Spark's result has one digit more for a sum, and the digits of both factors for a product.
         names = [f"DECIMAL({len(str(limit))}, 0)" for limit in bounds]
-    sides = [f"CAST({part.sql} AS {name})" for part, name in zip((left, right), names, strict=True)]
+    sides = [f"CAST({part.sql} AS {own})" for part, own in zip((left, right), names, strict=True)]
     return Typed(f"CAST(({sides[0]} {_SIGNS[type(node)]} {sides[1]}) AS {name})", dtype, bound=bound)
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.support.sizing import sizing
-from qbeast_spark_bridge.worker.transport import grouped
+from qbeast_spark_bridge.worker.groups import grouped
 
 _BATCH_ROWS: Final = 1 << 17
 

@@ -8,10 +8,10 @@ key, instead of converting, compressing and sorting each row.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I32Array, I64Array, U64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.support.sizing import sizing
+from qbeast_spark_bridge.worker.groups import grouped
 
 # Bytes of rows that a worker gathers before it processes them.
 BUFFER_BYTES: Final = 64 << 20
@@ -45,8 +46,6 @@ _ARROW_TYPES: Final = {"int": pa.int32(), "binary": pa.binary()}
 ITEMS: Final = "key int, number int, item binary"
 ANSWERS: Final = "answer binary"
 
-_Part = TypeVar("_Part")
-
 
 def gathered(
     batches: Iterator[pa.RecordBatch], names: Sequence[str] | None = None, *, size_bytes: int = BUFFER_BYTES
@@ -61,24 +60,7 @@ def gathered(
         if any(batch.num_rows for batch in group):
             table = in_utc(pa.Table.from_batches(group))
             yield table if names is None else table.rename_columns(list(names))
-
-
-def grouped(parts: Iterable[tuple[_Part, int]], size_bytes: int) -> Iterator[list[_Part]]:
-    """Group parts with their sizes; a group ends when it has `size_bytes`.
-
-    >>> list(grouped([("a", 2), ("b", 3), ("c", 1)], 4))
-    [['a', 'b'], ['c']]
-    """
-    group: list[_Part] = []
-    total = 0
-    for part, size in parts:
-        group.append(part)
-        total += size
-        if total >= size_bytes:
-            yield group
-            group, total = [], 0
-    if group:
-        yield group
+            del table  # before the next one is gathered
 
 
 def received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:

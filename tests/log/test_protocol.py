@@ -257,3 +257,23 @@ def test_in_commit_timestamps_need_feature_and_property() -> None:
     assert in_commit_timestamps(named("inCommitTimestamp-preview"), early)
     assert not in_commit_timestamps(named("inCommitTimestamp"), table())
     assert not in_commit_timestamps(PLAIN, on)
+
+
+def test_version_seven_without_features_implies_the_old_ones() -> None:
+    """deltalake reports an empty list of features as none."""
+    upgraded = required_protocol(NTZ, current=Protocol(min_reader_version=1, min_writer_version=7))
+    assert set(upgraded.writer_features or ()) == {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "generatedColumns",
+        "identityColumns",
+        "invariants",
+        "timestampNtz",
+    }
+
+
+def test_similar_keys_mark_no_feature() -> None:
+    field = {"name": "x", "type": "long", "nullable": True, "metadata": {"CURRENT_DEFAULT_X": "1"}}
+    assert marks_in_use(json.dumps({"type": "struct", "fields": [field]})) == set()

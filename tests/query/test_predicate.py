@@ -192,3 +192,13 @@ def test_casts_that_lose_order_do_not_prune() -> None:
     ]
     assert all(keeps_order(*pair) for pair in kept)
     assert not any(keeps_order(*pair) for pair in lost)
+
+
+@pytest.mark.parametrize("late", [2**63 - 10, 8_210_266_876_799_000_000])
+def test_truncated_times_near_the_end_prune(late: int) -> None:
+    """The end of the unit is out of range: a lower bound does not need it."""
+    value = pl.lit(late).cast(pl.Datetime("us"))
+    schema = pl.Schema({"t": pl.Datetime("us")})
+    for node in (pl.col("t").dt.truncate("1y") >= value, pl.col("t").dt.truncate("1y") > value):
+        assert isinstance(parse_predicate(node, schema), Compare)
+    assert isinstance(parse_predicate(pl.col("t").dt.truncate("1y") < value, schema), Unknown)

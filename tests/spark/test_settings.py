@@ -100,3 +100,12 @@ def test_job_error_is_not_a_long_row(session: SparkSession) -> None:
     with pytest.raises(ZeroDivisionError):
         with_uncounted_batches(session.createDataFrame([], "a string"), failing)
     assert len(calls) == 1
+
+
+def test_overlapping_calls_restore_the_setting(session: SparkSession) -> None:
+    first, second = session_settings(session, {BYTES: 5}), session_settings(session, {BYTES: 5})
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert session.conf.get(BYTES, None) is None

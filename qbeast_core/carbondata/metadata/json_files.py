@@ -33,7 +33,7 @@ _Stamp = Annotated[str, Field(pattern=r"^[0-9]{0,18}$")]
 _Row = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-def _time_ms(value: object) -> int | None:
+def _time_ms(text: str) -> int | None:
     """Return a time in ms since 1970 UTC, None where the text is not a time; one without a zone counts as UTC.
 
     >>> _time_ms("1795243974052"), _time_ms("21-11-2016 08:00:00"), _time_ms("NA")
@@ -41,7 +41,6 @@ def _time_ms(value: object) -> int | None:
     >>> _time_ms("1795244633084000")  # 1.6 may write the begin of a load in us
     1795244633084
     """
-    text = str(value)
     if text.isascii() and text.isdecimal() and len(text) < 19:
         ms = int(text) if int(text) <= _LAST_MS else int(text) // 1000
         return ms if ms <= _LAST_MS else None
@@ -53,7 +52,8 @@ def _time_ms(value: object) -> int | None:
     return None
 
 
-_Time = Annotated[int | None, BeforeValidator(_time_ms)]
+_TEXT: Final = TypeAdapter(str, config=ConfigDict(coerce_numbers_to_str=True))
+_Time = Annotated[int | None, BeforeValidator(lambda value: _time_ms(_TEXT.validate_python(value)))]
 
 
 class _Model(BaseModel):

@@ -11,6 +11,7 @@ from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import on_table, working
 from qbeast_core.cli.options import (
     as_mapping,
+    as_version,
     choice_option,
     columns_option,
     command,
@@ -151,8 +152,8 @@ def repair(table: qbeast.Table, **options: Any) -> Answer:
     return Answer(parts=(repr(result),), data=result.to_dict())
 
 
-@on_table("restoring", click.argument("older", metavar="VERSION"), dry_run_option)
-def restore(table: qbeast.Table, *, older: str, dry_run: bool) -> Answer:
+@on_table("restoring", click.argument("older", metavar="VERSION", callback=as_version), dry_run_option)
+def restore(table: qbeast.Table, *, older: int | str, dry_run: bool) -> Answer:
     """Restore an older VERSION, in one commit. VERSION is a number or a time."""
     return answer_of(table.restore(older, dry_run=dry_run))
 

@@ -69,7 +69,8 @@ def _of_year(op: Op, value: pl.Series) -> _Comparisons | None:
     if year is None or abs(year) > _YEARS:
         return None
     first, last = math.ceil(year), math.floor(year)  # years that equal the value: none if first > last
-    start, end = last + 1 if op == ">" else first, first if op == "<" else last + 1
+    start = last + 1 if op == ">" else first
+    end = first if op == "<" else last + 1
     return _between(op, _new_year(start), _new_year(end), below="<")
 
 
@@ -84,11 +85,13 @@ def _of_truncated(dtype: pl.DataType, unit_term: Term, op: Op, value: pl.Series)
     unit = unit_term.evaluate_one()
     if unit is None or unit.null_count() or not _is_flat(value.dtype):
         return None
+    if op in (">=", ">", "!="):  # needs no end, which may be out of range
+        return _between(op, value, value)
     try:
         # One more step: a date drops hours, and a bound in microseconds drops nanoseconds.
         end = value.cast(pl.Datetime("us")).dt.offset_by(unit.item())
         end = end.dt.offset_by("1d" if isinstance(dtype, pl.Date) else "1us")
-    except pl.exceptions.PolarsError:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # the end is out of range
         return None
     return _between(op, value, end, below="<")
 

@@ -173,8 +173,9 @@ class Lowering:
         """Lower a number or a text; a number with a point is a decimal, one with an exponent a DOUBLE."""
         if node.args.get("is_string"):
             return text(node.this)
-        kind = float if "e" in node.this.lower() else int if node.this.isdigit() else Decimal
-        return number(kind(node.this))
+        if "e" in node.this.lower():
+            return number(float(node.this))
+        return number(int(node.this) if node.this.isdigit() else Decimal(node.this))
 
     def tested(self, node: exp.Expr) -> Value:
         """Lower ``IS NULL``, ``IS TRUE`` and ``IS FALSE``, which are never null."""

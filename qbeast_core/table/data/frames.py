@@ -107,7 +107,7 @@ def _from_stream(data: ArrowStream) -> pl.DataFrame:
         frame = pl.DataFrame(data)
     # The errors of Polars depend on the type that it cannot read.
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:
-        msg = f"the rows cannot be taken over as columns of one type each: {error}. Nothing was written."
+        msg = f"the rows cannot be read as columns of one type each: {error}. Nothing was written."
         raise InvalidInputError(msg, argument="df") from error
     # pandas passes its index as one more column; to keep it, users reset it first.
     return frame.drop([name for name in frame.columns if name.startswith(_INDEX) and _is_index(name, data)])

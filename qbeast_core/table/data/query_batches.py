@@ -11,7 +11,7 @@ import polars as pl
 
 _LOOK_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 2.0
-_BATCH_ROWS: Final = 1 << 17
+_BATCH_ROWS: Final = 65_536
 
 
 def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataFrame]:
@@ -20,7 +20,7 @@ def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataF
     >>> [batch.height for batch in batches_within(pl.LazyFrame({"a": range(10)}), size_bytes=32)]
     [4, 4, 2]
     """
-    for batch in query_batches(lazy):
+    for batch in query_batches(lazy, batch_rows=_BATCH_ROWS):
         yield from within(batch, size_bytes)
 
 
@@ -31,8 +31,8 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
 
 
-def query_batches(lazy: pl.LazyFrame, *, batch_rows: int = _BATCH_ROWS) -> Generator[pl.DataFrame]:
-    """Yield the rows of a query in order, all of them or an error.
+def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:
+    """Yield the rows of a query in order, all of them or an error. By default Polars chooses the size of the batches.
 
     `LazyFrame.collect_batches` ends without an error where a decoder panics; this raises the panic.
 

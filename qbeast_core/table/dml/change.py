@@ -53,8 +53,8 @@ def change_options(
     progress: ProgressLike,
 ) -> ChangeOptions:
     """Return the options of a change from the arguments of a public function."""
-    metadata, callback = metadata_of(commit_metadata), callback_of(progress)
-    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback)
+    metadata = metadata_of(commit_metadata)
+    return ChangeOptions(dry_run=dry_run, txn=txn, commit_metadata=metadata, progress=callback_of(progress))
 
 
 class Change(ABC):
@@ -91,7 +91,8 @@ class MatchedRows:
     predicate: Predicate | Literal[True]
 
     def __post_init__(self) -> None:
-        where, problem = cast("object", self.predicate), "must be a condition, or True for all rows"
+        where = cast("object", self.predicate)
+        problem = "must be a condition, or True for all rows"
         if isinstance(where, Mapping):
             problem += ", and comes before the values: update(where, set)"
         if where is None or where is False or isinstance(where, Mapping):

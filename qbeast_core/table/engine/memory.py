@@ -110,10 +110,11 @@ class _MemoryRows:
         weights = frame_weights(keys, revision.columns)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
-            submitted = pool.submit(design_effect, weights)
+            counted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
             plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
-            effect, (settings, source) = submitted.result(), coded.result()
+            effect = counted.result()
+            settings, source = coded.result()
         if keys.height > sizing().chunk_rows:  # writing files needs the most memory
             give_back_memory()
         return PlannedRows(

@@ -8,9 +8,8 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import compress
 from numbers import Real
-from operator import and_, not_
+from operator import and_
 from typing import Any, Final, cast
 
 import polars as pl
@@ -234,9 +233,11 @@ def _conditions(
     condition = condition_of(predicate, schema, outcome=_NOTHING).expr
     if table_columns.issuperset(condition.meta.root_names()):
         return condition, None
-    parts = conjuncts(condition)
-    is_pushed = [table_columns.issuperset(part.meta.root_names()) for part in parts]
-    return _all(compress(parts, is_pushed)), _all(compress(parts, map(not_, is_pushed)))
+    pushed: list[pl.Expr] = []
+    late: list[pl.Expr] = []
+    for part in conjuncts(condition):
+        (pushed if table_columns.issuperset(part.meta.root_names()) else late).append(part)
+    return _all(pushed), _all(late)
 
 
 def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:

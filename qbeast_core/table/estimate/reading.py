@@ -372,7 +372,6 @@ def _farthest(files: pl.DataFrame, column: str) -> float | None:
     if not all(dtype.is_numeric() for dtype in bounds.dtypes):
         return None
     values = pl.concat([series.cast(pl.Float64) for series in bounds])
-    magnitude = values.abs().max()
-    if values.null_count() or not isinstance(magnitude, float) or not math.isfinite(magnitude):
+    if values.is_empty() or values.null_count() or not values.is_finite().all():
         return None
-    return magnitude
+    return float(values.abs().to_numpy().max())

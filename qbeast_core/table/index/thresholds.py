@@ -41,9 +41,11 @@ def blocks_in_order(
     new = [(file, b.cube, b.min_weight, b.max_weight) for file, blocks in enumerate(files) for b in blocks]
     old = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
     blocks = pl.concat([old.cast(_BLOCKS), pl.DataFrame(new, schema=_BLOCKS, orient="row")])
-    while len(unfit := _unfit(faults := _faults(blocks, dimensions))):
+    faults = _faults(blocks, dimensions)
+    while len(unfit := _unfit(faults)):
         # Blocks that relied on thresholds of these files show up in the next round.
         blocks = blocks.filter(~pl.col("file").is_in(unfit.implode()))
+        faults = _faults(blocks, dimensions)
     fitting, leaves = set(blocks["file"]), set(faults.filter("leaf")["text"])
     return [
         _raised(file_blocks, leaves) if file in fitting or not file_blocks else None

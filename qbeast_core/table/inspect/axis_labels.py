@@ -33,7 +33,8 @@ def axis_ticks(transformation: Transformation, data_type: str, *, count: int = 5
         indexes = sorted({round(place * last) for place in places})
         return [(index / last, _short(str(knots[index]))) for index in indexes]
     ends = np.linspace(0, 1, len(knots))
-    numbers = np.interp(places, ends, [float(knot) for knot in knots]).tolist()
+    # Halves, because the difference of two knots may be infinite.
+    numbers = (2 * np.interp(places, ends, [float(knot) / 2 for knot in knots])).tolist()
     if data_type in {"DateDataType", "TimestampDataType"}:
         dated = data_type == "DateDataType" or abs(numbers[-1] - numbers[0]) > count * _MS_PER_DAY
         labels = [_moment(number, dated=dated) for number in numbers]

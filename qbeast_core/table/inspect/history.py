@@ -50,7 +50,8 @@ def history_frame(commits: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     times = [next((commit[key] for key in _TIMES if key in commit), None) for commit in commits]
     others = [{key: value for key, value in commit.items() if key not in _IN_COLUMNS} for commit in commits]
     numbers = [_counts_of(commit) for commit in commits]
-    flags = [flag if isinstance(flag := commit.get("isBlindAppend"), bool) else None for commit in commits]
+    flags = [commit.get("isBlindAppend") for commit in commits]
+    flags = [flag if isinstance(flag, bool) else None for flag in flags]
     columns = [
         _whole("version", [commit["version"] for commit in commits]),
         _times(times),

@@ -374,8 +374,12 @@ def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.D
     """Return all distinct proper ancestors of the cubes, with or without blocks."""
     widths = {number: characters_per_level(revisions[number]) for number in cubes["revision"].unique()}
     width = pl.col("revision").replace_strict(widths, default=None, return_dtype=pl.Int64)
-    levels = cubes.with_columns(level=pl.int_ranges("depth")).explode("level", empty_as_null=False)
-    return levels.select("revision", pl.col("cube").str.head(pl.col("level") * width)).unique()
+    parts = [cubes.select("revision", "cube").clear()]
+    deepest = cubes["depth"].max()
+    for level in range(deepest if isinstance(deepest, int) else 0):  # one at a time, for little memory
+        below = cubes.filter(pl.col("depth") > level)
+        parts.append(below.select("revision", pl.col("cube").str.head(level * width)).unique())
+    return pl.concat(parts)
 
 
 def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:

@@ -110,7 +110,8 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
-    numbers, names = np.flatnonzero(chosen), list(reasons)
+    numbers = np.flatnonzero(chosen)
+    names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
     return Choice(numbers, [names[index] for index in first[numbers].tolist()])
 

@@ -78,11 +78,8 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
     """Return which files belong to the newest revision, follow the exact rules, and have no deletion vector."""
     files = reader.snapshot.files
-    of_newest, is_deleting = (
-        reader.index_state.revision_of == newest.revision_id,
-        files["has_deletion_vector"],
-    )
-    mask: BoolArray = of_newest & has_exact_layout(files) & ~is_deleting.to_numpy()
+    of_newest = reader.index_state.revision_of == newest.revision_id
+    mask: BoolArray = of_newest & has_exact_layout(files) & ~files["has_deletion_vector"].to_numpy()
     return mask
 
 

@@ -109,6 +109,9 @@ class DeltaSource:
         """Return the newest version. None: `version` is the newest."""
         if self.copy is None:
             _refuse_linked_log(self.store)
+        else:
+            with self.lock:
+                self.copy.update()
         try:
             with self._held() as table:
                 return None if table.version() == version else _known(self.store.uri, table)
@@ -143,13 +146,13 @@ class DeltaSource:
 
     @contextmanager
     def _held(self, version: int | None = None) -> Generator[DeltaTable]:
-        """Lock the table and update it to `version` or later, by default to the newest one.
+        """Lock the table and update it to `version` or later, by default to the newest one, or the newest in the copy.
 
         It does not see commits of this process by itself.
         """
         with self.lock, delta_errors(self.store.uri):
             if version is None or self.table.version() < version:
-                if self.copy is not None:
+                if self.copy is not None and version is not None:
                     self.copy.update()
                 self.table.update_incremental()
             yield self.table

@@ -328,10 +328,10 @@ def _travel(version: object) -> tuple[int | None, datetime | None]:
         case date():
             return None, datetime(version.year, version.month, version.day, tzinfo=UTC)
         case str():
+            with suppress(ValueError):  # first: 20260131 is a date
+                return None, _zoned(datetime.fromisoformat(version))
             if version.isdecimal():
                 return int(version), None
-            with suppress(ValueError):
-                return None, _zoned(datetime.fromisoformat(version))
         case _:
             pass
     msg = (

@@ -18,7 +18,7 @@ from qbeast_core.errors import InvalidInputError, check_choice, invalid_argument
 from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.support.runtime import Progress, ProgressCallback
+from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -81,12 +81,6 @@ class WriteOptions:
     progress: ProgressCallback | None = None
 
 
-def report_progress(options: WriteOptions, progress: Progress) -> None:
-    """Call the progress callback, if there is one."""
-    if options.progress is not None:
-        options.progress(progress)
-
-
 def check_options(options: WriteOptions) -> None:
     """Validate options before anything is read."""
     check_choice("mode", options.mode, get_args(Mode), _OUTCOME)
@@ -102,6 +96,7 @@ def check_options(options: WriteOptions) -> None:
         msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
         raise InvalidInputError(msg, argument="schema_mode")
     check_txn(options.txn)
+    metadata_of(options.commit_metadata)  # an import of CarbonData adds its own
 
 
 def metadata_of(commit_metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
-from qbeast_core.support.runtime import Progress, now_ms
+from qbeast_core.support.runtime import Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
@@ -34,7 +34,7 @@ from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
-from qbeast_core.table.write.options import WriteOptions, check_options, is_applied, report_progress
+from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
 from qbeast_core.table.write.plan import prepare, rows_intent
 
 
@@ -51,7 +51,7 @@ def write_rows(
             effect = counts_of(target).design_effect
             latest = target.config.latest
             return WriteResult.untouched(target.version, latest, effect, dry_run=options.dry_run)
-        report_progress(options, Progress("read"))
+        report(options.progress, Progress("read"))
         try:
             return _write(source, target, options, uri=uri, engine=engine)
         except TableExistsError:
@@ -87,7 +87,7 @@ def _write(
         dialect=planned.wish.dialect,
     )
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
-    report_progress(options, Progress("done", len(adds), len(adds), chosen.rows))
+    report(options.progress, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
         return WriteResult.untouched(outcome.version, chosen.revision)
     if stays is not None:
@@ -105,7 +105,7 @@ def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, row
     adds: list[AddFile] = []
     try:
         adds += plan.write()
-        report_progress(options, Progress("commit", len(adds), len(adds), rows))
+        report(options.progress, Progress("commit", len(adds), len(adds), rows))
     except BaseException:  # an interrupt or a panic of Rust leaves no files either; raised again
         delete_data_files(files.store, adds)
         raise

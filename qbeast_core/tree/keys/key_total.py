@@ -46,8 +46,9 @@ class KeyTotal:
     def copy(self) -> KeyTotal:
         """Return an independent copy."""
         other = KeyTotal()
-        vars(other).update(vars(self))  # arrays are never changed
-        other._lists, other._counters = list(self._lists), dict(self._counters)
+        other.rows = self.rows
+        other._squares, other._roots, other._within = self._squares, self._roots, self._within
+        other._lists, other._counters = list(self._lists), dict(self._counters)  # arrays are never changed
         return other
 
     @property

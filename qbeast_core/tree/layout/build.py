@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -389,4 +389,13 @@ class Level:
 
     def only(self, kept: I64Array) -> Level:
         """Return the nodes at these positions."""
-        return Level(self.depth, *(getattr(self, field.name)[kept] for field in fields(self)[1:]))
+        return Level(
+            depth=self.depth,
+            keys=self.keys[kept],
+            parents_fraction=self.parents_fraction[kept],
+            domains=self.domains[kept],
+            rows=self.rows[kept],
+            existing=self.existing[kept],
+            chain=self.chain[kept],
+            open=self.open[kept],
+        )

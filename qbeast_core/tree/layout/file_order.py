@@ -32,19 +32,19 @@ def file_order(cubes: Cubes) -> I64Array:
 
 def _along_curve(axes: U64Array, bits: int) -> U64Array:
     """Return positions on the curve, as one bit per dimension and level, highest level first; overwrites `axes`."""
-    item = np.uint64(1)
+    one = np.uint64(1)
     for bit in range(bits - 1, 0, -1):
-        below = (item << np.uint64(bit)) - item
+        below = (one << np.uint64(bit)) - one
         for number in range(len(axes)):
-            upper = (axes[number] >> np.uint64(bit)) & item != 0
+            upper = (axes[number] >> np.uint64(bit)) & one != 0
             swapped = np.where(upper, np.uint64(0), (axes[0] ^ axes[number]) & below)
             axes[0] ^= np.where(upper, below, swapped)
             axes[number] ^= swapped
     np.bitwise_xor.accumulate(axes, axis=0, out=axes)
     rotation = np.zeros_like(axes[0])
     for bit in range(bits - 1, 0, -1):
-        upper = (axes[-1] >> np.uint64(bit)) & item
-        rotation ^= upper * ((item << np.uint64(bit)) - item)
+        upper = (axes[-1] >> np.uint64(bit)) & one
+        rotation ^= upper * ((one << np.uint64(bit)) - one)
     axes ^= rotation
     return axes
 

@@ -358,8 +358,10 @@ def _quantiles(column: ColumnSummary, data: ColumnData) -> Transformation:
     return CDFNumericQuantilesTransformation(quantiles=tuple(knots), data_type=column.data_type)
 
 
-def _sample_quantiles(values: pl.Series, *ends: float | str, max_knots: int) -> list[Any]:
-    """Return strictly increasing quantiles of a sample, with the exact ends of the column: its minimum and maximum.
+def _sample_quantiles(
+    values: pl.Series, lowest: float | str, highest: float | str, *, max_knots: int
+) -> list[Any]:
+    """Return strictly increasing quantiles of a sample, with the minimum and maximum of the column.
 
     Values are finite float64 or texts, sorted, without nulls; there may be none. A frequent value appears once, so
     other values get more space. Texts are ordered by UTF-8 bytes and shortened to 64 characters, which is precise
@@ -370,7 +372,7 @@ def _sample_quantiles(values: pl.Series, *ends: float | str, max_knots: int) -> 
     """
     places = np.linspace(0, len(values) - 1, min(len(values), max_knots)).round().astype(np.int64)
     quantiles = values.gather(places)
-    return _knots(quantiles.append(pl.Series(ends, dtype=values.dtype)))
+    return _knots(quantiles.append(pl.Series([lowest, highest], dtype=values.dtype)))
 
 
 def _merged_quantiles(

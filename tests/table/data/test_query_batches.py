@@ -46,3 +46,12 @@ def test_abandoned_query_stops() -> None:
     assert next(batches).height == 10
     batches.close()
     assert threading.active_count() <= before
+
+
+def test_small_row_groups_are_not_joined(tmp_path: Path) -> None:
+    """Rows may be wide: as many as Polars' usual batch may not fit into memory."""
+    rows = pl.select(a=pl.int_range(5_000))
+    rows.write_parquet(tmp_path / "rows.parquet", row_group_size=200)
+    heights = [batch.height for batch in query_batches(pl.scan_parquet(tmp_path / "rows.parquet"))]
+    assert sum(heights) == 5_000
+    assert max(heights) <= 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -11,6 +10,7 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.support.runtime import new_id
 
 # Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"
@@ -94,7 +94,7 @@ AddedRows: TypeAlias = FrameRows | StoredRows
 
 def store_rows(store: Store, rows: pl.DataFrame, *, operation: str) -> str:
     """Store rows in a new file. Return its path."""
-    path = f"{operation}.{uuid.uuid4()}{SUFFIX}"
+    path = f"{operation}.{new_id()}{SUFFIX}"
     store.put(path, as_bytes(rows))
     return path
 

@@ -90,7 +90,8 @@ class AppendTask:
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
             if len(rows):
-                sorted_rows, path = frame[pl.Series(rows)], f"{new_id()}.parquet"
+                sorted_rows = frame[pl.Series(rows)]
+                path = f"{new_id()}.parquet"
                 add = store_sorted(
                     self.target, sorted_rows, weights[rows], settings, path=path, cube_size=len(rows)
                 )

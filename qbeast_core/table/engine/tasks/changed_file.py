@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +15,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
@@ -66,12 +66,10 @@ class ChangeFile:
         weights = frame_weights(rows, self.revision.columns)
         if not (stay and _lie_in_blocks(weights, file.blocks)):
             return rows if self.returns_rows else None
-        path = f"{self.operation}.{uuid.uuid4()}.parquet"
+        path = f"{self.operation}.{new_id()}.parquet"
         starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
-        settings, size = (
-            settings_for(self.target, rows, self.revision.columns),
-            self.revision.desired_cube_size,
-        )
+        settings = settings_for(self.target, rows, self.revision.columns)
+        size = self.revision.desired_cube_size
         add = store_sorted(self.target, rows, weights, settings, path=path, cube_size=size, starts=starts)
         return add.model_copy(update={"blocks": file.blocks})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,7 @@ from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import Block
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
@@ -56,7 +56,8 @@ class OrderedRows:
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
     """Sort and write the rows of one file. Too many rows are split into several files."""
-    rows, all_keys = pl.concat(parts, rechunk=True), np.concatenate(list(keys))
+    rows = pl.concat(parts, rechunk=True)
+    all_keys = np.concatenate(list(keys))
 
     def take(places: I64Array, names: Sequence[str]) -> pl.DataFrame:
         return rows.select(names)[pl.Series(places)]
@@ -67,7 +68,8 @@ def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U6
 def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array) -> list[OrderedRows]:
     """Sort the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
     order, sorted_keys, children = _ordered(task, take, keys, places)
-    height, names = len(order), list(task.target.shape.schema)
+    height = len(order)
+    names = list(task.target.shape.schema)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
@@ -88,7 +90,7 @@ def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings 
         rows,
         weights,
         settings or settings_for(task.target, rows, task.revision.columns),
-        path=f"{uuid.uuid4()}.parquet",
+        path=f"{new_id()}.parquet",
         cube_size=task.revision.desired_cube_size,
         starts=starts,
     )

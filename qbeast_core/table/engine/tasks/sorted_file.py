@@ -29,5 +29,6 @@ def store_sorted(
     starts: I64Array | None = None,
 ) -> AddFile:
     """Write a file of sorted rows. Return it without blocks."""
-    page_rows, put = page_rows_for(rows.height, cube_size=cube_size), target.store.put
+    put = target.store.put
+    page_rows = page_rows_for(rows.height, cube_size=cube_size)
     return store_file(rows, weights, page_rows, put=put, path=path, settings=settings, starts=starts)[0]
