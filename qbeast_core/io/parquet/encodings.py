@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.io.parquet.value_bytes import rows_within
 
@@ -52,7 +53,8 @@ def choose_uncompressed(rows: pl.DataFrame, *, page_rows: int, dictionary: Seque
     """
     names: list[str] = []
     for part in _trials(rows):
-        trial = encode_data_file(part, weights=None, page_rows=page_rows, dictionary=dictionary)
+        cuts = PageCuts((part.height,), (page_rows,))
+        trial = encode_data_file(part, weights=None, cuts=cuts, dictionary=dictionary)
         group = pq.read_metadata(pa.BufferReader(trial.data)).row_group(0)
         chunks = [group.column(number) for number in range(group.num_columns)]
         names += [

@@ -11,6 +11,7 @@ from qbeast_core.io.parquet.thrift import (
     BINARY,
     I32,
     LIST,
+    STRUCT,
     ThriftError,
     ThriftStruct,
     field,
@@ -24,6 +25,7 @@ from qbeast_core.space.arrays import I64Array
 
 MAGIC: Final = b"PAR1"
 _REPEATED: Final = 2
+_PAGE_FIELDS: Final = (0x16, 0x15, 0x16, 0)  # headers of the three fields of a PageLocation, and its end
 _MAX_DEPTH: Final = 100  # of nested columns; Polars and Arrow stop there too
 _MAX_BYTES: Final = 1 << 62
 # Errors that damaged bytes can cause: missing or other fields, numbers out of range.
@@ -44,7 +46,7 @@ class PagesUnavailable(Exception):  # noqa: N818 - not a failure: the caller rea
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """One leaf column of the file's only row group."""
+    """One leaf column of a row group."""
 
     # Its top-level column.
     column: str
@@ -66,17 +68,31 @@ class ColumnChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group."""
+
+    rows: int
+    # The leaf columns, in file order.
+    chunks: tuple[ColumnChunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FileFooter:
-    """The footer of a Parquet file of one row group."""
+    """The footer of a Parquet file."""
 
     # Of the Parquet format, as stored.
     version: int
-    num_rows: int
     root: bytes
     # By top-level column, in file order: its schema elements, each encoded.
     schema: dict[str, tuple[bytes, ...]]
-    # The leaf columns, in file order.
-    chunks: tuple[ColumnChunk, ...]
+    # Top-level column of each leaf, in file order.
+    leaves: tuple[str, ...]
+    groups: tuple[RowGroup, ...]
+
+    @property
+    def chunks(self) -> list[ColumnChunk]:
+        """The column chunks of all row groups."""
+        return [chunk for group in self.groups for chunk in group.chunks]
 
 
 def parse_footer(data: bytes) -> FileFooter:
@@ -89,17 +105,32 @@ def parse_footer(data: bytes) -> FileFooter:
 
 
 def read_page_locations(data: bytes) -> tuple[I64Array, I64Array, I64Array]:
-    """Parse a Thrift ``OffsetIndex``."""
-    numbers = _usual_page_locations(data)
-    if numbers is not None:
-        return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
+    """Parse a Thrift ``OffsetIndex``: offset, size and first row of each page."""
+    usual = _usual_page_locations(data)
+    numbers = _page_locations(data) if usual is None else usual[0]
+    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
+
+
+def shift_page_locations(data: bytes, shift: int) -> bytes:
+    """Return an ``OffsetIndex`` whose pages lie `shift` bytes later in the file."""
+    usual = _usual_page_locations(data)
+    if usual is None:
+        message = "pyarrow wrote an OffsetIndex that cannot be moved"
+        raise ThriftError(message)
+    fields = np.empty((len(usual[0]), 7), np.int64)
+    fields[:, ::2], fields[:, 1::2] = _PAGE_FIELDS, usual[0] << 1
+    fields[:, 1] += shift << 1
+    head = write_list(STRUCT, [b""] * len(usual[0]))
+    return field(1, LIST) + head + _varints(fields.ravel()) + usual[1]
+
+
+def _page_locations(data: bytes) -> I64Array:
     try:
         pages = [page.fields for page in read_struct(data).fields[1]]
-        numbers = np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
+        return np.array([(p[1], p[2], p[3]) for p in pages], dtype=np.int64).reshape(len(pages), 3)
     except (KeyError, AttributeError, TypeError, ValueError, OverflowError) as error:
         message = f"not an OffsetIndex: {error}"
         raise ThriftError(message) from error
-    return numbers[:, 0].copy(), numbers[:, 1].copy(), numbers[:, 2].copy()
 
 
 def _parse_footer(data: bytes) -> FileFooter:
@@ -108,22 +139,30 @@ def _parse_footer(data: bytes) -> FileFooter:
     if 8 in meta:
         reason = "the file is encrypted"
         raise PagesUnavailable(reason)
-    if len(groups) != 1:
-        reason = f"the file has {len(groups)} row groups instead of one"
-        raise PagesUnavailable(reason)
     elements: list[ThriftStruct] = meta[2]
     schema, leaves = _top_level_columns(data, elements)
-    columns: list[ThriftStruct] = groups[0].fields[1]
+    return FileFooter(
+        version=meta[1],
+        root=elements[0].fields[4],
+        schema=schema,
+        leaves=tuple(column for column, _ in leaves),
+        groups=tuple(_row_group(group.fields, leaves) for group in groups),
+    )
+
+
+def _row_group(fields: dict[int, Any], leaves: list[tuple[str, bool]]) -> RowGroup:
+    columns: list[ThriftStruct] = fields[1]
     if len(columns) != len(leaves):
         reason = f"{len(columns)} column chunks do not fit {len(leaves)} leaf columns"
         raise PagesUnavailable(reason)
-    chunks = tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
-    return FileFooter(meta[1], groups[0].fields[3], elements[0].fields[4], schema, chunks)
+    return RowGroup(
+        fields[3], tuple(_chunk(c.fields, *leaf) for c, leaf in zip(columns, leaves, strict=True))
+    )
 
 
 def _checked(footer: FileFooter) -> FileFooter:
     """Raise if a number is out of range: later arithmetic relies on them."""
-    numbers: list[Any] = [footer.num_rows, footer.version]
+    numbers: list[Any] = [footer.version, *(group.rows for group in footer.groups)]
     for chunk in footer.chunks:
         numbers += [chunk.start, chunk.data_start - chunk.start, chunk.uncompressed, chunk.size - 1]
         numbers += chunk.offset_index or ()
@@ -202,8 +241,11 @@ def _constant(meta: dict[int, Any]) -> bytes:
     )
 
 
-def _usual_page_locations(data: bytes) -> I64Array | None:
-    """Parse the pages as one array, without optional fields: a write parses thousands of them per file."""
+def _usual_page_locations(data: bytes) -> tuple[I64Array, bytes] | None:
+    """Parse the pages as one array, without optional fields: a write parses thousands of them per file.
+
+    Return offset, size and first row of each page, and the bytes after them.
+    """
     if data[:1] != b"\x19" or len(data) < 2:
         return None
     count, at = (data[1] >> 4, 2) if data[1] < 0xF0 else read_varint(data, 2)
@@ -215,5 +257,18 @@ def _usual_page_locations(data: bytes) -> I64Array | None:
     shifts = (np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)).astype(np.uint64) * np.uint64(7)
     values = np.add.reduceat((bits[: ends[-1]] & 0x7F).astype(np.uint64) << shifts, ends - lengths)
     pages = values.reshape(count, 7)
-    is_usual = (pages[:, ::2] == (0x16, 0x15, 0x16, 0)).all()
-    return pages[:, 1::2].astype(np.int64) >> 1 if is_usual else None
+    is_usual = (pages[:, ::2] == _PAGE_FIELDS).all()
+    return (pages[:, 1::2].astype(np.int64) >> 1, data[at + int(ends[-1]) :]) if is_usual else None
+
+
+def _varints(numbers: I64Array) -> bytes:
+    """Encode non-negative numbers, one after another."""
+    bits = numbers.astype(np.uint64)
+    lengths = np.ones(len(bits), np.int64)
+    for shift in range(7, 64, 7):
+        lengths += bits >> np.uint64(shift) > 0
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+    groups = np.repeat(bits, lengths) >> (places * 7).astype(np.uint64) & np.uint64(0x7F)
+    groups |= np.where(places + 1 < np.repeat(lengths, lengths), np.uint64(0x80), np.uint64(0))
+    return groups.astype(np.uint8).tobytes()

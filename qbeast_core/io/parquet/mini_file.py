@@ -1,4 +1,4 @@
-"""Build a small Parquet file in memory from pages of many files: one row group per source file."""
+"""Build a small Parquet file in memory from pages of many files: one row group per row group of a source file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ _MAX_SIZE = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """Pages of one file, fetched."""
+    """Pages of one row group of a file, fetched."""
 
     footer: FileFooter
+    # Number of the row group.
+    group: int
     # Numbers of the chosen leaf columns, ascending; all leaves of a top-level column or none.
     leaves: Sequence[int]
     # Rows in the chosen pages: the same pages in every leaf.
@@ -39,7 +41,7 @@ class FilePart:
 
 def schema_key(footer: FileFooter, leaves: Sequence[int]) -> tuple[bytes, ...]:
     """Return a key that is equal for files whose pages fit into one mini file."""
-    columns = dict.fromkeys(footer.chunks[leaf].column for leaf in leaves)
+    columns = dict.fromkeys(footer.leaves[leaf] for leaf in leaves)
     return tuple(element for column in columns for element in footer.schema[column])
 
 
@@ -53,7 +55,8 @@ def build_mini_file(parts: Sequence[FilePart]) -> bytes:
         start = at
         for leaf, buffers in zip(part.leaves, part.buffers, strict=True):
             size = sum(map(len, buffers))
-            chunks.append(_chunk(part.footer.chunks[leaf], at, size, part.rows, buffers))
+            chunk = part.footer.groups[part.group].chunks[leaf]
+            chunks.append(_chunk(chunk, at, size, part.rows, buffers))
             pieces += buffers
             at += size
         columns = field(1, LIST) + write_list(STRUCT, chunks)
@@ -64,7 +67,7 @@ def build_mini_file(parts: Sequence[FilePart]) -> bytes:
 
 def _footer(parts: Sequence[FilePart], groups: list[bytes]) -> bytes:
     first = parts[0]
-    top_level = {first.footer.chunks[leaf].column for leaf in first.leaves}
+    top_level = {first.footer.leaves[leaf] for leaf in first.leaves}
     root = field(4, BINARY) + write_binary(first.footer.root) + field(1, I32) + write_zigzag(len(top_level))
     schema = [root + _STOP, *schema_key(first.footer, first.leaves)]
     return b"".join(

@@ -171,7 +171,7 @@ class PageReader:
         path = plans[0].request.path if len(plans) == 1 else None
         parts = map_files(self._store, self._fetch, plans)
         try:
-            frame = pl.read_parquet(build_mini_file(parts))
+            frame = pl.read_parquet(build_mini_file([part for of_file in parts for part in of_file]))
         except (PagesUnavailable, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             reason = f"the pages cannot be decoded ({error})"
             raise PagesUnavailable(reason, path) from error
@@ -180,10 +180,18 @@ class PageReader:
             raise PagesUnavailable(reason, path)
         return frame
 
-    def _fetch(self, plan: PagePlan) -> FilePart:
+    def _fetch(self, plan: PagePlan) -> list[FilePart]:
         buffers = iter(self._store.get_ranges(plan.request.path, plan.all_ranges))
-        by_leaf = [[next(buffers) for _ in ranges] for ranges in plan.ranges]
-        return FilePart(plan.tail.footer, plan.leaves, plan.rows, by_leaf)
+        return [
+            FilePart(
+                plan.tail.footer,
+                part.group,
+                plan.leaves,
+                part.rows,
+                [[next(buffers) for _ in ranges] for ranges in part.ranges],
+            )
+            for part in plan.groups
+        ]
 
 
 def _conform(frame: pl.DataFrame, columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:

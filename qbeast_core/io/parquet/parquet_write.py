@@ -1,4 +1,4 @@
-"""Write data files: one row group, all columns cut into pages at the same rows, a page directory."""
+"""Write data files: row groups whose columns are cut into pages at the same rows, and a page directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import FileFooter, parse_footer, read_page_locations
+from qbeast_core.io.parquet.join import join_row_groups
 from qbeast_core.io.parquet.tail import dump_directory
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
@@ -21,7 +23,7 @@ from qbeast_core.spec.layout import WEIGHT_COLUMN
 _DICTIONARY_BYTES: Final = 64 << 10
 # Only rows cut pages: a cut by bytes in one column would break the alignment of pages.
 _PAGE_BYTES: Final = (1 << 31) - 1
-_ONE_GROUP: Final = 1 << 40
+_ALL_ROWS: Final = 1 << 40
 _ZSTD_LEVEL: Final = 1
 
 
@@ -40,13 +42,13 @@ def encode_data_file(
     frame: pl.DataFrame | Any,
     *,
     weights: I32Array | None,
-    page_rows: int,
+    cuts: PageCuts,
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
     uncompressed: Collection[str] = (),
     values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
-    """Encode rows as a data file, in their order.
+    """Encode rows as a data file, in their order, cut into row groups and pages.
 
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
@@ -54,29 +56,42 @@ def encode_data_file(
     The same holds for values in structs, lists and maps.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
-    >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), page_rows=2)
+    >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
     >>> pl.read_parquet(file.data)["city"].to_list(), file.size_bytes == len(file.data)
     (['Oslo', 'Rome', 'Oslo'], True)
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
-    chosen = set(dictionary)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
+    if len(table) == 0:
+        data = _encode(table, 1, bounded, set(dictionary), uncompressed)
+        return EncodedFile(data.to_pybytes(), data.size, 0)
+    files, sizes, is_aligned, first = list[memoryview](), list[I64Array](), True, 0
+    for rows, page_rows in zip(cuts.group_rows, cuts.page_rows, strict=True):
+        group = _encode_aligned(table.slice(first, rows), page_rows, bounded, set(dictionary), uncompressed)
+        first += rows
+        files.append(group[0])
+        sizes.append(group[1])
+        is_aligned &= group[2]
+    joined = join_row_groups(files)
+    directory = b""
+    if is_aligned:
+        directory = dump_directory(np.concatenate(sizes, axis=1), cuts=cuts, parquet_tail=joined.tail)
+    data = b"".join((*joined.body, directory, joined.tail))
+    return EncodedFile(data, len(data), len(directory) + len(joined.tail) if is_aligned else 0)
+
+
+def _encode_aligned(
+    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], uncompressed: Collection[str]
+) -> tuple[memoryview, I64Array, bool]:
+    """Encode one row group as a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
-        data = _encode(table, page_rows, bounded, chosen, uncompressed)
-        if len(table) == 0:
-            return EncodedFile(data.to_pybytes(), data.size, 0)
-        cut = data.size - 8 - int.from_bytes(data[-8:-4].to_pybytes(), "little")
-        parquet_tail = data[cut:].to_pybytes()
-        footer = parse_footer(parquet_tail[:-8])
-        sizes, misaligned = _page_sizes(data, footer, page_rows)
-        if not misaligned:
-            directory = dump_directory(sizes, page_rows=page_rows, parquet_tail=parquet_tail)
-            joined = b"".join((memoryview(data)[:cut], directory, parquet_tail))
-            return EncodedFile(joined, len(joined), len(directory) + len(parquet_tail))
-        if chosen.isdisjoint(misaligned):
-            return EncodedFile(data.to_pybytes(), data.size, 0)
-        chosen -= misaligned  # a dictionary that overflows cuts a page short
+        file = memoryview(_encode(table, page_rows, statistics, dictionary, uncompressed))
+        footer_at = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+        sizes, misaligned = _page_sizes(file, parse_footer(bytes(file[footer_at:-8])), page_rows)
+        if not misaligned or dictionary.isdisjoint(misaligned):
+            return file, sizes, not misaligned
+        dictionary -= misaligned  # a dictionary that overflows cuts a page short
 
 
 def _with_weights(frame: pl.DataFrame | Any, weights: I32Array | None) -> Any:
@@ -124,7 +139,7 @@ def _encode(
     }
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
-        "row_group_size": _ONE_GROUP,
+        "row_group_size": _ALL_ROWS,
         "max_rows_per_page": page_rows,
         "data_page_size": _PAGE_BYTES,
         "write_page_index": True,
@@ -161,15 +176,16 @@ def _leaves(path: str, kind: Any) -> Iterator[str]:
         yield path
 
 
-def _page_sizes(data: Any, footer: FileFooter, page_rows: int) -> tuple[I64Array, set[str]]:
+def _page_sizes(file: memoryview, footer: FileFooter, page_rows: int) -> tuple[I64Array, set[str]]:
     """Return the page sizes by (leaf, page), and the leaves that are not cut every `page_rows` rows."""
-    pages = -(-footer.num_rows // page_rows)
-    sizes = np.zeros((len(footer.chunks), pages), dtype=np.int64)
+    (group,) = footer.groups
+    pages = -(-group.rows // page_rows)
+    sizes = np.zeros((len(group.chunks), pages), dtype=np.int64)
     misaligned: set[str] = set()
     expected = np.arange(pages, dtype=np.int64) * page_rows
-    for row, chunk in zip(sizes, footer.chunks, strict=True):
+    for row, chunk in zip(sizes, group.chunks, strict=True):
         start, length = chunk.offset_index or (0, 0)
-        offsets, page_bytes, first_rows = read_page_locations(data[start : start + length].to_pybytes())
+        offsets, page_bytes, first_rows = read_page_locations(bytes(file[start : start + length]))
         ends = offsets + page_bytes
         fills = offsets[:1] == chunk.data_start and ends[-1:] == chunk.start + chunk.size
         if fills and np.array_equal(first_rows, expected) and np.array_equal(offsets[1:], ends[:-1]):

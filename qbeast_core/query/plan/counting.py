@@ -60,7 +60,7 @@ def _read_whole(
     has_pages = np.diff(table.pages.first_page) > 0
     undecided, some, others = (table.any_in_file(blocks) for blocks in (keeps & ~inside, keeps, ~inside))
     unknown = some & ~counted
-    unordered = hides & ~table.ours & table.any_in_file(inside) & others
+    unordered = hides & ~has_pages & table.any_in_file(inside) & others
     whole: BoolArray = (undecided & (hides | ~has_pages)) | unknown | unordered
     return whole
 
@@ -71,12 +71,7 @@ def _rows_elsewhere(table: IndexTable, inside: BoolArray, selection: Selection) 
     has_pages = np.diff(pages.first_page) > 0
     plain = inside & ~selection.opened[table.file] & ~has_pages[table.file]
     stretch = np.flatnonzero(inside[pages.stretch_block] & ~selection.page_mask[pages.stretch_page])
-    block, page = pages.stretch_block[stretch], pages.stretch_page[stretch]
-    file = table.file[block]
-    start = (page - pages.first_page[file]) * pages.page_rows[file]
-    first, last = table.first_row[block], table.first_row[block] + table.rows[block]
-    shared = np.minimum(start + pages.rows[page], last) - np.maximum(start, first)
-    return int(table.rows[plain].sum() + shared.sum())
+    return int(table.rows[plain].sum() + pages.stretch_rows[stretch].sum())
 
 
 def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, I64Array]) -> int:
@@ -87,6 +82,5 @@ def _deleted_inside(table: IndexTable, inside: BoolArray, deleted: Mapping[int, 
         if inside[blocks].all():
             count += len(rows)
         elif inside[blocks].any():
-            block = np.searchsorted(table.first_row[blocks], rows, side="right") - 1
-            count += int(inside[blocks][block].sum())
+            count += int(inside[table.pages.blocks_of(number, rows)].sum())
     return count

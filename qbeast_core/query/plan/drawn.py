@@ -91,14 +91,15 @@ def draw(
     chosen = by_key.page_mask
     pages = np.zeros_like(chosen)
     for file, file_draw in files.items():
-        begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
-        end = int(by_key.table.num_records[file])
         for stretch in (*file_draw.one_by_one, *file_draw.apart):
-            last = stretch.first + stretch.rows
-            full = begin + (-(-last // page_rows) if last == end else last // page_rows)
-            chosen[begin + -(-stretch.first // page_rows) : full] = False  # pages without other keys
+            touched = table.pages_with(file, stretch.first, stretch.first + stretch.rows)
+            first = table.first_row[touched]
+            has_others = (first < stretch.first) | (
+                first + table.rows[touched] > stretch.first + stretch.rows
+            )
+            chosen[touched] &= has_others
         for stretch in file_draw.one_by_one:
-            pages[_pages(begin, page_rows, *stretch.within(weights))] = True
+            pages[table.pages_with(file, *stretch.within(weights))] = True
     return _reading(by_key, chosen | (pages & matching.page_mask), files)
 
 
@@ -107,9 +108,8 @@ def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
     table = matching.table.pages
     pages = np.zeros(len(table.rows), np.bool_)
     for file, file_draw in files.items():
-        begin, page_rows = int(table.first_page[file]), int(table.page_rows[file])
         for stretch in file_draw.apart:
-            pages[_pages(begin, page_rows, stretch.first, stretch.first + stretch.rows)] = True
+            pages[table.pages_with(file, stretch.first, stretch.first + stretch.rows)] = True
     only = {
         file: replace(file_draw, one_by_one=(), only=True)
         for file, file_draw in files.items()
@@ -117,11 +117,6 @@ def apart(matching: Selection, files: Mapping[int, FileDraw]) -> Selection:
     }
     selection = _reading(matching, pages & matching.page_mask, only)
     return replace(selection, opened=selection.opened & (selection.pages_opened > 0))
-
-
-def _pages(begin: int, page_rows: int, first: int, last: int) -> slice:
-    """Return the pages that hold the rows `first` to `last` (exclusive) of a file whose pages start at `begin`."""
-    return slice(begin + first // page_rows, begin + -(-last // page_rows) if first < last else 0)
 
 
 def _reading(selection: Selection, pages: BoolArray, files: Mapping[int, FileDraw]) -> Selection:

@@ -14,13 +14,14 @@ from qbeast_core.query.index.build import characters_per_level
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
-from qbeast_core.spec.layout import PageLayout, parse_layout
+from qbeast_core.spec.layout import Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.bands.shape import FileShape
 
 _UNUSABLE: Final[dict[str, tuple[str, str]]] = {
     "unreadable": ("tags-unreadable", "its blocks tag is not a list of blocks"),
@@ -248,23 +249,26 @@ def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _disagreement(
-    layout: PageLayout, rows: int, size: int, blocks: pl.DataFrame
+    layout: Layout, rows: int, size: int, blocks: pl.DataFrame
 ) -> tuple[str, int | None] | None:
     """Return how a layout contradicts the blocks of its file, in order, and the row; None if it does not."""
-    needed = -(-rows // layout.page_rows)
-    pages = len(layout.weights)
-    if pages != needed:
-        return f"its layout has {pages} pages; {rows} rows make {needed} of {layout.page_rows}", None
+    shape = FileShape.parse(layout, blocks["rows"].to_numpy())
+    if shape is None:
+        return "its layout has bands that do not fit its blocks", None
+    if len(layout.weights) != shape.pages:
+        return f"its layout has {len(layout.weights)} pages; its {rows} rows make {shape.pages}", None
     if layout.tail_bytes >= size:
         return f"its layout has a tail of {layout.tail_bytes} bytes in a file of {size}", None
-    first = np.arange(needed, dtype=np.int64) * layout.page_rows
-    weights = np.asarray(layout.weights, np.int64)
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(blocks["rows"].to_numpy())])
-    block = np.searchsorted(starts, first, side="right") - 1
+    first, weights = shape.page_starts(), np.asarray(layout.weights, np.int64)
+    starts = shape.runs.starts()[:-1]
+    run = np.searchsorted(starts, first, side="right") - 1
+    block = shape.runs.block[run]
     low, high = (blocks[name].to_numpy()[block] >> _LOW_BITS for name in ("min_weight", "max_weight"))
-    wrong = (weights < low) | (weights > high) | ((starts[block] == first) & (weights != low))
-    same = block[1:] == block[:-1]
-    wrong[1:] |= same & (weights[1:] < weights[:-1])
+    begins = (starts[run] == first) & (shape.runs.rows_before()[run] == 0)
+    wrong = (weights < low) | (weights > high) | (begins & (weights != low))
+    order = np.argsort(block, kind="stable")
+    falls = (weights[order][1:] < weights[order][:-1]) & (block[order][1:] == block[order][:-1])
+    wrong[order[1:][falls]] = True
     if not wrong.any():
         return None
     page = int(np.argmax(wrong))

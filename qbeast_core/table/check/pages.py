@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError
+from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.footer import PagesUnavailable, read_page_locations
 from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.parquet.thrift import ThriftError
 from qbeast_core.io.stores.store import Store
-from qbeast_core.spec.layout import PageLayout, parse_layout
+from qbeast_core.spec.layout import Layout, parse_layout
 from qbeast_core.table.check.faults import Fault
+from qbeast_core.tree.bands.shape import FileShape
 
 
-def read_layout(text: str | None) -> PageLayout | None:
+def read_layout(text: str | None) -> Layout | None:
     """Return a layout as far as it can be read; None where it cannot, or is of a version unknown here."""
     try:
         return None if text is None else parse_layout(text)
@@ -23,7 +25,9 @@ def read_layout(text: str | None) -> PageLayout | None:
         return None
 
 
-def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Iterator[Fault]:
+def check_pages(
+    store: Store, path: str, size: int, layout: Layout, shape: FileShape | None
+) -> Iterator[Fault]:
     """Check that single pages of a file can be read where its layout tag says so."""
     if layout.tail_bytes > size:
         return  # a fault of the log
@@ -32,10 +36,10 @@ def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Itera
     except PagesUnavailable as error:
         yield Fault("pages", f"its pages cannot be read alone: {error.reason}")
         return
-    if (tail.page_rows, tail.pages) != (layout.page_rows, len(layout.weights)):
+    if shape is not None and tail.cuts != cuts_of(shape.band_rows, shape.bands.page_rows):
         message = (
-            f"it is cut into {tail.pages} pages of {tail.page_rows} rows; its layout tag has "
-            f"{len(layout.weights)} of {layout.page_rows}"
+            f"it is cut into {_shown(tail.cuts.page_rows, tail.pages)}; its layout tag has "
+            f"{_shown(shape.bands.page_rows.tolist(), shape.pages)}"
         )
         yield Fault("pages", message)
         return
@@ -44,19 +48,25 @@ def check_pages(store: Store, path: str, size: int, layout: PageLayout) -> Itera
         yield Fault("pages", f"its page directory and the page index of column {wrong!r} differ")
 
 
+def _shown(page_rows: Sequence[int], pages: int) -> str:
+    return f"{pages} pages of {', '.join(map(str, page_rows))} rows"
+
+
 def _unlike_page_index(store: Store, path: str, tail: FileTail) -> str | None:
     """Return a leaf column whose OffsetIndex has other pages than the directory."""
     places = sorted(chunk.offset_index for chunk in tail.footer.chunks if chunk.offset_index is not None)
     by_place = dict(zip(places, map(bytes, store.get_ranges(path, places)), strict=True))
-    first_rows = np.arange(tail.pages, dtype=np.int64) * tail.page_rows
-    for chunk, starts in zip(tail.footer.chunks, tail.page_starts, strict=True):
-        if chunk.offset_index is None:
-            return chunk.path
-        try:
-            offsets, sizes, rows = read_page_locations(by_place[chunk.offset_index])
-        except ThriftError:
-            return chunk.path
-        same = len(offsets) == tail.pages and (offsets == starts[:-1]).all() and (rows == first_rows).all()
-        if not same or (sizes != np.diff(starts)).any():
-            return chunk.path
+    first_rows = tail.cuts.starts()[:-1]
+    for number, group in enumerate(tail.footer.groups):
+        pages = np.flatnonzero(tail.page_groups == number)
+        rows_in_group = first_rows[pages] - first_rows[pages[0]]
+        for chunk, starts, sizes in zip(group.chunks, tail.page_starts, tail.page_sizes, strict=True):
+            if chunk.offset_index is None:
+                return chunk.path
+            try:
+                located = read_page_locations(by_place[chunk.offset_index])
+            except ThriftError:
+                return chunk.path
+            if not all(map(np.array_equal, located, (starts[pages], sizes[pages], rows_in_group))):
+                return chunk.path
     return None

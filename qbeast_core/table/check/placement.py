@@ -13,9 +13,10 @@ from qbeast_core.query.plan.intervals import point_bounds
 from qbeast_core.query.plan.units import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
-from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
+from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.columns import text_column
 from qbeast_core.tree.space.outside import rows_outside
 
@@ -99,12 +100,11 @@ def hidden_weights() -> EachRow:
 
 
 class OurRows:
-    """Rows of a file of ours: the blocks follow each other in the order of the rows."""
+    """Rows of a file of ours, whose layout places the rows of each block."""
 
-    def __init__(self, placement: Placement, layout: PageLayout | None) -> None:
-        self._placement, self._layout = placement, layout
-        counts = placement.blocks["rows"].to_numpy()
-        self._starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    def __init__(self, placement: Placement, layout: Layout, shape: FileShape) -> None:
+        self._placement, self._layout, self._shape = placement, layout, shape
+        self._starts = shape.runs.starts()
         self._weights = np.empty(int(self._starts[-1]), np.int32)
         self._lower, self._upper = placement.boxes()
         self._outside = _Tally("row-cube", "lie outside the cube of their block")
@@ -113,7 +113,7 @@ class OurRows:
         """Look at some more rows."""
         stop = start + frame.height
         self._weights[start:stop] = weights
-        block = np.searchsorted(self._starts, np.arange(start, stop), side="right") - 1
+        block = self._block_of(np.arange(start, stop))
         wrong = np.zeros(frame.height, np.bool_)
         for j, (point, _) in enumerate(self._placement.points(frame, foreign=False)):
             wrong |= (point < self._lower[block, j]) | (point >= self._upper[block, j])
@@ -123,48 +123,60 @@ class OurRows:
         """Yield the faults of cubes, weights, order and pages."""
         blocks = self._placement.blocks
         for fault in self._outside.faults():
-            block = int(np.searchsorted(self._starts, self._outside.first, side="right")) - 1
+            block = int(self._block_of(np.array([self._outside.first]))[0])
             yield replace(fault, cube=blocks["cube"][block])
-        filled = blocks.with_columns(pl.Series("start", self._starts[:-1])).filter(pl.col("rows") > 0)
+        filled = blocks.filter(pl.col("rows") > 0)
         if filled.height:
-            first = filled["start"].to_numpy()
-            yield from self._weight_faults(filled, first)
-            if self._layout is not None:
-                yield from self._order_faults(filled, first)
-                yield from self._page_faults(self._layout)
+            rows = self._shape.runs.by_block()
+            yield from self._in_blocks(filled, rows, self._weights[rows])
+            yield from self._page_faults()
 
-    def _weight_faults(self, filled: pl.DataFrame, first: I64Array) -> Iterator[Fault]:
-        weights, cubes = self._weights, filled["cube"]
-        least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
-        low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
-        over = np.flatnonzero((most > high) | (least < low))
-        for bad in over[:1].tolist():
-            inside = weights[first[bad] : first[bad] + filled["rows"][bad]]
-            wrong = (inside > high[bad]) | (inside < low[bad])
-            others = f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else ""
-            message = f"have weights outside {low[bad]} to {high[bad]}, the bounds of their block{others}"
-            row = int(first[bad] + np.argmax(wrong))
-            yield Fault("row-weight", f"{int(wrong.sum()):,} row(s) {message}", row, cubes[bad])
-        for bad in np.flatnonzero(least > low)[:1].tolist():
-            yield Fault("min-weight", _smallest(int(least[bad]), int(low[bad])), int(first[bad]), cubes[bad])
+    def _block_of(self, rows: I64Array) -> I64Array:
+        block: I64Array = self._shape.runs.block[np.searchsorted(self._starts, rows, side="right") - 1]
+        return block
 
-    def _order_faults(self, filled: pl.DataFrame, first: I64Array) -> Iterator[Fault]:
-        falls = self._weights[1:] < self._weights[:-1]
-        falls[first[1:] - 1] = False  # from one block to the next
-        if falls.any():
-            row = int(np.argmax(falls)) + 1
-            cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
-            message = "rows of a block do not rise in weight, so its pages cannot be chosen"
-            yield Fault("row-order", message, row, cube)
+    def _in_blocks(self, filled: pl.DataFrame, rows: I64Array, weights: I32Array) -> Iterator[Fault]:
+        """Yield the faults of weights, which are in the order of blocks, as the rows are."""
+        counts = filled["rows"].to_numpy()
+        first = np.cumsum(counts) - counts
+        for fault in (*_weight_faults(filled, first, weights), *_order_faults(filled, first, weights)):
+            yield replace(fault, row=None if fault.row is None else int(rows[fault.row]))
 
-    def _page_faults(self, layout: PageLayout) -> Iterator[Fault]:
-        first = self._weights[:: layout.page_rows] >> _LOW_BITS
-        logged = np.asarray(layout.weights, np.int32)
+    def _page_faults(self) -> Iterator[Fault]:
+        firsts = self._shape.page_starts()
+        first = self._weights[firsts] >> _LOW_BITS
+        logged = np.asarray(self._layout.weights, np.int32)
         if len(logged) != len(first):
             return  # a fault of the log
         for page in np.flatnonzero(logged != first)[:1].tolist():
             message = f"page {page} begins with a weight of high half {first[page]}, its layout tag says {logged[page]}"
-            yield Fault("layout", message, page * layout.page_rows)
+            yield Fault("layout", message, int(firsts[page]))
+
+
+def _weight_faults(filled: pl.DataFrame, first: I64Array, weights: I32Array) -> Iterator[Fault]:
+    cubes = filled["cube"]
+    least, most = np.minimum.reduceat(weights, first), np.maximum.reduceat(weights, first)
+    low, high = filled["min_weight"].to_numpy(), filled["max_weight"].to_numpy()
+    over = np.flatnonzero((most > high) | (least < low))
+    for bad in over[:1].tolist():
+        inside = weights[first[bad] : first[bad] + filled["rows"][bad]]
+        wrong = (inside > high[bad]) | (inside < low[bad])
+        others = f", and {len(over) - 1:,} other block(s) have such rows" if len(over) > 1 else ""
+        message = f"have weights outside {low[bad]} to {high[bad]}, the bounds of their block{others}"
+        row = int(first[bad] + np.argmax(wrong))
+        yield Fault("row-weight", f"{int(wrong.sum()):,} row(s) {message}", row, cubes[bad])
+    for bad in np.flatnonzero(least > low)[:1].tolist():
+        yield Fault("min-weight", _smallest(int(least[bad]), int(low[bad])), int(first[bad]), cubes[bad])
+
+
+def _order_faults(filled: pl.DataFrame, first: I64Array, weights: I32Array) -> Iterator[Fault]:
+    falls = weights[1:] < weights[:-1]
+    falls[first[1:] - 1] = False  # from one block to the next
+    if falls.any():
+        row = int(np.argmax(falls)) + 1
+        cube = filled["cube"][int(np.searchsorted(first, row, side="right")) - 1]
+        message = "rows of a block do not rise in weight, so its pages cannot be chosen"
+        yield Fault("row-order", message, row, cube)
 
 
 class ForeignRows:

@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.stores.store import Store, open_store
-from qbeast_core.spec.layout import WEIGHT_COLUMN, PageLayout
+from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages, read_layout
 from qbeast_core.table.check.placement import (
@@ -26,6 +26,7 @@ from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.columns import frame_weights
 
 _CHUNK_ROWS: Final = 1 << 18
@@ -64,9 +65,16 @@ class FileCheck:
         return bool(self.record["rules"][0] == "1")
 
     @property
-    def layout(self) -> PageLayout | None:
+    def layout(self) -> Layout | None:
         """Its pages; None if it has no layout tag that can be read."""
         return read_layout(self.record["layout"][0])
+
+    @property
+    def shape(self) -> FileShape | None:
+        """Where the rows of its blocks lie; None if they are not known."""
+        if self.layout is None or self.placement is None:
+            return None
+        return FileShape.parse(self.layout, self.placement.blocks["rows"].to_numpy())
 
     @property
     def wants_hidden(self) -> bool:
@@ -89,7 +97,7 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
         if (WEIGHT_COLUMN in names or job.wants_hidden) and job.ours and names[-1] != WEIGHT_COLUMN:
             faults.append(Fault("hidden-weight", f"{WEIGHT_COLUMN} is not its last column"))
         if job.ours and job.layout is not None:
-            faults += check_pages(store, job.path, size, job.layout)
+            faults += check_pages(store, job.path, size, job.layout, job.shape)
     except StorageError:
         raise
     except (Unreadable, *SCAN_ERRORS, OSError) as error:
@@ -140,7 +148,10 @@ def _places_of(
         yield Fault("block-rows", f"it holds {rows:,} rows, its blocks {in_blocks:,}")
     hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.indexed)
     if placement is not None and in_blocks == rows:
-        checks.append(OurRows(placement, job.layout) if job.ours else ForeignRows(placement))
+        if job.ours and job.layout is not None and job.shape is not None:
+            checks.append(OurRows(placement, job.layout, job.shape))
+        else:
+            checks.append(ForeignRows(placement))
         checks.append(row_range(placement.revision, foreign=not job.ours))
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import StorageError
+from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.parquet.few_values import place_values, used_values
 from qbeast_core.io.parquet.parquet_write import encode_data_file
@@ -22,10 +23,11 @@ from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_val
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.layout import PageLayout, dump_layout
+from qbeast_core.spec.layout import dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys
@@ -89,27 +91,26 @@ class FileSettings:
 def store_file(
     rows: pl.DataFrame,
     weights: I32Array,
-    page_rows: int,
+    shape: FileShape,
     *,
     put: Callable[[str, bytes], SentT],
     path: str,
     settings: FileSettings,
-    starts: I64Array | None = None,
     values: Mapping[str, pl.Series] | None = None,
 ) -> tuple[AddFile, SentT]:
-    """Encode rows in their order, but for those of heavy keys, which are shuffled within a block, and `put` the file.
+    """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
 
     Also return what `put` returns.
     """
-    heavy = HeavyKeys.of(weights, starts)
+    heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
     order = heavy.shuffled(rows.height)
     if order is not None:
         rows = rows[pl.Series(order)]
-    page_rows = page_rows_within(rows, page_rows)
+    shape = _within(shape, rows)
     encoded = encode_data_file(
         rows,
         weights=weights if settings.hidden_weights else None,
-        page_rows=page_rows,
+        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
         statistics=settings.statistics,
         dictionary=settings.dictionary,
         uncompressed=settings.uncompressed,
@@ -117,14 +118,8 @@ def store_file(
     )
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:
-        tags["qbeast.layout"] = dump_layout(
-            PageLayout(
-                page_rows=page_rows,
-                tail_bytes=encoded.tail_bytes,
-                weights=tuple((weights[::page_rows] >> 16).tolist()),
-                has_hidden_weights=settings.hidden_weights,
-            )
-        )
+        layout = shape.layout(weights, tail_bytes=encoded.tail_bytes, hidden_weights=settings.hidden_weights)
+        tags["qbeast.layout"] = dump_layout(layout)
     add = AddFile(
         path=path,
         size=encoded.size_bytes,
@@ -134,6 +129,15 @@ def store_file(
         has_hidden_weights=settings.hidden_weights,
     )
     return add, put(path, encoded.data)
+
+
+def _within(shape: FileShape, rows: pl.DataFrame) -> FileShape:
+    """Return the shape with fewer rows per page where values are large."""
+    limits, first = list[int](), 0
+    for count, page_rows in zip(shape.band_rows.tolist(), shape.bands.page_rows.tolist(), strict=True):
+        limits.append(page_rows_within(rows.slice(first, count), page_rows))
+        first += count
+    return shape.with_page_rows(limits)
 
 
 def write_data_files(
@@ -199,16 +203,8 @@ def _write_one(
 ) -> tuple[AddFile, Future[None]]:
     file = plan.file(number)
     rows, values = source.take(file.rows, file.order)
-    starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
     add, sent = store_file(
-        rows,
-        file.weights,
-        file.page_rows,
-        put=put,
-        path=path,
-        settings=settings,
-        values=values,
-        starts=starts,
+        rows, file.weights, file.shape, put=put, path=path, settings=settings, values=values
     )
     return add.model_copy(update={"blocks": file.blocks}), sent
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -68,13 +69,20 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
             others = math.inf
         pairs = zip(keys.firsts[ordered].tolist(), keys.rows[ordered].tolist(), strict=True)
         if ordered.any():
-            path, page_rows = reader.paths[number], int(opened.table.pages.page_rows[number])
-            stretches = [Stretch.of(first, count, path=path) for first, count in pairs]
+            stretches = [Stretch.of(first, count, path=reader.paths[number]) for first, count in pairs]
+            is_long = [_pages_of(opened, number, stretch) > 1 for stretch in stretches]
             files[number] = FileDraw(
-                one_by_one=tuple(stretch for stretch in stretches if stretch.rows > page_rows),
-                apart=tuple(stretch for stretch in stretches if stretch.rows <= page_rows),
+                one_by_one=tuple(compress(stretches, is_long)),
+                apart=tuple(s for s, several in zip(stretches, is_long, strict=True) if not several),
             )
     return HeavyRows(files, others)
+
+
+def _pages_of(opened: Selection, file: int, stretch: Stretch) -> float:
+    """Return the rows of a stretch, as a number of the file's pages there."""
+    pages = opened.table.pages
+    first = pages.pages_with(file, stretch.first, stretch.first + 1).start
+    return stretch.rows / int(pages.rows[first])
 
 
 def _heaviest(listed: Iterable[HeavyKeys], rows: int) -> I32Array:

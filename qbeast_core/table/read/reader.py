@@ -18,6 +18,7 @@ from qbeast_core.errors import (
     UnsupportedTableError,
     invalid_argument,
 )
+from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.refusals import damaged_index
@@ -222,11 +223,11 @@ class Reader:
 
     def _pages_of(self, selection: Selection, number: int, pages: I64Array) -> PageRequest:
         table = selection.table.pages
+        bands = slice(*table.first_band[number : number + 2].tolist())
         return PageRequest(
             path=self.paths[number],
             size_bytes=self.snapshot.files["size_bytes"][number],
-            num_rows=int(selection.table.num_records[number]),
-            page_rows=int(table.page_rows[number]),
+            cuts=cuts_of(table.band_rows[bands], table.band_page_rows[bands]),
             tail_bytes=int(table.tail_bytes[number]),
             pages=pages,
         )

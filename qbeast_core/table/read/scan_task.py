@@ -256,14 +256,12 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
 def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Scan) -> Iterator[pl.DataFrame]:
     """Read pages of one file, and select drawn rows by their indexes in the file."""
 
-    def rows_of(request: PageRequest) -> I64Array:
-        rows = (request.pages[:, None] * request.page_rows + np.arange(request.page_rows)).ravel()
-        return rows[rows < request.num_rows]
-
     def fallback(request: PageRequest) -> pl.DataFrame:
-        return pl.concat(_every_row(scan([request.path]), [request.path], scan))[pl.Series(rows_of(request))]
+        return pl.concat(_every_row(scan([request.path]), [request.path], scan))[
+            pl.Series(request.cuts.rows_in(request.pages))
+        ]
 
-    indexes, start = rows_of(drawn.request), 0
+    indexes, start = drawn.request.cuts.rows_in(drawn.request.pages), 0
     for frame in files.pages.read_batches(
         [drawn.request], keep.needed, keep.schema, max_bytes=sizing().batch_bytes, fallback=fallback
     ):

@@ -112,15 +112,15 @@ def _pieces(
     size = int(reader.snapshot.files["size_bytes"][number])
     request = parts.pages[0] if parts.pages else None
     for drawn in parts.drawn:
-        share = len(drawn.request.pages) * drawn.request.page_rows / drawn.request.num_rows
-        yield parts, size * min(share, 1.0) + OPEN_COST_BYTES
+        share = len(drawn.request.pages) / drawn.request.cuts.pages
+        yield parts, size * share + OPEN_COST_BYTES
         return
     if request is None and parts.whole and size > task_bytes:
         request = reader.all_pages(plan.selection, number)
     if request is None:
         yield parts, size + OPEN_COST_BYTES
         return
-    total = -(-request.num_rows // request.page_rows)
+    total = request.cuts.pages
     stored = size * len(request.pages) / total
     count = min(max(round(stored / task_bytes), 1), len(request.pages))
     if count == 1:

@@ -54,9 +54,9 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         operation=operation,
         returns_rows=engine.shares_memory and engine.has_room(int(needed.sum())),
     )
-    blocks = _blocks(reader, files)
+    blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file])
+        file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file], layouts[file])
         for file in files.tolist()
         if (function := change.of_file(reader.paths[file])) is not None
     }

@@ -13,6 +13,8 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
+from qbeast_core.tree.bands.arrange import arrange
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
@@ -36,7 +38,7 @@ class FilePlan:
     order: RowNumbers
     weights: I32Array
     blocks: tuple[Block, ...]
-    page_rows: int
+    shape: FileShape
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,21 +64,28 @@ class IndexPlan:
         order = order_in_file(self.assignment.row_cube[rows], weights)
         weights = weights[order]
         first, last = packed.file_first_block[number], packed.file_first_block[number + 1]
-        starts = packed.block_starts[first : last + 1]
+        starts = packed.block_starts[first:last] - packed.block_starts[first]
         cubes = packed.block_cube[first:last]
-        lowest = weights[starts[:-1] - starts[0]].tolist()
+        arranged = arrange(
+            weights,
+            starts,
+            self.assignment.cubes.depth[cubes].astype(np.int64),
+            page_rows=page_rows_for(len(rows), cube_size=self.revision.desired_cube_size),
+        )
+        sizes, lowest, cubes = (
+            column[arranged.blocks] for column in (np.diff(starts, append=len(rows)), weights[starts], cubes)
+        )
         blocks = tuple(
             Block(cube=self._texts[cube], min_weight=low, max_weight=high, element_count=count)
             for cube, low, high, count in zip(
                 cubes.tolist(),
-                lowest,
+                lowest.tolist(),
                 self.assignment.thresholds[cubes].tolist(),
-                np.diff(starts).tolist(),
+                sizes.tolist(),
                 strict=True,
             )
         )
-        page_rows = page_rows_for(len(rows), cube_size=self.revision.desired_cube_size)
-        return FilePlan(rows, order, weights, blocks, page_rows)
+        return FilePlan(rows, order[arranged.rows], weights[arranged.rows], blocks, arranged.shape)
 
     @cached_property
     def _texts(self) -> list[str]:

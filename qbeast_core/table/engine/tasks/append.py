@@ -19,8 +19,9 @@ from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_da
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.tree.layout.pack import rows_per_file
+from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.layout.plan import plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
@@ -92,9 +93,8 @@ class AppendTask:
             if len(rows):
                 sorted_rows = frame[pl.Series(rows)]
                 path = f"{new_id()}.parquet"
-                add = store_sorted(
-                    self.target, sorted_rows, weights[rows], settings, path=path, cube_size=len(rows)
-                )
+                shape = FileShape.plain(page_rows_for(len(rows), cube_size=len(rows)), np.array([len(rows)]))
+                add = store_sorted(self.target, sorted_rows, weights[rows], settings, path=path, shape=shape)
                 written.append(add.without_index())
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.layout import parse_layout
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
@@ -20,6 +21,7 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.columns import frame_weights
 
 _PLACE: Final = own_column("place")
@@ -31,8 +33,9 @@ class FileToChange:
 
     parts: FileParts
     change: RowFunction
-    # Blocks in the order of the file.
+    # Blocks in the order of the file, and its layout tag.
     blocks: tuple[Block, ...]
+    layout: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,13 +67,12 @@ class ChangeFile:
             return None
         rows = pl.concat(frames, rechunk=True)
         weights = frame_weights(rows, self.revision.columns)
-        if not (stay and _lie_in_blocks(weights, file.blocks)):
+        shape = _shape(file) if stay else None
+        if shape is None or not _lie_in_blocks(weights, file.blocks, shape):
             return rows if self.returns_rows else None
         path = f"{self.operation}.{new_id()}.parquet"
-        starts = np.cumsum([0, *(block.element_count for block in file.blocks[:-1])], dtype=np.int64)
         settings = settings_for(self.target, rows, self.revision.columns)
-        size = self.revision.desired_cube_size
-        add = store_sorted(self.target, rows, weights, settings, path=path, cube_size=size, starts=starts)
+        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape)
         return add.model_copy(update={"blocks": file.blocks})
 
 
@@ -90,12 +92,23 @@ def _first_alone(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(others)
 
 
-def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...]) -> bool:
+def _shape(file: FileToChange) -> FileShape | None:
+    """Return the shape of a file, which the new file keeps; None if it is unknown."""
+    layout = None if file.layout is None else parse_layout(file.layout)
+    return None if layout is None else FileShape.parse(layout, _counts(file.blocks))
+
+
+def _counts(blocks: tuple[Block, ...]) -> I64Array:
+    return np.array([block.element_count for block in blocks], np.int64)
+
+
+def _lie_in_blocks(weights: I32Array, blocks: tuple[Block, ...], shape: FileShape) -> bool:
     """Return whether rows with these weights are consistent with the blocks of a file."""
-    ends = np.cumsum([block.element_count for block in blocks])
-    if not len(blocks) or ends[-1] != len(weights):
+    counts = _counts(blocks)
+    if not len(blocks) or counts.sum() != len(weights):
         return False
-    falls = np.flatnonzero(weights[1:] < weights[:-1]) + 1
-    starts = np.concatenate([[0], ends[:-1]])
+    by_block = weights[shape.runs.by_block()]
+    falls = np.flatnonzero(by_block[1:] < by_block[:-1]) + 1
+    starts = np.cumsum(counts) - counts
     lowest = np.array([block.min_weight for block in blocks])
-    return bool(np.isin(falls, starts).all() and (weights[starts] == lowest).all())
+    return bool(np.isin(falls, starts).all() and (by_block[starts] == lowest).all())

@@ -20,38 +20,49 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import FileSettings
 from qbeast_core.table.engine.tasks.passes import PlaceTask, nodes_and_weights
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
+from qbeast_core.tree.bands.arrange import arrange
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.grid import GRID_BITS, child_codes
 from qbeast_core.tree.layout.outline import Outline
+from qbeast_core.tree.layout.pack import page_rows_for
 
 # Returns the rows at some places, with some columns.
 Take: TypeAlias = Callable[[I64Array, Sequence[str]], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlacedFile:
-    """A data file and its blocks. `nodes` are indexes of the outline; `children` are codes, 0 for none."""
+class FileBlocks:
+    """The blocks of a file. `nodes` are indexes of the outline; `children` are codes, 0 for none."""
 
-    add: AddFile
     nodes: I32Array
     children: I64Array
     min_weights: I32Array
     counts: I64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedFile:
+    """A data file and its blocks."""
+
+    add: AddFile
+    blocks: FileBlocks
     weight_sum: int
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return int(self.counts.sum())
+        return int(self.blocks.counts.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderedRows:
-    """The sorted rows of a data file to write."""
+    """The rows of a data file to write, in the order of the file."""
 
     rows: pl.DataFrame
-    keys: U64Array
-    children: I64Array
+    weights: I32Array
+    shape: FileShape
+    blocks: FileBlocks
 
 
 def write_file(task: PlaceTask, parts: Sequence[pl.DataFrame], keys: Sequence[U64Array]) -> list[PlacedFile]:
@@ -69,39 +80,36 @@ def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array)
     """Sort the rows of one file, which are at some places of all rows. Too many rows are split into several files."""
     order, sorted_keys, children = _ordered(task, take, keys, places)
     height = len(order)
-    names = list(task.target.shape.schema)
     pieces = max(round(height / task.file_rows), 1) if height > 2 * task.file_rows else 1
     cuts = [height * i // pieces for i in range(pieces + 1)]
     return [
-        OrderedRows(take(order[a:b], names), sorted_keys[a:b], children[a:b])
-        for a, b in pairwise(cuts)
-        if a < b
+        _arranged(task, take, order[a:b], sorted_keys[a:b], children[a:b]) for a, b in pairwise(cuts) if a < b
     ]
 
 
 def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file with a new name."""
-    rows, keys, children = file.rows, file.keys, file.children
-    nodes, weights = nodes_and_weights(task.outline, keys)
+    settings = settings or settings_for(task.target, file.rows, task.revision.columns)
+    path = f"{new_id()}.parquet"
+    add = store_sorted(task.target, file.rows, file.weights, settings, path=path, shape=file.shape)
+    return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
+
+
+def _arranged(
+    task: PlaceTask, take: Take, order: I64Array, keys: U64Array, children: I64Array
+) -> OrderedRows:
+    """Return the sorted rows of a file in the order of the file."""
+    outline, rows = task.outline, len(keys)
+    nodes, weights = nodes_and_weights(outline, keys)
     begins: BoolArray = np.concatenate([[True], (nodes[1:] != nodes[:-1]) | (children[1:] != children[:-1])])
     starts = np.flatnonzero(begins)
-    add = store_sorted(
-        task.target,
-        rows,
-        weights,
-        settings or settings_for(task.target, rows, task.revision.columns),
-        path=f"{new_id()}.parquet",
-        cube_size=task.revision.desired_cube_size,
-        starts=starts,
-    )
-    return PlacedFile(
-        add=add,
-        nodes=nodes[starts],
-        children=children[starts],
-        min_weights=weights[starts],
-        counts=np.diff(starts, append=rows.height),
-        weight_sum=int(weights.sum(dtype=np.int64)),
-    )
+    depths = outline.cubes.depth[nodes[starts]].astype(np.int64) + (children[starts] > 0)
+    page_rows = page_rows_for(rows, cube_size=task.revision.desired_cube_size)
+    arranged = arrange(weights, starts, depths, page_rows=page_rows)
+    firsts, counts = starts[arranged.blocks], np.diff(starts, append=rows)[arranged.blocks]
+    blocks = FileBlocks(nodes[firsts], children[firsts], weights[firsts], counts)
+    rows_in_order = take(order[arranged.rows], list(task.target.shape.schema))
+    return OrderedRows(rows_in_order, weights[arranged.rows], arranged.shape, blocks)
 
 
 def _ordered(
@@ -134,8 +142,9 @@ def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
     """Return the files with their blocks. Thresholds depend on the cubes that all files use."""
     if not files:
         return []
-    nodes = np.concatenate([file.nodes for file in files])
-    children = np.concatenate([file.children for file in files])
+    of_files = [file.blocks for file in files]
+    nodes = np.concatenate([blocks.nodes for blocks in of_files])
+    children = np.concatenate([blocks.children for blocks in of_files])
     used = np.zeros(len(outline.thresholds), np.bool_)
     below = used.copy()
     used[nodes[children == 0]] = True
@@ -147,15 +156,15 @@ def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
         Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
         for cube, low, high, count in zip(
             texts,
-            np.concatenate([file.min_weights for file in files]).tolist(),
+            np.concatenate([blocks.min_weights for blocks in of_files]).tolist(),
             highest.tolist(),
-            np.concatenate([file.counts for file in files]).tolist(),
+            np.concatenate([blocks.counts for blocks in of_files]).tolist(),
             strict=True,
         )
     ]
-    ends = np.cumsum([len(file.nodes) for file in files]).tolist()
+    ends = np.cumsum([len(blocks.nodes) for blocks in of_files]).tolist()
     return [
-        file.add.model_copy(update={"blocks": tuple(blocks[end - len(file.nodes) : end])})
+        file.add.model_copy(update={"blocks": tuple(blocks[end - len(file.blocks.nodes) : end])})
         for file, end in zip(files, ends, strict=True)
     ]
 

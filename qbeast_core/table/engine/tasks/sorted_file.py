@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array, I64Array
+from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.target import FileTarget
-from qbeast_core.tree.layout.pack import page_rows_for
+from qbeast_core.tree.bands.shape import FileShape
 
 
 def settings_for(
@@ -25,10 +25,7 @@ def store_sorted(
     settings: FileSettings,
     *,
     path: str,
-    cube_size: int,
-    starts: I64Array | None = None,
+    shape: FileShape,
 ) -> AddFile:
-    """Write a file of sorted rows. Return it without blocks."""
-    put = target.store.put
-    page_rows = page_rows_for(rows.height, cube_size=cube_size)
-    return store_file(rows, weights, page_rows, put=put, path=path, settings=settings, starts=starts)[0]
+    """Write a file of arranged rows. Return it without blocks."""
+    return store_file(rows, weights, shape, put=target.store.put, path=path, settings=settings)[0]
