@@ -18,6 +18,11 @@ from tests.helpers.invariants import read_log
 from tests.helpers.small_files import small_files
 
 FOLDER = Path(__file__).parent / "layout1"
+HEAVY_FILTERS = [
+    pl.col("shop") == 7,
+    pl.col("shop") > 200,
+    (pl.col("shop") == 11) & (pl.col("price") < 50),
+]
 FILTERS = {
     "documented": [
         pl.col("fare") < 100,
@@ -32,7 +37,8 @@ FILTERS = {
         pl.col("day") <= date(2020, 2, 1),
         (pl.col("day") > date(2023, 6, 1)) & (pl.col("delay") < 500),
     ],
-    "heavy": [pl.col("shop") == 7, pl.col("shop") > 200, (pl.col("shop") == 11) & (pl.col("price") < 50)],
+    "heavy": HEAVY_FILTERS,
+    "heavy-shuffled": HEAVY_FILTERS,
 }
 SAMPLES = (0.01, 0.1, 0.3, 0.77, (0.05, 0.2), (0.77, 1.0))
 MAGIC = 4
@@ -97,11 +103,17 @@ def zero_bytes_outside(table: Path, plan: qbeast.Plan) -> int:
 
 
 def test_files_have_version_1_and_many_pages(table: Path) -> None:
-    """The tables would prove nothing if they were written again by a newer commit."""
+    """Fail if the tables were written again by a newer commit."""
     assert layout_versions(table) == {1}
     files = qbeast.open_table(table).explain().files
     assert files.height > 1
     assert (files["pages_total"] >= 10).all()
+
+
+def test_heavy_keys_have_both_tag_versions() -> None:
+    for name, version in {"heavy": "1", "heavy-shuffled": "2"}.items():
+        adds = read_log(FOLDER / name / "table").adds.values()
+        assert {add["tags"]["qbeast.keys"].partition(":")[0] for add in adds} == {version}
 
 
 def test_full_read_returns_rows(table: Path, rows: pl.DataFrame) -> None:

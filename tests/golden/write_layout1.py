@@ -1,4 +1,4 @@
-"""Write the tables of `layout1`: run with the library at commit 01b4d70, see `layout1/PROVENANCE.txt`."""
+"""Write the tables of `layout1`: run with the library at an older commit, see `layout1/PROVENANCE.txt`."""
 
 from __future__ import annotations
 
@@ -107,17 +107,23 @@ def store_expected(rows: pl.DataFrame, indexed: list[str], folder: Path, spark: 
     expected.write_parquet(file, compression_level=22)
 
 
-def write_all(target: Path) -> None:
+def write_all(target: Path, names: list[str]) -> None:
     """Write each table into a folder of `target`."""
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    makers = {"documented": write_documented, "qbeast-spark": write_spark, "heavy": write_heavy}
-    for name, make in makers.items():
+    for name in names:
         folder = target / name
         folder.mkdir(parents=True)
         with small_files(file_rows=900, page_rows=64):
-            rows = make(folder / "table")
+            rows = TABLES[name](folder / "table")
         store_expected(rows, list(qbeast.open_table(folder / "table").indexed_columns), folder, spark)
 
 
+TABLES = {
+    "documented": write_documented,
+    "qbeast-spark": write_spark,
+    "heavy": write_heavy,
+    "heavy-shuffled": write_heavy,
+}
+
 if __name__ == "__main__":
-    write_all(Path(sys.argv[1]))
+    write_all(Path(sys.argv[1]), sys.argv[2:])
