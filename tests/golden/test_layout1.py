@@ -1,0 +1,200 @@
+"""Tables with version 1 of the page layout, written by an older commit: they are read, changed and rewritten."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from polars.testing import assert_frame_equal
+
+import qbeast
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.invariants import read_log
+from tests.helpers.small_files import small_files
+
+FOLDER = Path(__file__).parent / "layout1"
+HEAVY_FILTERS = [
+    pl.col("shop") == 7,
+    pl.col("shop") > 200,
+    (pl.col("shop") == 11) & (pl.col("price") < 50),
+]
+FILTERS = {
+    "documented": [
+        pl.col("fare") < 100,
+        pl.col("fare").is_between(495, 530) & (pl.col("seats") == 3),
+        pl.col("town").is_null(),
+        pl.col("town") == "Bergen 217",
+        pl.col("id") >= 4400,
+    ],
+    "qbeast-spark": [
+        pl.col("delay") > 3900,
+        pl.col("delay").is_null(),
+        pl.col("day") <= date(2020, 2, 1),
+        (pl.col("day") > date(2023, 6, 1)) & (pl.col("delay") < 500),
+    ],
+    "heavy": HEAVY_FILTERS,
+    "heavy-shuffled": HEAVY_FILTERS,
+}
+SAMPLES = (0.01, 0.1, 0.3, 0.77, (0.05, 0.2), (0.77, 1.0))
+MAGIC = 4
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::qbeast.DesignEffectWarning", "ignore::qbeast.EmptySampleWarning"
+)
+
+
+@pytest.fixture(params=list(FILTERS))
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def table(name: str, tmp_path: Path) -> Path:
+    """A copy of the table."""
+    return Path(shutil.copytree(FOLDER / name / "table", tmp_path / "table", copy_function=shutil.copyfile))
+
+
+@pytest.fixture
+def rows(name: str) -> pl.DataFrame:
+    """Expected rows, with Spark's hash of the indexed columns."""
+    return pl.read_parquet(FOLDER / name / "expected.parquet")
+
+
+def sampled(rows: pl.DataFrame, sample: float | tuple[float, float]) -> pl.DataFrame:
+    """Return the rows whose weight `w` is in the sample: first <= w < end, all the rest if the end is 1."""
+    first, end = sample if isinstance(sample, tuple) else (0.0, sample)
+    low, high = (int(bound * (2**32 - 1) - 2**31) for bound in (first, end))
+    weight = pl.col("weight").cast(pl.Int64)
+    return rows.filter((weight >= low) & ((weight < high) | pl.lit(end == 1)))
+
+
+def assert_rows(actual: pl.DataFrame, expected: pl.DataFrame) -> None:
+    expected = expected.drop("weight", strict=False).sort("id")
+    assert_frame_equal(actual.sort("id"), expected, check_exact=True)
+
+
+def layout_versions(table: Path) -> set[int]:
+    return {json.loads(add["tags"]["qbeast.layout"])["v"] for add in read_log(table).adds.values()}
+
+
+def zero_bytes_outside(table: Path, plan: qbeast.Plan) -> int:
+    """Zero the data files except ranges of a plan, tails and magic bytes. Return the number of changed bytes."""
+    adds, zeroed_bytes = read_log(table).adds, 0
+    for file in plan.files.iter_rows(named=True):
+        path = table / file["path"]
+        data = path.read_bytes()
+        kept = [(0, MAGIC), (len(data) - MAGIC, MAGIC)]
+        if file["opened"]:
+            tail_bytes = json.loads(adds[file["path"]]["tags"]["qbeast.layout"])["tail"]
+            whole = [{"start": 0, "length": len(data)}]
+            kept += [(part["start"], part["length"]) for part in file["ranges"] or whole]
+            kept.append((len(data) - tail_bytes, tail_bytes))
+        zeroed = bytearray(len(data))
+        for start, length in kept:
+            zeroed[start : start + length] = data[start : start + length]
+        zeroed_bytes += sum(a != b for a, b in zip(zeroed, data, strict=True))
+        path.write_bytes(zeroed)
+    return zeroed_bytes
+
+
+def test_files_have_version_1_and_many_pages(table: Path) -> None:
+    """Fail if the tables were written again by a newer commit."""
+    assert layout_versions(table) == {1}
+    files = qbeast.open_table(table).explain().files
+    assert files.height > 1
+    assert (files["pages_total"] >= 10).all()
+
+
+def test_heavy_keys_have_both_tag_versions() -> None:
+    for name, version in {"heavy": "1", "heavy-shuffled": "2"}.items():
+        adds = read_log(FOLDER / name / "table").adds.values()
+        assert {add["tags"]["qbeast.keys"].partition(":")[0] for add in adds} == {version}
+
+
+def test_full_read_returns_rows(table: Path, rows: pl.DataFrame) -> None:
+    assert_rows(qbeast.read_table(table), rows)
+    assert_rows(pl.DataFrame(DeltaTable(table).to_pyarrow_table()), rows)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_samples_follow_hash_of_spark(
+    table: Path, rows: pl.DataFrame, sample: float | tuple[float, float]
+) -> None:
+    assert_rows(qbeast.read_table(table, sample=sample), sampled(rows, sample))
+
+
+def test_filters_return_rows(name: str, table: Path, rows: pl.DataFrame) -> None:
+    for where in FILTERS[name]:
+        expected = rows.filter(where)
+        assert 0 < expected.height < rows.height
+        assert_rows(qbeast.read_table(table, where=where), expected)
+        assert_rows(qbeast.scan_table(table, sample=0.3).filter(where).collect(), sampled(expected, 0.3))
+        assert qbeast.open_table(table).count(where) == expected.height
+
+
+def test_small_sample_opens_fewer_pages(table: Path) -> None:
+    files = qbeast.open_table(table).explain(sample=0.1).files
+    assert 0 < files["pages_opened"].sum() < files["pages_total"].sum() / 4
+
+
+def test_filter_opens_fewer_pages(name: str, table: Path) -> None:
+    files = qbeast.open_table(table).explain(FILTERS[name][0]).files
+    assert 0 < files["pages_opened"].sum() < files["pages_total"].sum()
+
+
+def test_bytes_outside_plan_do_not_matter(name: str, table: Path, rows: pl.DataFrame) -> None:
+    requests = [(where, None) for where in FILTERS[name]] + [(None, sample) for sample in SAMPLES]
+    requests.append((FILTERS[name][0], 0.3))
+    for number, (where, sample) in enumerate(requests):
+        copy = Path(shutil.copytree(table, table.with_name(f"copy {number}")))
+        zero_bytes_outside(copy, qbeast.open_table(copy).explain(where, sample=sample))
+        expected = rows if sample is None else sampled(rows, sample)
+        actual = qbeast.read_table(copy, where=where, sample=sample)
+        assert_rows(actual, expected if where is None else expected.filter(where))
+
+
+def test_most_bytes_outside_sample_are_zeroed(table: Path) -> None:
+    plan = qbeast.open_table(table).explain(sample=0.1)
+    assert zero_bytes_outside(table, plan) > plan.bytes_total / 4
+
+
+def test_check_finds_no_fault(table: Path) -> None:
+    report = qbeast.open_table(table).check()
+    assert report.ok, report.faults
+
+
+def test_changes_keep_other_rows(name: str, table: Path, rows: pl.DataFrame) -> None:
+    """Append, delete and update in files of this layout, then compare rows and samples."""
+    opened, new = qbeast.open_table(table), rows.drop("weight").with_columns(pl.col("id") + 1_000_000)
+    deleted = FILTERS[name][0]
+    value = rows.columns[-2]  # not indexed, so that weights stay
+    with small_files(file_rows=900, page_rows=64):
+        qbeast.write_table(new, table, mode="append")
+        opened.delete(deleted)
+        opened.update(pl.col("id") % 50 == 0, {value: None})
+    both = pl.concat([rows, rows.with_columns(pl.col("id") + 1_000_000)])
+    both = both.filter(~deleted.fill_null(value=False))
+    expected = both.with_columns(pl.when(pl.col("id") % 50 != 0).then(value).alias(value))
+    assert_rows(qbeast.read_table(table), expected)
+    for sample in SAMPLES:
+        assert_rows(qbeast.read_table(table, sample=sample), sampled(expected, sample))
+    assert opened.check().ok
+
+
+def test_full_optimize_keeps_rows_and_samples(name: str, table: Path, rows: pl.DataFrame) -> None:
+    opened = qbeast.open_table(table)
+    before = set(load_snapshot(table).files["path"])
+    with small_files(file_rows=900, page_rows=64):
+        assert opened.optimize(full=True).committed
+    assert not before & set(load_snapshot(table).files["path"])
+    assert_rows(qbeast.read_table(table), rows)
+    for sample in SAMPLES:
+        assert_rows(qbeast.read_table(table, sample=sample), sampled(rows, sample))
+    for where in FILTERS[name]:
+        assert_rows(qbeast.read_table(table, where=where), rows.filter(where))
+    assert opened.check().ok
