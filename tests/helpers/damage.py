@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 import polars as pl
 
+from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.tree.space.columns import frame_weights
@@ -150,9 +151,8 @@ def rewritten(
         changed, weights = edit(rows, frame_weights(rows, indexed))
         layout = json.loads(add["tags"]["qbeast.layout"])
         hidden = weights if layout.get("hidden", True) else None
-        encoded = encode_data_file(
-            changed, weights=hidden, page_rows=layout["rows"], statistics=tuple(indexed)
-        )
+        cuts = PageCuts((changed.height,), (layout["rows"],))
+        encoded = encode_data_file(changed, weights=hidden, cuts=cuts, statistics=tuple(indexed))
         path.write_bytes(encoded.data)
         add["size"] = encoded.size_bytes
         layout["tail"] = encoded.tail_bytes

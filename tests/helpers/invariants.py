@@ -124,12 +124,15 @@ def _check_file(
     blocks = _read_blocks(tags["blocks"], keys)
     assert sum(block["elementCount"] for block in blocks) == stats["numRecords"] == stored.height  # 8.5
     assert tags["qbeast.rules"] == "1"
-    _check_layout(tags["qbeast.layout"], weights, footer, add["size"])
-    start = 0
-    for block in blocks:
-        rows = slice(start, start + block["elementCount"])
-        start = rows.stop
-        assert block["elementCount"] > 0
+    groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    counts = [block["elementCount"] for block in blocks]
+    rows_of_block, group_rows, page_starts = read_layout(tags["qbeast.layout"], counts)
+    assert groups == group_rows
+    _check_layout(tags["qbeast.layout"], weights[page_starts], footer, add["size"])
+    firsts = [rows[0] for rows in rows_of_block]
+    assert firsts == sorted(firsts), "blocks are in the order of their first rows"
+    for block, rows in zip(blocks, rows_of_block, strict=True):
+        assert len(rows) == block["elementCount"] > 0
         assert not block.get("replicated", False)
         _check_box(block["cube"], [column[rows] for column in points])  # 8.1
         assert (np.diff(weights[rows]) >= 0).all(), "rows of a block are ordered by weight"
@@ -170,12 +173,38 @@ def _read_blocks(text: str, keys: list[str]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _check_layout(text: str, weights: np.ndarray[Any, Any], footer: pq.FileMetaData, size: int) -> None:
-    """Assert that the tag has the rows per page and the first weight of each page, and that the tail has no data."""
+def read_layout(text: str, counts: list[int]) -> tuple[list[list[int]], list[int], list[int]]:
+    """Return the rows of each block, the rows of each row group, and the first row of each page (section 14)."""
     layout = json.loads(text)
-    assert layout["v"] == 1
-    first = np.frombuffer(base64.b64decode(layout["w"]), "<i2")
-    assert first.tolist() == (weights[:: layout["rows"]] >> 16).tolist()
+    bands, whole = layout.get("bands"), np.zeros(len(counts), int)
+    if layout["v"] == 1:
+        bands = [[layout["rows"], 0, len(counts)]]
+    else:
+        whole = np.frombuffer(base64.b64decode(layout["n"]), "<u2")
+    rows_of_block: list[list[int]] = [[] for _ in counts]
+    group_rows, page_starts, at, row = [], [], 0, 0
+    for number, (page_rows, first, blocks) in enumerate(bands):
+        start = row
+        named = range(first, first + blocks)
+        later = {block for _, begin, size in bands[number + 1 :] for block in range(begin, begin + size)}
+        runs = [(block, page_rows * int(pages)) for block, pages in zip(named, whole[at:], strict=False)]
+        taken = dict(runs)
+        rest = {b: counts[b] - len(rows_of_block[b]) - taken[b] for b in named if b not in later}
+        for block, rows in [*runs, *rest.items()]:
+            assert rows >= 0
+            rows_of_block[block] += range(row, row + rows)
+            row += rows
+        group_rows.append(row - start)
+        page_starts += range(start, row, page_rows)
+        at += blocks
+    assert layout["v"] == 1 or at == len(whole)
+    return rows_of_block, group_rows, page_starts
+
+
+def _check_layout(text: str, firsts: np.ndarray[Any, Any], footer: pq.FileMetaData, size: int) -> None:
+    """Assert that the tag has the first weight of each page, and that the tail has no data."""
+    layout = json.loads(text)
+    assert np.frombuffer(base64.b64decode(layout["w"]), "<i2").tolist() == (firsts >> 16).tolist()
     ends = [
         column.total_compressed_size + (column.dictionary_page_offset or column.data_page_offset)
         for group in range(footer.num_row_groups)

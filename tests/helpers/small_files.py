@@ -23,5 +23,6 @@ def resized(**sizes: Any) -> Iterator[None]:
 @contextmanager
 def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
     """Write few rows into many files and pages, like millions of rows."""
-    with resized(min_file_rows=1, max_file_rows=file_rows, min_page_rows=page_rows):
+    pages = {"min_page_rows": page_rows, "min_band_rows": page_rows}
+    with resized(min_file_rows=1, max_file_rows=file_rows, **pages):
         yield

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import numpy as np
 import polars as pl
+
+from qbeast_core.io.parquet.cuts import PageCuts
 
 
 def every_type(rows: int, *, seed: int = 0) -> pl.DataFrame:
@@ -57,3 +60,10 @@ def every_type(rows: int, *, seed: int = 0) -> pl.DataFrame:
 
 def weights(rows: int, *, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-(2**31), 2**31, rows).astype(np.int32)
+
+
+def page_cuts(rows: int, page_rows: int, *, groups: int = 1) -> PageCuts:
+    """Cut rows into row groups of about equal size; those after the first have smaller pages."""
+    ends = [rows * number // groups for number in range(groups + 1)]
+    sizes = [end - start for start, end in itertools.pairwise(ends) if end > start]
+    return PageCuts(tuple(sizes), tuple(max(page_rows - number, 1) for number in range(len(sizes))))

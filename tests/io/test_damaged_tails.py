@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import PagesUnavailable
 from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
 from qbeast_core.io.parquet.parquet_write import encode_data_file
@@ -33,36 +34,54 @@ from tests.helpers.examples import examples
 from tests.io.frames import weights
 
 ROWS, PAGE_ROWS = 96, 8
+CUTS = PageCuts((40, 56), (PAGE_ROWS, 7))
 FRAME = pl.DataFrame({"id": range(ROWS), "tags": [[str(n)] * (n % 3) for n in range(ROWS)]})
-FILE = encode_data_file(FRAME, weights=weights(ROWS), page_rows=PAGE_ROWS, dictionary=[])
+FILE = encode_data_file(FRAME, weights=weights(ROWS), cuts=CUTS, dictionary=[])
 TAIL = bytes(FILE.data[-FILE.tail_bytes :])
-HEAD = struct.Struct("<8sIIIII")
-Numbers = tuple[int, int, int]
+HEAD = struct.Struct("<8sIIII")
+OLD_HEAD = struct.Struct("<8sIIIII")
+Numbers = tuple[int, int, bytes]
 STOP = b"\x00"
 
 
 def parts() -> tuple[Numbers, bytes, bytes]:
-    """Give rows a page, pages and leaves; the packed sizes; the footer."""
-    _, _, page_rows, pages, leaves, length = HEAD.unpack_from(TAIL)
-    return (page_rows, pages, leaves), TAIL[HEAD.size : HEAD.size + length], TAIL[HEAD.size + length : -8]
+    """Return row groups, leaves, rows and rows per page of the groups; the packed sizes; the footer."""
+    _, _, groups, leaves, length = HEAD.unpack_from(TAIL)
+    at = HEAD.size + 8 * groups
+    return (groups, leaves, TAIL[HEAD.size : at]), TAIL[at : at + length], TAIL[at + length : -8]
 
 
 def tail(numbers: Numbers, body: bytes, footer: bytes, *, length: int | None = None) -> bytes:
     """Build a tail whose checksum is right, whatever it holds."""
+    groups, leaves, cuts = numbers
+    head = HEAD.pack(b"QBPAGES2", 0, groups, leaves, len(body) if length is None else length)
+    return checked(head + cuts + body, footer)
+
+
+def checked(directory: bytes, footer: bytes) -> bytes:
     rest = footer + len(footer).to_bytes(4, "little") + b"PAR1"
-    plain = HEAD.pack(b"QBPAGES1", 0, *numbers, len(body) if length is None else length)
-    checksum = zlib.crc32(rest, zlib.crc32(body, zlib.crc32(plain[12:])))
-    return plain[:8] + checksum.to_bytes(4, "little") + plain[12:] + body + rest
+    checksum = zlib.crc32(rest, zlib.crc32(directory[12:]))
+    return directory[:8] + checksum.to_bytes(4, "little") + directory[12:] + rest
+
+
+def old_tail(**changes: int) -> bytes:
+    """Build a tail of the version for files of one row group."""
+    file = encode_data_file(FRAME, weights=None, cuts=PageCuts((ROWS,), (PAGE_ROWS,)))
+    tail = parse_tail(file.data[-file.tail_bytes :])
+    body = zlib.compress(tail.page_sizes.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes())
+    report = {"page_rows": PAGE_ROWS, "pages": tail.pages, "leaves": 2, "length": len(body)} | changes
+    footer = file.data[-8 - int.from_bytes(file.data[-8:-4], "little") : -8]
+    return checked(OLD_HEAD.pack(b"QBPAGES1", 0, *report.values()) + body, footer)
 
 
 def sized(change: Callable[[np.ndarray], object]) -> bytes:
     """Build a tail with other sizes of pages."""
-    (page_rows, pages, leaves), body, footer = parts()
+    numbers, body, footer = parts()
     planes = np.frombuffer(zlib.decompress(body), np.uint8).reshape(4, -1)
-    sizes = np.ascontiguousarray(planes.T).view("<u4").reshape(leaves, pages).copy()
+    sizes = np.ascontiguousarray(planes.T).view("<u4").reshape(numbers[1], -1).copy()
     change(sizes)
     packed = np.ascontiguousarray(sizes).view(np.uint8).reshape(-1, 4).T.tobytes()
-    return tail((page_rows, pages, leaves), zlib.compress(packed), footer)
+    return tail(numbers, zlib.compress(packed), footer)
 
 
 def zeros(mebibytes: int) -> bytes:
@@ -81,11 +100,15 @@ def packed(change: Callable[[bytes], bytes]) -> bytes:
 
 
 def numbered(**changes: int) -> bytes:
-    (page_rows, pages, leaves), body, footer = parts()
-    report = {"page_rows": page_rows, "pages": pages, "leaves": leaves, "length": len(body)} | changes
-    return tail(
-        (report["page_rows"], report["pages"], report["leaves"]), body, footer, length=report["length"]
-    )
+    (groups, leaves, cuts), body, footer = parts()
+    report = {"groups": groups, "leaves": leaves, "length": len(body)} | changes
+    return tail((report["groups"], report["leaves"], cuts), body, footer, length=report["length"])
+
+
+def grouped(*numbers: int) -> bytes:
+    """Build a tail with other rows and rows per page of the row groups."""
+    (_, leaves, _), body, footer = parts()
+    return tail((len(numbers) // 2, leaves, np.array(numbers, "<u4").tobytes()), body, footer)
 
 
 def footed(footer: bytes) -> bytes:
@@ -126,10 +149,19 @@ DAMAGED = {
     "sizes too many": lambda: packed(lambda body: zlib.compress(zlib.decompress(body) + b"four")),
     "a page of no bytes": lambda: sized(swapped),
     "pages of 4 GiB": lambda: sized(lambda sizes: sizes.fill(2**32 - 1)),
-    "no rows a page": lambda: numbered(page_rows=0),
-    "all rows in a page": lambda: numbered(page_rows=2**32 - 1),
-    "no pages": lambda: numbered(pages=0),
-    "pages without number": lambda: numbered(pages=2**32 - 1),
+    "no rows a page": lambda: grouped(40, 0, 56, 7),
+    "all rows in a page": lambda: grouped(40, 2**32 - 1, 56, 7),
+    "one row a page": lambda: grouped(40, 1, 56, 1),
+    "one group of two": lambda: grouped(96, 8),
+    "other rows in groups": lambda: grouped(56, 8, 40, 7),
+    "no groups": lambda: numbered(groups=0),
+    "groups without number": lambda: numbered(groups=2**32 - 1),
+    "old: no rows a page": lambda: old_tail(page_rows=0),
+    "old: all rows in a page": lambda: old_tail(page_rows=2**32 - 1),
+    "old: no pages": lambda: old_tail(pages=0),
+    "old: pages without number": lambda: old_tail(pages=2**32 - 1),
+    "old: columns without number": lambda: old_tail(leaves=2**32 - 1),
+    "old: sizes without end": lambda: old_tail(length=2**32 - 1),
     "no columns": lambda: numbered(leaves=0),
     "columns without number": lambda: numbered(leaves=2**32 - 1),
     "sizes without end": lambda: numbered(length=2**32 - 1),
@@ -145,9 +177,10 @@ DAMAGED = {
 
 def test_sample_tail_is_well_formed() -> None:
     assert tail(*parts()) == TAIL
-    assert parse_tail(TAIL).pages == ROWS // PAGE_ROWS
+    assert parse_tail(TAIL).pages == 5 + 8
     assert sized(lambda _: None)[HEAD.size + 4 :] != b""
-    assert parse_tail(sized(lambda _: None)).page_rows == PAGE_ROWS
+    assert parse_tail(sized(lambda _: None)).cuts == CUTS
+    assert parse_tail(old_tail()).cuts == PageCuts((ROWS,), (PAGE_ROWS,))
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -181,7 +214,8 @@ def read_or_refuse(data: bytes) -> None:
     except PagesUnavailable:
         return
     assert isinstance(actual, FileTail)
-    assert (np.diff(actual.page_starts, axis=1) > 0).all()
+    assert (actual.page_starts >= 0).all()
+    assert (actual.page_sizes > 0).all()
 
 
 @examples(100, slow=20_000)
@@ -220,6 +254,6 @@ def page_header(size: int, values: int) -> bytes:
 )
 def test_page_headers_never_lead_backwards(page: bytes) -> None:
     actual = parse_tail(TAIL)
-    (leaf,) = [number for number, chunk in enumerate(actual.footer.chunks) if chunk.column == "tags"]
+    leaf = actual.footer.leaves.index("tags")
     with pytest.raises(PagesUnavailable):
-        build_mini_file([FilePart(actual.footer, [leaf], PAGE_ROWS, [[memoryview(page)]])])
+        build_mini_file([FilePart(actual.footer, 0, [leaf], PAGE_ROWS, [[memoryview(page)]])])

@@ -20,7 +20,7 @@ from qbeast_core.io.parquet.pages import PageReader, PageRequest
 from qbeast_core.io.parquet.parquet_write import WEIGHT_COLUMN, encode_data_file
 from qbeast_core.io.stores.local import LocalStore
 from tests.helpers.examples import examples
-from tests.io.frames import every_type, weights
+from tests.io.frames import every_type, page_cuts, weights
 
 ROWS, PAGE_ROWS = 1000, 64
 PAGES = 16
@@ -50,17 +50,28 @@ def add(
     frame: pl.DataFrame | pa.Table,
     pages: Sequence[int],
     page_rows: int = PAGE_ROWS,
+    groups: int = 1,
 ) -> PageRequest:
     dictionary = choose_dictionary(frame) if isinstance(frame, pl.DataFrame) else []
-    file = encode_data_file(frame, weights=weights(len(frame)), page_rows=page_rows, dictionary=dictionary)
+    cuts = page_cuts(len(frame), page_rows, groups=groups)
+    file = encode_data_file(frame, weights=weights(len(frame)), cuts=cuts, dictionary=dictionary)
     store.files[path] = file.data
-    return PageRequest(
-        path, file.size_bytes, len(frame), page_rows, file.tail_bytes, np.array(pages, dtype=np.int64)
-    )
+    return PageRequest(path, file.size_bytes, cuts, file.tail_bytes, np.array(pages, dtype=np.int64))
 
 
-def rows_of(frame: pl.DataFrame, pages: Sequence[int], page_rows: int = PAGE_ROWS) -> pl.DataFrame:
-    return pl.concat([frame.slice(page * page_rows, page_rows) for page in pages])
+def rows_of(
+    frame: pl.DataFrame, pages: Sequence[int], page_rows: int = PAGE_ROWS, groups: int = 1
+) -> pl.DataFrame:
+    pieces = pages_of(frame, page_rows, groups)
+    return pl.concat([pieces[page] for page in pages])
+
+
+def pages_of(frame: pl.DataFrame, page_rows: int, groups: int) -> list[pl.DataFrame]:
+    cuts, pieces, start = page_cuts(frame.height, page_rows, groups=groups), list[pl.DataFrame](), 0
+    for rows, each in zip(cuts.group_rows, cuts.page_rows, strict=True):
+        pieces += frame.slice(start, rows).iter_slices(each)
+        start += rows
+    return pieces
 
 
 page_sets = st.lists(st.integers(0, PAGES - 1), min_size=1, unique=True).map(sorted)
@@ -77,7 +88,12 @@ def test_pages_of_any_columns_equal_plain_read(
     frames = FRAMES
     requests = [_with(request, chosen) for request, chosen in zip(REQUESTS, pages, strict=True)]
     read = PageReader(STORE).read(requests, columns, frames[0].schema)
-    expected = pl.concat([rows_of(frame, chosen) for frame, chosen in zip(frames, pages, strict=True)])
+    expected = pl.concat(
+        [
+            rows_of(frame, chosen, groups=groups)
+            for frame, chosen, groups in zip(frames, pages, GROUPS, strict=True)
+        ]
+    )
     assert_frame_equal(read, expected.select(columns))
     for request in (*requests, _with(REQUESTS[0], pages=list(range(PAGES)))):
         reader = PageReader(STORE)
@@ -96,15 +112,20 @@ def test_pages_of_any_columns_equal_plain_read(
         excluded_dtypes=[pl.Categorical, pl.Enum, pl.Decimal, pl.Time, pl.Duration, pl.Object, pl.Int128],
     ),
     page_rows=st.integers(1, 9),
+    groups=st.integers(1, 4),
     data=st.data(),
 )
-def test_generated_frames_are_read_back(frame: pl.DataFrame, page_rows: int, data: st.DataObject) -> None:
-    numbers = st.lists(st.integers(0, -(-frame.height // page_rows) - 1), min_size=1, unique=True)
+def test_generated_frames_are_read_back(
+    frame: pl.DataFrame, page_rows: int, groups: int, data: st.DataObject
+) -> None:
+    count = len(pages_of(frame, page_rows, groups))
+    numbers = st.lists(st.integers(0, count - 1), min_size=1, unique=True)
     pages = sorted(data.draw(numbers))
     store = MemoryStore()
-    request = add(store, "f", frame, pages, page_rows)
+    request = add(store, "f", frame, pages, page_rows, groups)
     reader = PageReader(store)
-    assert_frame_equal(reader.read([request], frame.columns, frame.schema), rows_of(frame, pages, page_rows))
+    expected = rows_of(frame, pages, page_rows, groups)
+    assert_frame_equal(reader.read([request], frame.columns, frame.schema), expected)
     assert reader.bytes_of(request, frame.columns) == reader.ranges(request, frame.columns).bytes_total
 
 
@@ -120,19 +141,20 @@ def test_map_columns_are_read() -> None:
 
 @examples(25, slow=250)
 @given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
-def test_reader_uses_only_bytes_it_names(pages: list[int], columns: list[str]) -> None:
-    request = _with(REQUESTS[0], pages)
+@pytest.mark.parametrize("file", [0, 1])
+def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: list[str]) -> None:
+    request = _with(REQUESTS[file], pages)
     ranges = PageReader(STORE).ranges(request, columns)
     named = [*ranges.data, ranges.tail]
     assert ranges.bytes_total == sum(length for _, length in named)
     zeroed = bytearray(request.size_bytes)
     for start, length in named:
         assert not any(zeroed[start : start + length]), "named once"
-        zeroed[start : start + length] = STORE.files["0"][start : start + length]
+        zeroed[start : start + length] = STORE.files[request.path][start : start + length]
     store = MemoryStore()
-    store.files["0"] = bytes(zeroed)
-    read = PageReader(store).read([request], columns, FRAMES[0].schema)
-    assert_frame_equal(read, rows_of(FRAMES[0], pages).select(columns))
+    store.files[request.path] = bytes(zeroed)
+    read = PageReader(store).read([request], columns, FRAMES[file].schema)
+    assert_frame_equal(read, rows_of(FRAMES[file], pages, groups=GROUPS[file]).select(columns))
     touched = sum(length for _, _, length in store.read)
     assert touched == ranges.bytes_total
 
@@ -201,8 +223,9 @@ def test_fallback_reads_files_without_pages_in_order() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"num_rows": ROWS - 1},
-        {"page_rows": 2 * PAGE_ROWS},
+        {"cuts": page_cuts(ROWS - 1, PAGE_ROWS)},
+        {"cuts": page_cuts(ROWS, 2 * PAGE_ROWS)},
+        {"cuts": page_cuts(ROWS, PAGE_ROWS, groups=2)},
         {"tail_bytes": 0},
         {"tail_bytes": 10**9},
         {"tail_bytes": 20},
@@ -257,7 +280,7 @@ def test_weight_column_can_be_read() -> None:
 
 
 def _with(request: PageRequest, pages: Sequence[int], **changes: object) -> PageRequest:
-    names = ("path", "size_bytes", "num_rows", "page_rows", "tail_bytes")
+    names = ("path", "size_bytes", "cuts", "tail_bytes")
     values = {name: getattr(request, name) for name in names} | {"pages": pages} | changes
     return PageRequest(**{**values, "pages": np.array(values["pages"], dtype=np.int64)})
 
@@ -272,4 +295,8 @@ def _broken_data(store: MemoryStore, request: PageRequest) -> PageRequest:
 
 STORE = MemoryStore()
 FRAMES = [every_type(ROWS, seed=1), every_type(ROWS, seed=2)]
-REQUESTS = [add(STORE, str(n), frame, []) for n, frame in enumerate(FRAMES)]
+GROUPS = (1, 3)
+REQUESTS = [
+    add(STORE, str(n), frame, [], groups=groups)
+    for n, (frame, groups) in enumerate(zip(FRAMES, GROUPS, strict=True))
+]

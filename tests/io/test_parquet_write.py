@@ -19,13 +19,16 @@ from qbeast_core.io.parquet.footer import PagesUnavailable, parse_footer, read_p
 from qbeast_core.io.parquet.parquet_write import EncodedFile, encode_data_file
 from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_core.io.parquet.thrift import ThriftError, read_struct
-from tests.io.frames import every_type, weights
+from tests.io.frames import every_type, page_cuts, weights
 
 ROWS, PAGE_ROWS = 1000, 64
 
 
 def encode(frame: pl.DataFrame | pa.Table, **options: object) -> EncodedFile:
-    return encode_data_file(frame, weights=weights(len(frame)), **{"page_rows": PAGE_ROWS, **options})
+    rows, page_rows, groups = len(frame), options.pop("page_rows", PAGE_ROWS), options.pop("groups", 1)
+    return encode_data_file(
+        frame, weights=weights(rows), cuts=page_cuts(rows, page_rows, groups=groups), **options
+    )
 
 
 def footer_bytes(data: bytes) -> bytes:
@@ -33,8 +36,9 @@ def footer_bytes(data: bytes) -> bytes:
 
 
 def cuts(data: bytes) -> list[list[int]]:
-    """First row of every page by column, from the OffsetIndexes by the generic reader."""
-    columns = read_struct(footer_bytes(data)).fields[4][0].fields[1]
+    """First row of every page by column chunk, from the OffsetIndexes by the generic reader."""
+    groups = read_struct(footer_bytes(data)).fields[4]
+    columns = [column for group in groups for column in group.fields[1]]
     indexes = [read_struct(data, column.fields[4]).fields[1] for column in columns]
     return [[page.fields[3] for page in pages] for pages in indexes]
 
@@ -46,12 +50,32 @@ def test_all_columns_are_cut_at_same_rows(page_rows: int, *, dictionary: bool) -
     file = encode(frame, page_rows=page_rows, dictionary=choose_dictionary(frame) if dictionary else [])
     assert all(first_rows == list(range(0, ROWS, page_rows)) for first_rows in cuts(file.data))
     tail = parse_tail(file.data[-file.tail_bytes :])
-    assert (tail.page_rows, tail.pages) == (page_rows, -(-ROWS // page_rows))
+    assert (tail.cuts, tail.pages) == (page_cuts(ROWS, page_rows), -(-ROWS // page_rows))
 
 
-def test_other_readers_see_rows_and_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_row_groups_have_pages_of_their_own(*, dictionary: bool) -> None:
+    frame = every_type(ROWS)
+    chosen = choose_dictionary(frame) if dictionary else []
+    file = encode(frame, groups=3, dictionary=chosen, statistics=["id"])
+    expected = page_cuts(ROWS, PAGE_ROWS, groups=3)
+    assert parse_tail(file.data[-file.tail_bytes :]).cuts == expected
+    columns = len(frame.columns) and len(cuts(file.data)) // 3
+    for group, (rows, page_rows) in enumerate(zip(expected.group_rows, expected.page_rows, strict=True)):
+        of_group = cuts(file.data)[group * columns : (group + 1) * columns]
+        assert all(first_rows == list(range(0, rows, page_rows)) for first_rows in of_group)
+    meta = pq.read_metadata(io.BytesIO(file.data))
+    groups = [meta.row_group(number) for number in range(meta.num_row_groups)]
+    assert [group.num_rows for group in groups] == list(expected.group_rows)
+    first, last = groups[-1].column(0).statistics.min, groups[-1].column(0).statistics.max
+    assert (first, last) == (ROWS - expected.group_rows[-1], ROWS - 1)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_other_readers_see_rows_and_weights(tmp_path: Path, groups: int) -> None:
     frame, path = every_type(ROWS), tmp_path / "file.parquet"
-    path.write_bytes(encode(frame, dictionary=choose_dictionary(frame), statistics=["id"]).data)
+    dictionary = choose_dictionary(frame)
+    path.write_bytes(encode(frame, dictionary=dictionary, statistics=["id"], groups=groups).data)
     expected = frame.with_columns(pl.Series("_qbeast_weight", weights(ROWS) >> 16))
     assert_frame_equal(pl.read_parquet(path), expected)
     assert_frame_equal(pl.scan_parquet(path).filter(pl.col("id") >= 900).collect(), expected[900:])
@@ -118,13 +142,13 @@ def test_map_columns_of_arrow_tables_are_written() -> None:
 
 def test_name_of_hidden_column_is_refused() -> None:
     with pytest.raises(InvalidInputError) as caught:
-        encode_data_file(pl.DataFrame({"_qbeast_weight": [1]}), weights=weights(1), page_rows=2)
+        encode_data_file(pl.DataFrame({"_qbeast_weight": [1]}), weights=weights(1), cuts=page_cuts(1, 2))
     assert caught.value.argument == "frame"
 
 
 def test_weights_of_other_rows_are_refused() -> None:
     with pytest.raises(pa.ArrowInvalid, match="length"):
-        encode_data_file(pl.DataFrame({"a": [1]}), weights=weights(2), page_rows=2)
+        encode_data_file(pl.DataFrame({"a": [1]}), weights=weights(2), cuts=page_cuts(1, 2))
 
 
 def test_dictionaries_go_to_columns_with_few_values() -> None:
@@ -158,8 +182,7 @@ def test_long_form_offset_index_is_read() -> None:
 def test_unusual_files_have_no_pages() -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": range(10)}), sink, row_group_size=5)
-    with pytest.raises(PagesUnavailable, match="2 row groups"):
-        parse_footer(footer_bytes(sink.getvalue()))
+    assert [group.rows for group in parse_footer(footer_bytes(sink.getvalue())).groups] == [5, 5]
     for broken in (b"", b"\x00", b"\x15\x04\x00", footer_bytes(sink.getvalue())[:50]):
         with pytest.raises(PagesUnavailable):
             parse_footer(broken)

@@ -15,7 +15,7 @@ from qbeast_core.io.parquet.pages import PageReader, PageRequest
 from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.io.stores.remote import RemoteStore, translate_options
 from qbeast_core.io.stores.store import Store, open_store
-from tests.io.frames import every_type, weights
+from tests.io.frames import every_type, page_cuts, weights
 
 
 @pytest.fixture
@@ -32,12 +32,13 @@ def test_pages_are_read_from_remote_store(store: Store) -> None:
     frame = every_type(500)
     requests = []
     for name in "abc":
-        file = encode_data_file(frame, weights=weights(500), page_rows=100)
+        cuts = page_cuts(500, 100, groups=2)
+        file = encode_data_file(frame, weights=weights(500), cuts=cuts)
         store.put(name, file.data)
-        pages = pl.Series([1, 3]).to_numpy()
-        requests.append(PageRequest(name, file.size_bytes, 500, 100, file.tail_bytes, pages))
+        pages = pl.Series([1, 4]).to_numpy()
+        requests.append(PageRequest(name, file.size_bytes, cuts, file.tail_bytes, pages))
     read = PageReader(store).read(requests, ["id", "deep"], frame.schema)
-    assert read["id"].to_list() == [*range(100, 200), *range(300, 400)] * 3
+    assert read["id"].to_list() == [*range(100, 200), *range(349, 448)] * 3
 
 
 def test_near_ranges_share_a_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

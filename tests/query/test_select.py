@@ -162,7 +162,7 @@ def test_file_without_matching_pages_stays_closed() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"layout": layout(10, WEIGHTS, version=2)},
+        {"layout": layout(10, WEIGHTS, version=3)},
         {"layout": layout(10, WEIGHTS[:3])},
         {"layout": "oops"},
         {"layout": "[]"},

@@ -35,7 +35,7 @@ def test_weights_are_16_bits_little_endian(layout):
 
 
 def test_unknown_layout_version_is_ignored():
-    for text in ('{"v":2}', '{"v":0,"rows":"x"}', '{"rows":1,"v":99999999999999999999}'):
+    for text in ('{"v":3}', '{"v":0,"rows":"x"}', '{"rows":1,"v":99999999999999999999}'):
         assert parse_layout(text) is None
 
 

@@ -84,8 +84,9 @@ def parse_tail(data: bytes) -> FileTail:
     footer = parse_footer(data[footer_at:-8])
     rows = [group.rows for group in footer.groups]
     cuts = cuts_of(rows, [page_rows] * len(rows) if groups is None else groups[:, 1])
-    differs = len(rows) != 1 or cuts.pages != pages if groups is None else groups[:, 0].tolist() != rows
-    if differs or len(footer.leaves) != leaves or leaves == 0:
+    differs = len(rows) != 1 if groups is None else groups[:, 0].tolist() != rows
+    differs |= len(footer.leaves) != leaves or leaves == 0 or 0 in cuts.page_rows
+    if differs or (groups is None and cuts.pages != pages):
         _refuse("the page directory and the footer differ in rows or columns")
     return _located(footer, cuts, _read_sizes(data[at:footer_at], leaves, cuts.pages))
 

@@ -137,7 +137,7 @@ USELESS = {
     "layout without JSON": set_tag("qbeast.layout", "{"),
     "layout of null": set_tag("qbeast.layout", "null"),
     "layout of a list": set_tag("qbeast.layout", "[1]"),
-    "layout of tomorrow": edit_layout(v=2),
+    "layout of tomorrow": edit_layout(v=3),
     "layout of no version": edit_layout(v=None),
     "no page rows": edit_layout(rows=0),
     "negative page rows": edit_layout(rows=-4),
