@@ -44,6 +44,7 @@ def write_table(
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
+    sample_column: str | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -93,6 +94,11 @@ def write_table(
     dialect : {"documented", "qbeast-spark"}, optional
         Encoding of the index in a new table: as in the format documents (default), or as the JVM implementation
         reads it. Appends use the dialect of the table.
+    sample_column : str, optional
+        Name of a new column of type Float32, at the end of a new table or of an overwrite with ``schema_mode=
+        "overwrite"``. Its values are computed from the indexed columns, so that ``WHERE <column> < 0.1`` returns
+        the rows of ``sample=0.1``, rounded up to a multiple of 1/65536, in any engine. Later writes keep it; values in
+        their rows are ignored. Versions of qbeast before it refuse the table. See `Table.add_sample_column`.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -158,6 +164,7 @@ def write_table(
         txn=txn,
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
+        sample_column=sample_column,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

@@ -23,7 +23,7 @@ from qbeast_core.log.refusals import (
     damaged_index,
     refusal,
 )
-from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, TableConfig
 
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
@@ -36,6 +36,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
 _OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants", "delta.typeChanges": "typeWidening"}
+_MAX_DIGITS: Final = 18  # of a version
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -44,6 +45,7 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
 
     Features that bind writers alone do not matter here.
     """
+    _refuse_newer(metadata, path)
     named = set(protocol.reader_features or ())
     refused = sorted(name for name in named if feature_of(name).support in ("written", "none"))
     # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
@@ -165,6 +167,20 @@ def _reads_mapped(protocol: Protocol) -> bool:
 
 def _is_true(metadata: Metadata, key: str) -> bool:
     return metadata.configuration.get(key, "").lower() == "true"
+
+
+def _refuse_newer(metadata: Metadata, path: str) -> None:
+    """Raise if the table needs a newer version of this library."""
+    text = metadata.configuration.get(MIN_READER, "1")
+    is_number = text.isascii() and text.isdigit()
+    if is_number and len(text) <= _MAX_DIGITS and int(text) <= READER_VERSION:
+        return
+    problem = "a newer version of qbeast" if is_number else "a version of qbeast that is not a number"
+    message = (
+        f"{path} needs {problem}: {MIN_READER} is {text[:_MAX_DIGITS]!r}, and this version knows up to {READER_VERSION}. Nothing was "
+        "changed. Upgrade qbeast: pip install --upgrade qbeast. Other Delta engines read the table."
+    )
+    raise UnsupportedTableError(message, path=path, feature=MIN_READER)
 
 
 def _refuse(

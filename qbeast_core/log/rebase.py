@@ -17,6 +17,7 @@ from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import required_protocol
+from qbeast_core.log.sample_column import has_sample_column
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
 from qbeast_core.spec.layout import WEIGHT_COLUMN
@@ -90,6 +91,8 @@ def rebase(
             "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
             f"{WEIGHT_COLUMN}, and these files have it"
         )
+    if has_sample_column(metadata) and any(add.has_hidden_weights and add.blocks for add in intent.adds):
+        return Conflict("a sample column was added meanwhile, and these files do not have it")
     number: int | None = None
     if intent.revision is not None:
         chosen = _revision(intent, intent.revision, metadata, head, dialect)

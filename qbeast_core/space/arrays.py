@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 BoolArray = npt.NDArray[np.bool_]
+F32Array = npt.NDArray[np.float32]
 F64Array = npt.NDArray[np.float64]
 I32Array = npt.NDArray[np.int32]
 I64Array = npt.NDArray[np.int64]

@@ -218,6 +218,21 @@ def test_future_versions_raise(reader: int, writer: int) -> None:
         check_writable(protocol, table(), mode="append", path="t")
 
 
+@pytest.mark.parametrize("needed", ["3", "99", "1" + "0" * 5000, "two", "", "-1", "1.5", "٣"])
+def test_newer_reader_version_is_refused_by_name(needed: str) -> None:
+    metadata = table(configuration={"qbeast.minReader": needed})
+    with pytest.raises(UnsupportedTableError, match=r"qbeast\.minReader .*Upgrade qbeast") as caught:
+        check_readable(PLAIN, metadata, path="t")
+    assert (caught.value.code, caught.value.feature) == ("unsupported-table", "qbeast.minReader")
+    with pytest.raises(UnsupportedTableError, match="minReader"):
+        check_writable(PLAIN, metadata, mode="append", path="t")
+
+
+@pytest.mark.parametrize("needed", ["0", "1", "2", "02"])
+def test_known_reader_version_is_accepted(needed: str) -> None:
+    check_writable(PLAIN, table(configuration={"qbeast.minReader": needed}), mode="append", path="t")
+
+
 def test_append_only_table_rejects_overwrites() -> None:
     metadata = table(configuration={"delta.appendOnly": "true"})
     check_writable(PLAIN, metadata, mode="append", path="t")

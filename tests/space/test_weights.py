@@ -6,7 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, fraction_to_weight, weight_to_fraction
+from qbeast_core.space.weights import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    SAMPLE_STEPS,
+    fraction_to_weight,
+    sample_values,
+    weight_to_fraction,
+)
 
 
 @given(st.integers(MIN_WEIGHT, MAX_WEIGHT))
@@ -38,3 +45,22 @@ def test_limits_are_exact():
         MAX_WEIGHT,
         MAX_WEIGHT,
     ]
+
+
+def test_sample_values_follow_their_definition():
+    # The largest multiple below 1 with a weight not above the row's, at all multiples and beside them.
+    multiples = fraction_to_weight(np.arange(SAMPLE_STEPS) / SAMPLE_STEPS).astype(np.int64)
+    beside = np.concatenate([multiples - 1, multiples, multiples + 1, [MAX_WEIGHT - 1, MAX_WEIGHT]])
+    weights = beside[beside >= MIN_WEIGHT].astype(np.int32)
+    expected = np.searchsorted(multiples, weights, side="right") - 1
+    values = sample_values(weights)
+    assert values.dtype == np.float32
+    assert (values.astype(np.float64) * SAMPLE_STEPS == expected).all()
+
+
+@given(st.lists(st.integers(MIN_WEIGHT, MAX_WEIGHT), max_size=50), st.integers(0, SAMPLE_STEPS))
+def test_sample_values_below_a_multiple_are_its_sample(weights, step):
+    array, fraction = np.array(weights, np.int32), step / SAMPLE_STEPS
+    inside = np.ones(len(array), np.bool_) if step == SAMPLE_STEPS else array < fraction_to_weight(fraction)
+    for value in (fraction, np.float32(fraction)):  # engines compare in single or in double precision
+        assert ((sample_values(array) < value) == inside).all()

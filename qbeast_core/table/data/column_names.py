@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+
+_SAMPLE: Final = "sample_column"
+_OUTCOME: Final = "nothing was written"
+_WRITTEN: Final = "Nothing was written."
 
 
 def name_problems(fields: Mapping[str, Any]) -> list[str]:
@@ -34,6 +39,35 @@ def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
     if problems:
         msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."
         raise InvalidInputError(msg, argument=argument)
+
+
+def check_sample_column(name: object, columns: Iterable[str], dialect: BlocksDialect) -> str:
+    """Return the name of a new sample column; raise if a table of these columns and this dialect cannot have it."""
+    if not isinstance(name, str):
+        invalid_argument(_SAMPLE, "must be the name of a new column", _OUTCOME, value=name)
+    taken = [column for column in columns if column.lower() == name.lower()]
+    problems = [f"there is a column {column!r}" for column in taken] + name_problems({name: None})
+    if problems:
+        cure = "Choose another name, or drop the column from the rows."
+        msg = f"{name!r} cannot be the name of a sample column: {'; '.join(problems)}. {_WRITTEN} {cure}"
+        raise InvalidInputError(msg, argument=_SAMPLE, value=name)
+    if dialect == "qbeast-spark":
+        msg = (
+            f"tables of the dialect 'qbeast-spark' cannot have a sample column: appends of the JVM would leave nulls in "
+            f"it. {_WRITTEN} Leave `sample_column` out, or use the dialect 'documented'."
+        )
+        raise InvalidInputError(msg, argument=_SAMPLE, value=name)
+    return name
+
+
+def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: str, outcome: str) -> None:
+    """Raise if an argument names the sample column, whose values are computed."""
+    if name is not None and name in names:
+        msg = (
+            f"`{argument}` names the sample column {name!r}, which qbeast computes from the indexed columns; {outcome}. "
+            "Leave it out; to change samples, overwrite the table with other indexed columns."
+        )
+        raise InvalidInputError(msg, argument=argument, value=name)
 
 
 def _inner_problems(fields: Mapping[str, Any]) -> Iterator[str]:

@@ -23,7 +23,9 @@ from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_val
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
@@ -61,6 +63,8 @@ class FileSettings:
     uncompressed: list[str]
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
+    # Column to compute from the weights. Files of tables with one have no hidden weights.
+    sample_column: str | None
     hidden_weights: bool
 
     @staticmethod
@@ -73,10 +77,14 @@ class FileSettings:
         size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
+        sample_column = sample_column_of(configuration, frame.schema)
         refuse_huge_values(frame)
         listed = stats_columns(frame.schema, configuration)
-        if STATS_COLUMNS not in configuration:  # a table that names them may hide the values of others
-            listed += [(name,) for name in indexed if (name,) not in listed]
+        computed = () if sample_column is None else (sample_column,)
+        # A table that names columns may hide the values of others.
+        bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
+        listed += [(name,) for name in bounded if (name,) not in listed]
+        frame = frame.drop(computed)  # its values are not known yet
         dictionary = choose_dictionary(frame)
         uncompressed: list[str] = []
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
@@ -85,7 +93,14 @@ class FileSettings:
             rows, order = np.unique(numbers, return_inverse=True)
             sample = RowSource(frame).take(rows, order)
             uncompressed = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
-        return FileSettings(dictionary, uncompressed, indexed, listed, dialect != "qbeast-spark")
+        return FileSettings(
+            dictionary,
+            uncompressed,
+            (*indexed, *computed),
+            listed,
+            sample_column,
+            hidden_weights=dialect != "qbeast-spark" and sample_column is None,
+        )
 
 
 def store_file(
@@ -106,6 +121,8 @@ def store_file(
     order = heavy.shuffled(rows.height)
     if order is not None:
         rows = rows[pl.Series(order)]
+    if settings.sample_column is not None:
+        rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
     shape = _within(shape, rows)
     encoded = encode_data_file(
         rows,

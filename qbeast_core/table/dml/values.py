@@ -9,6 +9,7 @@ import orjson
 import polars as pl
 
 from qbeast_core.errors import invalid_argument, unknown_columns
+from qbeast_core.table.data.column_names import refuse_sample_column
 from qbeast_core.table.data.expressions import Value, value_of
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -25,6 +26,7 @@ def assignments_of(
     unknown = [name for name in values if name not in schema]
     if unknown:
         unknown_columns(argument, unknown, schema, "nothing was changed")
+    refuse_sample_column(snapshot.sample_column, values, argument=argument, outcome="nothing was changed")
     compiled = [
         value_of(value, scope, schema[name], column=name, argument=argument) for name, value in values.items()
     ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.log.sample_column import sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
 
@@ -20,10 +22,13 @@ class RowShape:
     schema_json: str
     schema: pl.Schema
     merge: bool
+    # Column whose values are computed when files are written: rows need not have it.
+    sample_column: str | None = None
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
         """Return the rows with the columns and types of the table."""
-        return fit_frame(to_frame(rows), self.schema_json, self.schema, merge=self.merge)
+        frame = without_values(to_frame(rows), self.sample_column)
+        return fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,7 @@ class FileTarget:
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     shape: RowShape
-    # The ``delta.`` properties of the table.
+    # The ``delta.`` properties of the table, and the name of its sample column.
     configuration: Mapping[str, str]
     # Dialect of the table: qbeast-spark may read files without the schema of the table.
     dialect: BlocksDialect
@@ -49,11 +54,12 @@ class FileTarget:
         storage_options: Mapping[str, str] | None = None,
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
-        properties = {key: value for key, value in configuration.items() if key.startswith("delta.")}
+        prefixes = "delta.", SAMPLE_COLUMN
+        properties = {key: value for key, value in configuration.items() if key.startswith(prefixes)}
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
-            shape=shape,
+            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema)),
             configuration=properties,
             dialect=dialect,
         )

@@ -26,6 +26,7 @@ from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
@@ -80,6 +81,11 @@ class Snapshot:
         index_bytes = 0 if self.decoded_index is None else self.decoded_index.size_bytes
         files_bytes = int(self.files.estimated_size()) * _COPIES_OF_FILES
         return files_bytes + index_bytes + self.source.pages.size_bytes
+
+    @property
+    def sample_column(self) -> str | None:
+        """Name of the sample column; None: the table has none."""
+        return sample_column_of(self.metadata.configuration, self.schema)
 
     @cached_property
     def index(self) -> IndexTable:

@@ -77,6 +77,7 @@ class WriteOptions:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])  # of a new table
     field_metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     dialect: BlocksDialect | None = None
+    sample_column: str | None = None
     dry_run: bool = False
     progress: ProgressCallback | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import polars as pl
 
@@ -12,11 +13,13 @@ from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
+from qbeast_core.log.sample_column import with_sample_column, without_values
 from qbeast_core.log.schema import noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
+from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
@@ -30,6 +33,8 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.tree.space.evolve import IndexWish
+
+_OUTCOME: Final = "nothing was written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
+    sample_column = _sample_column(frame, target, options, dialect)
+    frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
     else:
@@ -80,8 +87,11 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
+    refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options)
+    if sample_column is not None:
+        metadata = with_sample_column(metadata, sample_column)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
@@ -137,6 +147,22 @@ def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
         msg = f"the table uses the dialect {dialect!r}, not {requested!r}; nothing was written. {cure}"
         raise InvalidInputError(msg, argument="dialect", value=requested, known=[dialect])
     return dialect
+
+
+def _sample_column(
+    frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions, dialect: BlocksDialect
+) -> str | None:
+    """Return the sample column of the table after the write. A table keeps the one that it has."""
+    now, name = None if target is None else target.sample_column, options.sample_column
+    if name is not None and target is not None and name != now and options.schema_mode != "overwrite":
+        has = "no sample column" if now is None else f"the sample column {now!r}"
+        cure = 'Leave `sample_column` out, or replace the table with mode="overwrite", schema_mode="overwrite"'
+        cure += "." if now is not None else ", or add it first: Table.add_sample_column(name)."
+        msg = f"the table has {has}, not {name!r}; {_OUTCOME}. {cure}"
+        raise InvalidInputError(msg, argument="sample_column", value=name)
+    if name is None or name == now:
+        return None if now is None else check_sample_column(now, (), dialect)
+    return check_sample_column(name, frame.columns, dialect)
 
 
 def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:

@@ -13,7 +13,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.table.data.column_names import name_problems
+from qbeast_core.table.data.column_names import name_problems, refuse_sample_column
 from qbeast_core.table.data.schema import case_problems, merged_schema
 from qbeast_core.table.dml.change import Change
 from qbeast_core.table.dml.match import FileMatches, live_rows
@@ -131,14 +131,18 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
     if missing:
         msg = f"the source has no column(s) {missing} to match by, only {source.columns}; nothing was changed"
         raise InvalidInputError(msg, argument="on")
-    fitted = fit_source(source, clauses, snapshot.schema_json, snapshot.schema).schema
+    computed = snapshot.sample_column
+    refuse_sample_column(computed, clauses.keys, argument="on", outcome="nothing was changed")
+    given = pl.Schema({name: dtype for name, dtype in snapshot.schema.items() if name != computed})
+    fitted = fit_source(source, clauses, snapshot.schema_json, given).schema
     conditions = clauses.conditions(snapshot.schema, fitted)
     return MergeRules(
         snapshot.schema_json,
         snapshot.schema,
+        given,
         clauses,
         conditions,
-        _updates(clauses, snapshot, fitted, source.columns),
+        _updates(clauses, snapshot, fitted, [name for name in source.columns if name in given]),
         _inserts(clauses, snapshot, fitted),
         fitted,
     )

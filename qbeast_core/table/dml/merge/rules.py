@@ -27,6 +27,8 @@ class MergeRules:
 
     schema_json: str = field(repr=False)
     schema: pl.Schema
+    # Columns of the table that rows of the source have: all but the sample column.
+    given: pl.Schema
     clauses: Clauses
     conditions: MergeConditions
     # New values of matching rows. None: matching rows are not updated.
@@ -47,7 +49,7 @@ class MergeRules:
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of the source. The columns that the merge needs have the types of the table."""
-        return fit_source(rows, self.clauses, self.schema_json, self.schema)
+        return fit_source(rows, self.clauses, self.schema_json, self.given)
 
     def match_columns(self) -> list[str]:
         """Return the columns of the table that matching reads."""
@@ -72,8 +74,9 @@ class MergeRules:
         if condition.constant is None:
             source = source.filter(condition.mask(source.select(row)))
         if self.inserts is None:
-            return source.select(list(schema))
-        values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
+            values = source.select(list(self.given))
+        else:
+            values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
         return pl.concat([schema.to_frame(), values], how="diagonal")
 
 

@@ -31,6 +31,7 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
     rules = MergeRules(
         schema_json="",
         schema=ROWS.schema,
+        given=ROWS.schema,
         clauses=clauses,
         conditions=clauses.conditions(ROWS.schema, source.schema),
         updates=Assignments(values, frozenset(), "update"),

@@ -1,0 +1,57 @@
+"""The sample column: a visible column with the weights of rows as fractions (format 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+import polars as pl
+
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, SAMPLE_COLUMN
+
+DTYPE: Final = pl.Float32()
+
+_FLOAT: Final = "float"
+
+
+def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str | None:
+    """Return the name of the sample column; None: there is none, or another writer dropped or changed the column.
+
+    >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64, "s": pl.Float32}))
+    's'
+    >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64})) is None
+    True
+    """
+    name = configuration.get(SAMPLE_COLUMN)
+    return name if name is not None and schema.get(name) == DTYPE else None
+
+
+def has_sample_column(metadata: Metadata) -> bool:
+    """Return whether a table has a sample column; see `sample_column_of`."""
+    name = metadata.configuration.get(SAMPLE_COLUMN)
+    fields = [] if name is None else orjson.loads(metadata.schema_string)["fields"]
+    return any((field["name"], field["type"]) == (name, _FLOAT) for field in fields)
+
+
+def with_sample_column(metadata: Metadata, name: str) -> Metadata:
+    """Return the metadata with a sample column at the end of the schema, unless it has this one.
+
+    Older versions of this library would write its rows without values, so they must refuse the table.
+    """
+    entries = {SAMPLE_COLUMN: name, MIN_READER: str(READER_VERSION)}
+    changed = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
+    if has_sample_column(changed):
+        return changed
+    whole = orjson.loads(metadata.schema_string)
+    whole["fields"] += orjson.loads(schema_to_delta(pl.Schema({name: DTYPE})))["fields"]
+    return changed.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
+
+
+def without_values(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
+    """Return rows whose sample column, if the table has one, is null and the last column: writes compute it."""
+    if name is None:
+        return frame
+    return frame.drop(name, strict=False).with_columns(pl.lit(None, DTYPE).alias(name))
