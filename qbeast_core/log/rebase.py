@@ -91,8 +91,13 @@ def rebase(
             "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
             f"{WEIGHT_COLUMN}, and these files have it"
         )
-    if has_sample_column(metadata) and any(add.has_hidden_weights and add.blocks for add in intent.adds):
-        return Conflict("a sample column was added meanwhile, and these files do not have it")
+    if has_sample_column(metadata):
+        if any(add.has_hidden_weights and add.blocks for add in intent.adds):
+            return Conflict("a sample column was added meanwhile, and these files do not have it")
+        if metadata.configuration.get(BLOCKS_DIALECT) == "qbeast-spark":
+            return Conflict(
+                "a table of the dialect qbeast-spark cannot have a sample column, which it has by now"
+            )
     number: int | None = None
     if intent.revision is not None:
         chosen = _revision(intent, intent.revision, metadata, head, dialect)

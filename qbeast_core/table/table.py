@@ -1629,6 +1629,52 @@ class Table:
         with local_engine(resources) as local:
             return self._moved(*widen_columns(self._reader, columns, engine=local))
 
+    def add_sample_column(
+        self, name: str = "sample", *, resources: Resources | None = None
+    ) -> MetadataResult:
+        """Add a column with which any engine reads samples: ``WHERE sample < 0.01`` returns the rows of a 1 % sample.
+
+        The column is of type Float32 and holds the weight of each row as a multiple of 1/65536: a condition ``name <
+        f`` returns the rows of ``sample=f``, with `f` rounded up to the next multiple. All files are rewritten with it
+        in one commit, and rows stay in their cubes. Later writes compute the column; values in their rows are ignored.
+        Rows that other engines append have values after the next `optimize`. Versions of qbeast before this
+        column refuse the table.
+
+        Parameters
+        ----------
+        name : str, default "sample"
+            Name of the column. It must differ from the columns of the table by more than case.
+        resources : Resources, optional
+            See `qbeast.write_table`.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the name, `.rewritten_files` is the number of new files.
+
+        Raises
+        ------
+        InvalidInputError
+            The name is taken or invalid, the table has a sample column, or its dialect is ``"qbeast-spark"``.
+        UnsupportedTableError
+            The table cannot be written.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"id": range(1000)}), "visits", columns=["id"])
+        >>> table = qbeast.open_table("visits")
+        >>> table.add_sample_column().changed
+        ('sample',)
+        >>> pl.scan_delta("visits").filter(pl.col("sample") < 0.25).collect().height, table.read(sample=0.25).height
+        (254, 254)
+        """
+        from qbeast_core.table.engine.choice import local_engine
+        from qbeast_core.table.maintenance.add_sample import add_sample_column
+
+        with local_engine(resources) as local:
+            return self._moved(*add_sample_column(self._reader, name, engine=local))
+
 
 def open_version(
     path: str | os.PathLike[str],

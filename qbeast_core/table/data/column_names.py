@@ -11,7 +11,6 @@ from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
-_SAMPLE: Final = "sample_column"
 _OUTCOME: Final = "nothing was written"
 _WRITTEN: Final = "Nothing was written."
 
@@ -41,22 +40,24 @@ def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
         raise InvalidInputError(msg, argument=argument)
 
 
-def check_sample_column(name: object, columns: Iterable[str], dialect: BlocksDialect) -> str:
+def check_sample_column(
+    name: object, columns: Iterable[str], dialect: BlocksDialect, *, argument: str = "sample_column"
+) -> str:
     """Return the name of a new sample column; raise if a table of these columns and this dialect cannot have it."""
     if not isinstance(name, str):
-        invalid_argument(_SAMPLE, "must be the name of a new column", _OUTCOME, value=name)
+        invalid_argument(argument, "must be the name of a new column", _OUTCOME, value=name)
     taken = [column for column in columns if column.lower() == name.lower()]
     problems = [f"there is a column {column!r}" for column in taken] + name_problems({name: None})
     if problems:
         cure = "Choose another name, or drop the column from the rows."
         msg = f"{name!r} cannot be the name of a sample column: {'; '.join(problems)}. {_WRITTEN} {cure}"
-        raise InvalidInputError(msg, argument=_SAMPLE, value=name)
+        raise InvalidInputError(msg, argument=argument, value=name)
     if dialect == "qbeast-spark":
         msg = (
             f"tables of the dialect 'qbeast-spark' cannot have a sample column: appends of the JVM would leave nulls in "
-            f"it. {_WRITTEN} Leave `sample_column` out, or use the dialect 'documented'."
+            f"it. {_WRITTEN} Use the dialect 'documented' (Table.switch_dialect)."
         )
-        raise InvalidInputError(msg, argument=_SAMPLE, value=name)
+        raise InvalidInputError(msg, argument=argument, value=name)
     return name
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
-from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, check_choice
+from qbeast_core.errors import HiddenColumnWarning, InvalidColumnsError, InvalidInputError, check_choice
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.live_files import LastChange, retag
@@ -78,6 +78,7 @@ def switch_dialect(
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
+        _refuse_sample_column(snapshot)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
@@ -121,6 +122,17 @@ def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
     if text is None:
         return add
     return add.model_copy(update={"tags": {**tags, "blocks": respell_blocks(text, dialect)}})
+
+
+def _refuse_sample_column(snapshot: Snapshot) -> None:
+    name = snapshot.sample_column
+    if name is not None:
+        msg = (
+            f"{snapshot.uri!r} has the sample column {name!r}, and appends of qbeast-spark would leave nulls in it; "
+            "nothing was changed. Write the rows without the column to a new table, with "
+            'dialect="qbeast-spark".'
+        )
+        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

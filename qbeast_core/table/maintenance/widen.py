@@ -16,7 +16,8 @@ from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
-from qbeast_core.table.commit.commit import commit_metadata
+from qbeast_core.spec.table_config import SAMPLE_COLUMN
+from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import result_of, types_of
@@ -41,6 +42,12 @@ def _attempt(
 ) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
     types = types_of(columns)
+    if snapshot.sample_column in types:
+        msg = (
+            f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and have 16 "
+            f"significant bits. Nothing was changed. Add a column with the wider type: Table.add_columns."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
     wide = with_schema(snapshot, _schema(snapshot, types))
     parameters = {name: str(dtype) for name, dtype in types.items()}
     changed = [name for name in types if snapshot.schema[name] != wide.schema[name]]
@@ -56,16 +63,28 @@ def _attempt(
         metadata = wide.metadata
         outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
         return result_of(outcome, changed)
+    outcome, files = rewrite_all(reader, wide, operation=_OPERATION, parameters=parameters, engine=engine)
+    return result_of(outcome, changed, rewritten_files=files)
+
+
+def rewrite_all(
+    reader: Reader, changed: Snapshot, *, operation: str, parameters: Mapping[str, str], engine: Engine
+) -> tuple[CommitOutcome, int]:
+    """Write all rows to new files, as a version with another schema needs them, and publish both in one commit.
+
+    Also return the number of new files. Conflicts with all files that other writers add meanwhile.
+    """
+    snapshot = reader.snapshot
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="columns")
     refuse_copies(reader.index_state)
     replacement = Replacement(files=np.arange(snapshot.files.height))
-    replaced = replace_rows(reader.at(wide), replacement, "keep", engine=engine)
+    replaced = replace_rows(reader.at(changed), replacement, "keep", engine=engine)
     metrics = {**replaced.metrics(snapshot.files), "numOutputRows": replaced.rows}
-    info = {"operationParameters": parameters, "operationMetrics": metrics}
-    intent = WriteIntent(mode="append", brings="files", operation=_OPERATION, commit_info=info)
+    info = {"operationParameters": dict(parameters), "operationMetrics": metrics}
+    intent = WriteIntent(mode="append", brings="files", operation=operation, commit_info=info)
     conflict = partial(_conflict, snapshot)
-    outcome = publish_replaced(reader.at(wide), replaced, intent, base=snapshot, conflict_with=conflict)
-    return result_of(outcome, changed, rewritten_files=len(replaced.adds))
+    outcome = publish_replaced(reader.at(changed), replaced, intent, base=snapshot, conflict_with=conflict)
+    return outcome, len(replaced.adds)
 
 
 def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
@@ -73,7 +92,7 @@ def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
-    return f"another writer added {new} file(s) of the narrower types" if new else None
+    return f"another writer added {new} file(s) for the schema before" if new else None
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:

@@ -156,7 +156,9 @@ def _sample_column(
     now, name = None if target is None else target.sample_column, options.sample_column
     if name is not None and target is not None and name != now and options.schema_mode != "overwrite":
         has = "no sample column" if now is None else f"the sample column {now!r}"
-        cure = 'Leave `sample_column` out, or replace the table with mode="overwrite", schema_mode="overwrite"'
+        cure = (
+            'Leave `sample_column` out, or replace the table with mode="overwrite", schema_mode="overwrite"'
+        )
         cure += "." if now is not None else ", or add it first: Table.add_sample_column(name)."
         msg = f"the table has {has}, not {name!r}; {_OUTCOME}. {cure}"
         raise InvalidInputError(msg, argument="sample_column", value=name)
