@@ -177,8 +177,9 @@ def _refuse_newer(metadata: Metadata, path: str) -> None:
         return
     problem = "a newer version of qbeast" if is_number else "a version of qbeast that is not a number"
     message = (
-        f"{path} needs {problem}: {MIN_READER} is {text[:_MAX_DIGITS]!r}, and this version knows up to {READER_VERSION}. Nothing was "
-        "changed. Upgrade qbeast: pip install --upgrade qbeast. Other Delta engines read the table."
+        f"{path} needs {problem}: {MIN_READER} is {text[:_MAX_DIGITS]!r}, and this version knows up to "
+        f"{READER_VERSION}. Nothing was changed. Upgrade qbeast: pip install --upgrade qbeast. Other Delta engines can "
+        "read the table."
     )
     raise UnsupportedTableError(message, path=path, feature=MIN_READER)
 

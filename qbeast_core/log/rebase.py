@@ -85,19 +85,9 @@ def rebase(
     if isinstance(metadata, str):
         return Conflict(metadata)
     dialect = found_dialect(intent, metadata, None if head is None else head.files)
-    if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
-        # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
-        return Conflict(
-            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
-            f"{WEIGHT_COLUMN}, and these files have it"
-        )
-    if has_sample_column(metadata):
-        if any(add.has_hidden_weights and add.blocks for add in intent.adds):
-            return Conflict("a sample column was added meanwhile, and these files do not have it")
-        if metadata.configuration.get(BLOCKS_DIALECT) == "qbeast-spark":
-            return Conflict(
-                "a table of the dialect qbeast-spark cannot have a sample column, which it has by now"
-            )
+    outdated = _outdated_files(intent, metadata, dialect)
+    if outdated is not None:
+        return Conflict(outdated)
     number: int | None = None
     if intent.revision is not None:
         chosen = _revision(intent, intent.revision, metadata, head, dialect)
@@ -141,6 +131,23 @@ def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame |
 def dialect_of(state: _TableState) -> BlocksDialect:
     """Return the dialect of a table as it is; see `found_dialect`."""
     return found_dialect(WriteIntent(mode="append"), state.metadata, state.files)
+
+
+def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
+    """Return why the new files lack columns, or have columns, by now; None if they have those of the table."""
+    if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
+        # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
+        return (
+            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
+            f"{WEIGHT_COLUMN}, and these files have it"
+        )
+    if not has_sample_column(metadata):
+        return None
+    if any(add.has_hidden_weights and add.blocks for add in intent.adds):
+        return "a sample column was added meanwhile, and these files do not have it"
+    if metadata.configuration.get(BLOCKS_DIALECT) == "qbeast-spark":
+        return "the dialect qbeast-spark and a sample column exclude each other, and another writer chose one of them"
+    return None
 
 
 def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:

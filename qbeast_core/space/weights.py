@@ -58,4 +58,5 @@ def sample_values(weights: I32Array) -> F32Array:
     """
     # `fraction_to_weight` truncates towards zero, so multiples above one half have a weight one below k * 65,536.
     steps = (weights.astype(np.int64) - MIN_WEIGHT + (weights >= 0)) >> 16
-    return (np.minimum(steps, SAMPLE_STEPS - 1) / SAMPLE_STEPS).astype(np.float32)
+    values: F32Array = np.minimum(steps, SAMPLE_STEPS - 1).astype(np.float32) / np.float32(SAMPLE_STEPS)
+    return values

@@ -117,7 +117,9 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
-        job = FileCheck(path, snapshot.files[number], indexed, reserved, snapshot.schema)
+        job = FileCheck(
+            path, snapshot.files[number], indexed, reserved, snapshot.sample_column, snapshot.schema
+        )
         of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)
         if of_file is not None and revision is not None:

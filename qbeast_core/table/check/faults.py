@@ -68,6 +68,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "row-weight": Kind(repair="drop index"),
     "rows-count": Kind(repair="set statistics"),
     "rows-doubled": Kind("compare the rows by a key of your own", severity="warning"),
+    "sample-column": Kind("run optimize(files=[...]): until then samples of other engines have other rows"),
     "settings-unreadable": Kind(
         "the indexed columns are unknown: begin a new index, which moves no data, by convert_table(path, "
         "columns=[...]), or restore an older version",

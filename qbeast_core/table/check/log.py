@@ -16,7 +16,7 @@ from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect
 from qbeast_core.spec.layout import Layout, parse_layout
 from qbeast_core.spec.revision import Revision
-from qbeast_core.spec.table_config import REVISION_PREFIX
+from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.index.state import IndexState
@@ -62,7 +62,7 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    return index, [*faults, branches], [*_staging_notes(files, index), *notes]
+    return index, [*faults, branches], [*_staging_notes(files, index), *_sample_notes(state), *notes]
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -148,6 +148,17 @@ def _staging_notes(files: pl.DataFrame, index: IndexTable) -> list[str]:
     rows = int(staged["num_records"].sum())
     note = f"{staged.height:,} file(s) with {rows:,} rows have no index that can be used: staging"
     return [note] if staged.height else []
+
+
+def _sample_notes(state: IndexState) -> list[str]:
+    """Return which rows other engines may miss in a sample, or take for rows of another one."""
+    name, snapshot = state.snapshot.sample_column, state.snapshot
+    if name is None:
+        named = snapshot.config.entries.get(SAMPLE_COLUMN)
+        return [] if named is None else [f"another writer dropped or changed the sample column {named!r}"]
+    rows = state.rows_without_sample
+    note = f"{rows:,} rows have no value in {name!r} that can be trusted: other engines may miss them until an optimize"
+    return [note] if rows else []
 
 
 def _branch_faults(

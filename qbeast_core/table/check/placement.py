@@ -13,6 +13,7 @@ from qbeast_core.query.plan.intervals import point_bounds
 from qbeast_core.query.plan.units import clock_slack
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes, decode_cubes
+from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.check.faults import Fault
@@ -97,6 +98,18 @@ def hidden_weights() -> EachRow:
 
     message = f"have a {WEIGHT_COLUMN} that is not the high half of their weight"
     return EachRow("hidden-weight", message, broken)
+
+
+def sample_column_values(name: str) -> EachRow:
+    """Return the check that the sample column holds the fraction of each weight."""
+
+    def broken(frame: pl.DataFrame, weights: I32Array) -> BoolArray:
+        stored = frame.get_column(name).to_numpy()  # a null becomes NaN, which equals nothing
+        return np.asarray(stored != sample_values(weights), np.bool_)
+
+    return EachRow(
+        "sample-column", f"have a value of {name!r} that is not the fraction of their weight", broken
+    )
 
 
 class OurRows:

@@ -21,6 +21,7 @@ from qbeast_core.table.check.placement import (
     RowCheck,
     hidden_weights,
     row_range,
+    sample_column_values,
 )
 from qbeast_core.table.check.statistics import compare_statistics, summaries_of
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
@@ -43,6 +44,8 @@ class FileCheck:
     indexed: tuple[str, ...]
     # Whether another writer added a column with the name of the hidden one: files of others may hold its values.
     reserved: bool
+    # The table's sample column.
+    sample_column: str | None
     schema: pl.Schema = field(repr=False)
     # Its blocks; None if they cannot be used or the file is staged.
     placement: Placement | None = None
@@ -153,6 +156,8 @@ def _places_of(
         else:
             checks.append(ForeignRows(placement))
         checks.append(row_range(placement.revision, foreign=not job.ours))
+        if job.ours and job.sample_column is not None:
+            checks.append(sample_column_values(job.sample_column))
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:
         checks.append(hidden_weights())
@@ -160,7 +165,8 @@ def _places_of(
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
     indexed = job.indexed if placement is None else placement.revision.columns
-    columns = [*indexed, WEIGHT_COLUMN] if hidden else list(indexed)
+    computed = [] if job.sample_column is None else [job.sample_column]
+    columns = [*indexed, *computed, WEIGHT_COLUMN] if hidden else [*indexed, *computed]
     scan = scan_files(store, [job.path], columns, schema, storage_options=options)
     for start in range(0, rows, _CHUNK_ROWS):
         frame = scan.slice(start, _CHUNK_ROWS).collect()

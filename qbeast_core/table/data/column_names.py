@@ -54,8 +54,8 @@ def check_sample_column(
         raise InvalidInputError(msg, argument=argument, value=name)
     if dialect == "qbeast-spark":
         msg = (
-            f"tables of the dialect 'qbeast-spark' cannot have a sample column: appends of the JVM would leave nulls in "
-            f"it. {_WRITTEN} Use the dialect 'documented' (Table.switch_dialect)."
+            "tables of the dialect 'qbeast-spark' cannot have a sample column: appends of the JVM would leave nulls "
+            f"in it. {_WRITTEN} Use the dialect 'documented' (Table.switch_dialect)."
         )
         raise InvalidInputError(msg, argument=argument, value=name)
     return name
@@ -65,7 +65,7 @@ def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: st
     """Raise if an argument names the sample column, whose values are computed."""
     if name is not None and name in names:
         msg = (
-            f"`{argument}` names the sample column {name!r}, which qbeast computes from the indexed columns; {outcome}. "
+            f"`{argument}` names the sample column {name!r}, which is computed from the indexed columns; {outcome}. "
             "Leave it out; to change samples, overwrite the table with other indexed columns."
         )
         raise InvalidInputError(msg, argument=argument, value=name)

@@ -19,9 +19,13 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     """Adapt an intent to `snapshot`, which is newer than the version it was planned on.
 
-    New files that have no place in the tree (format 8.3) are staged, and optimize indexes them later, so an append does
-    not fail. Changes that replace files are returned as they are.
+    New files that have no place in the tree (format 8.3), or lack a sample column that the table has by now, are
+    staged, and optimize indexes them later, so an append does not fail. Changes that replace files are returned as they
+    are.
     """
+    if intent.mode == "append" and not intent.removes and snapshot.sample_column is not None:
+        adds = (add.without_index() if add.has_hidden_weights else add for add in intent.adds)
+        intent = replace(intent, adds=tuple(adds))
     revision = intent.revision
     indexed = [add for add in intent.adds if add.blocks is not None]
     if intent.mode != "append" or intent.removes or intent.new_revision or revision is None or not indexed:

@@ -94,6 +94,19 @@ class IndexState:
         revisions[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
         return revisions
 
+    @property
+    def rows_without_sample(self) -> int:
+        """Number of rows without a value in the sample column that can be trusted; 0 in a table without one."""
+        if self.snapshot.sample_column is None:
+            return 0
+        return int(self.snapshot.files["num_records"].filter(~_mask(self.has_samples)).sum())
+
+    @cached_property
+    def has_samples(self) -> BoolArray:
+        """Mask of the live files whose values of a sample column can be trusted: indexed files of this library."""
+        ours = self.snapshot.files["rules"].cast(pl.String).eq("1").fill_null(value=False)
+        return np.asarray(ours.to_numpy() & (self.revision_of != STAGED), np.bool_)
+
     @cached_property
     def files(self) -> pl.DataFrame:
         """One row per live file: `file`, `path` (decoded), `rows`, `bytes` and `revision_id` (null: not indexed)."""

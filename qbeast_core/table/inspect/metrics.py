@@ -107,6 +107,8 @@ class Health(_Value):
     needs_optimize: bool
     # Distinct reasons in the plan of `optimize(dry_run=True)`, sorted.
     reasons: tuple[str, ...]
+    # Rows without a value in the sample column that can be trusted; 0 in a table without one. Optimize computes them.
+    rows_without_sample: int = 0
 
     def __str__(self) -> str:
         """Return "yes" or "no", with the reasons."""
@@ -126,7 +128,8 @@ class Metrics(_Value):
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
     health : Health
-        State of the table: `needs_optimize`, and `reasons` as in the plan of ``optimize(dry_run=True)``.
+        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``, and
+        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`).
 
     Examples
     --------
@@ -289,7 +292,11 @@ def _health(state: IndexState) -> Health:
     if state.has_copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
     reasons = choose_files(state, DEFAULT_SCOPE).reasons
-    return Health(needs_optimize=bool(reasons), reasons=tuple(sorted(set(reasons))))
+    return Health(
+        needs_optimize=bool(reasons),
+        reasons=tuple(sorted(set(reasons))),
+        rows_without_sample=state.rows_without_sample,
+    )
 
 
 def min_levels(rows: int, cube_size: int, dimensions: int) -> int:

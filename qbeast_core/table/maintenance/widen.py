@@ -44,8 +44,8 @@ def _attempt(
     types = types_of(columns)
     if snapshot.sample_column in types:
         msg = (
-            f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and have 16 "
-            f"significant bits. Nothing was changed. Add a column with the wider type: Table.add_columns."
+            f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and "
+            "have 16 significant bits. Nothing was changed. Add another column of this type: Table.add_columns."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
     wide = with_schema(snapshot, _schema(snapshot, types))
