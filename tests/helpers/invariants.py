@@ -93,6 +93,8 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     keys = BLOCK_KEYS[log.configuration["qbeast.blocksDialect"]]
     adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
     placed = [block for add in adds for block in _check_file(table, add, revisions, keys)]
+    for add in adds:
+        _check_sample_column(table, add, log)
     for revision in {block.revision for block in placed}:
         blocks = [block for block in placed if block.revision == revision]
         _check_ancestors(blocks, characters=-(-len(revisions[revision].columns) // 6))
@@ -145,6 +147,31 @@ def _check_file(
             block["maxWeight"],
             block["elementCount"],
         )
+
+
+def _check_sample_column(table: Path, add: dict[str, Any], log: Log) -> None:
+    """Assert that a table with a sample column has its values and bounds in each file (section 14 of the format)."""
+    name = log.configuration.get("qbeast.sampleColumn")
+    if (name, "float") not in [(field["name"], field["type"]) for field in log.schema["fields"]]:
+        return
+    assert log.configuration["qbeast.minReader"] == "2"
+    with pq.ParquetFile(table / unquote(add["path"])) as file:
+        stored, footer = pl.DataFrame(file.read(use_threads=False)), file.metadata
+    assert "_qbeast_weight" not in stored.columns
+    weights = frame_weights(stored, log.revisions[int(add["tags"]["revision"])].columns)
+    # The weight of m / 65536, cut off towards zero as in section 10.
+    multiples = [int(m / 65536 * (2**32 - 1) - 2**31) for m in range(65536)]
+    expected = (np.searchsorted(multiples, weights.astype(np.int64), side="right") - 1) / 65536
+    assert stored[name].dtype == pl.Float32
+    assert stored[name].to_list() == expected.tolist()
+    stats = json.loads(add["stats"])
+    assert (stats["minValues"][name], stats["maxValues"][name]) == (expected.min(), expected.max())
+    assert stats["nullCount"][name] == 0
+    place, first = stored.columns.index(name), 0
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        values, bounds = expected[first : first + group.num_rows], group.column(place).statistics
+        assert (bounds.min, bounds.max, bounds.null_count) == (values.min(), values.max(), 0)
+        first += group.num_rows
 
 
 def _check_ranges(stored: pl.DataFrame, revision: Revision) -> None:

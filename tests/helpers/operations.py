@@ -60,6 +60,12 @@ def begin_with_rows(path: Path) -> None:
     qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})
 
 
+def begin_with_samples(path: Path) -> None:
+    begin_with_rows(path)
+    open_at(str(path), {}).add_sample_column()
+    write_deltalake(path, rows(120).with_columns(sample=pl.lit(0.5, pl.Float32)), mode="append")
+
+
 def begin_with_removed(path: Path) -> None:
     """Create a table with files that the newest version does not need."""
     begin_with_rows(path)
@@ -128,6 +134,13 @@ OPERATIONS: dict[str, Operation] = {
     "repair": Operation(begin_damaged, lambda uri, options: open_at(uri, options).repair()),
     "set properties": _of_table(lambda table: table.set_properties({"owner": "us"})),
     "add columns": _of_table(lambda table: table.add_columns({"n": pl.Int8})),
+    "add sample column": _of_table(lambda table: table.add_sample_column()),
+    "optimize with samples": Operation(
+        begin_with_samples, lambda uri, options: open_at(uri, options).optimize()
+    ),
+    "merge with samples": Operation(
+        begin_with_samples, lambda uri, options: open_at(uri, options).merge(NEW, "row")
+    ),
     "switch dialect": _of_table(lambda table: table.switch_dialect("qbeast-spark")),
 }
 """All sweeps run each of these operations."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import pytest
@@ -18,9 +20,12 @@ from tests.helpers.invariants import check_invariants
 from tests.helpers.stateful_model import Batch, Row, State
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
-__all__ = ["INDEXED", "Known"]
+__all__ = ["INDEXED", "SAMPLE", "Known", "without_samples"]
 
 INDEXED = ["a", "s"]
+SAMPLE = "sample"
+
+Shown = TypeVar("Shown", pl.DataFrame, pl.Schema)
 
 
 class Known(RuleBasedStateMachine):
@@ -78,16 +83,16 @@ class Known(RuleBasedStateMachine):
         if not self.versions:
             return
         table, state = self.table(), self.now
-        assert dict(table.schema) == dict(state.schema)
-        rows = table.scan().collect()
+        assert dict(without_samples(table.schema)) == dict(state.schema)
+        rows = without_samples(table.scan().collect())
         assert_same_rows(rows, state.frame, "id")
         taken: set[int] = set()
         for fraction in (0.1, 0.45, 0.8):
-            sample = table.scan(sample=fraction).collect()
+            sample = without_samples(table.scan(sample=fraction).collect())
             assert_same_rows(sample, sampled(state.frame, INDEXED, fraction), "id")
             assert taken <= set(sample["id"])
             taken = set(sample["id"])
-        rows = table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect()
+        rows = without_samples(table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect())
         below = state.kept(lambda row: None if row["a"] is None else row["a"] < 40)
         assert_same_rows(rows, sampled(below.frame, INDEXED, (0.2, 0.9)), "id")
 
@@ -101,6 +106,26 @@ class Known(RuleBasedStateMachine):
         report = self.table().check(data=data)
         assert report.faults.filter(pl.col("severity") == "error").is_empty(), report
         if data and not self.has_copies:
-            assert_same_rows(pl.scan_delta(str(self.path)).collect(), self.now.frame, "id")
+            assert_same_rows(without_samples(pl.scan_delta(str(self.path)).collect()), self.now.frame, "id")
+            self.check_samples_of_others()
         if data and self.ours_alone and report.blocks:
             check_invariants(self.path, may_stage=True)
+
+    def check_samples_of_others(self) -> None:
+        """Assert that a filter on the sample column selects a sample, but for files that others wrote."""
+        table = self.table()
+        if SAMPLE not in table.schema:
+            return
+        missing = table.metrics().health.rows_without_sample
+        for fraction in (0.25, 0.5, 1 / 3):
+            step = math.ceil(fraction * 65536) / 65536
+            found = pl.scan_delta(str(self.path)).filter(pl.col(SAMPLE) < fraction).collect()
+            expected = sampled(self.now.frame, INDEXED, step)
+            assert missing or set(found["id"]) == set(expected["id"])
+
+
+def without_samples(rows: Shown) -> Shown:
+    """Return rows or a schema without the sample column, which the model does not have."""
+    if isinstance(rows, pl.DataFrame):
+        return rows.drop(SAMPLE, strict=False)
+    return pl.Schema({name: dtype for name, dtype in rows.items() if name != SAMPLE})

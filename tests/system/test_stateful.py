@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 import qbeast
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import find
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.stateful_model import KEYS, Batch, Condition, State, assignments, batches, conditions
-from tests.helpers.stateful_table import INDEXED, Known
+from tests.helpers.stateful_table import INDEXED, SAMPLE, Known, without_samples
 from tests.helpers.tables import assert_same_rows, sampled, samples
 
 BEGINNINGS = [*["written"] * 6, "converted", "converted", "Parquet", "legacy"]
@@ -28,8 +29,13 @@ CUBE_SIZES = st.sampled_from([None, None, None, 5, 40])
 class Life(Known):
     """Everything that can be done."""
 
-    @initialize(begin=st.sampled_from(BEGINNINGS), batch=batches(), cube_size=st.sampled_from([2, 7, 30]))
-    def begin(self, begin: str, batch: Batch, cube_size: int) -> None:
+    @initialize(
+        begin=st.sampled_from(BEGINNINGS),
+        batch=batches(),
+        cube_size=st.sampled_from([2, 7, 30]),
+        sample=st.sampled_from([None, SAMPLE]),
+    )
+    def begin(self, begin: str, batch: Batch, cube_size: int, sample: str | None) -> None:
         state = State(self.take(batch))
         if begin == "legacy":
             golden = find("legacy/v050_mixed_states")
@@ -38,7 +44,9 @@ class Life(Known):
             self.next_id = max(state.ids) + 1
             self.ours_alone, self.began_before_06 = False, True
         elif begin == "written":
-            qbeast.write_table(state.frame, self.path, columns=INDEXED, cube_size=cube_size)
+            qbeast.write_table(
+                state.frame, self.path, columns=INDEXED, cube_size=cube_size, sample_column=sample
+            )
         else:
             self.path.mkdir()
             if begin == "converted":
@@ -61,7 +69,11 @@ class Life(Known):
     @rule(batch=batches())
     def append_by_others(self, batch: Batch) -> None:
         more = self.now.with_rows(self.take(batch))
-        write_deltalake(self.path, more.frame, mode="append")
+        frame = more.frame
+        if SAMPLE in self.table().schema:
+            stale = pl.Series(SAMPLE, [None if row["id"] % 2 else 0.75 for row in more.rows], pl.Float32)
+            frame = frame.with_columns(stale)
+        write_deltalake(self.path, frame, mode="append")
         self.becomes(self.now.plus(more.rows))
 
     @rule(batch=batches())
@@ -212,11 +224,27 @@ class Life(Known):
         self.table().widen_columns(dict.fromkeys(narrow, dtype))
         self.becomes(State(self.now.rows, {**self.now.schema, **dict.fromkeys(narrow, dtype)}))
 
+    @precondition(lambda self: not self.has_copies and SAMPLE not in self.table().schema)
+    @rule(stale=st.booleans())
+    def add_sample_column(self, *, stale: bool) -> None:
+        table = self.table(stale=stale)
+        if dialect_of(load_snapshot(self.path)) == "qbeast-spark":
+            with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
+                table.add_sample_column(SAMPLE)
+            return
+        table.add_sample_column(SAMPLE)
+        self.becomes(self.now)
+        assert not self.table().metrics().health.rows_without_sample
+
     @precondition(lambda self: not self.has_copies)
     @rule()
     def switch_dialect(self) -> None:
         spelled = load_snapshot(self.path).config.dialect
         other: BlocksDialect = "documented" if spelled == "qbeast-spark" else "qbeast-spark"
+        if SAMPLE in self.table().schema and other == "qbeast-spark":
+            with pytest.raises(qbeast.InvalidInputError, match="sample column"):
+                self.table().switch_dialect(other)
+            return
         self.table().switch_dialect(other, jvm="0.8")
         self.becomes(self.now)
 
@@ -237,7 +265,7 @@ class Life(Known):
         expected = kept_rows(sampled(rows, INDEXED, sample), expr)
         if expected is not None:
             actual = qbeast.read_table(self.path, where=expr, sample=sample, version=version)
-            assert_same_rows(actual, expected, "id")
+            assert_same_rows(without_samples(actual), expected, "id")
 
 
 # Of the sweep. A part takes half a minute, so no process is left alone with much of it at the end.
