@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Literal
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.progress import ProgressLike, callback_of, shows_progress
 from qbeast_core.query.plan.fractions import Share
+from qbeast_core.results import MetadataResult
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.check.check import check_table
 from qbeast_core.table.check.faults import CheckReport
 from qbeast_core.table.index.column_texts import IndexColumns
+from qbeast_core.table.maintenance.add_sample import add_sample_column as add_column
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
@@ -98,6 +100,51 @@ def optimize(
     reader = open_version(path, None, storage_options).reader
     result, _ = optimize_table(reader, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
+
+
+def add_sample_column(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    name: str = "sample",
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> MetadataResult:
+    """Add a sample column to a table like `Table.add_sample_column`: executors rewrite the files.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table, the same for executors and this process.
+    name : str, default "sample"
+        Name of the column.
+    storage_options : mapping of str to str, optional
+        Options of the object store, as in `deltalake`; sent to the tasks.
+
+    Returns
+    -------
+    MetadataResult
+        See `Table.add_sample_column`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_table` and `Table.add_sample_column`; errors of executors are raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> written = qbeast.write_table(pl.DataFrame({"user": range(1000)}), "sales", columns=["user"])
+    >>> bridge.add_sample_column(spark, "sales").changed
+    ('sample',)
+    >>> bridge.read_table(spark, "sales").where("sample < 0.25").count()
+    254
+    """
+    reader = open_version(path, None, storage_options).reader
+    return add_column(reader, name, engine=SparkEngine(spark))[0]
 
 
 def convert(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import date
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.weights import WeightRange
-from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
+from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.read.explain import Plan
@@ -57,9 +57,11 @@ _BY_SPARK: Final = (
     "compares columns with constants"
 )
 
-
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+# Turns bounds of weights, such as ("<=", 7), into a condition on a stored column.
+_Coarse: TypeAlias = Callable[[list[tuple[str, int]]], str]
 
 
 def read_table(
@@ -227,11 +229,21 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
         if _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
     ]
     parts: list[DataFrame] = []
-    if plain:
+    sample_column = None if job.weights.is_full else reader.snapshot.sample_column
+    trusted = list[int]()
+    if sample_column is not None:
+        trusted = [number for number in plain if reader.index_state.has_samples[number]]
+    if sample_column is not None and trusted:
+        files = _files(spark, [locations[number] for number in trusted], schema, hidden=False)
+        parts.append(_sampled(files, job.weights, reader.indexed, coarse=_of_sample_column(sample_column)))
+    others = [number for number in plain if number not in set(trusted)]
+    if others:
         # A column of this name by another writer is not the weight.
-        hidden = taken_name(reader.snapshot.schema_json) is None and not job.weights.is_full
-        files = _files(spark, [locations[number] for number in plain], schema, hidden=hidden)
-        parts.append(_sampled(files, job.weights, reader.indexed, hidden=hidden))
+        reserved = taken_name(reader.snapshot.schema_json) is not None
+        hidden = not (reserved or job.weights.is_full or sample_column)
+        files = _files(spark, [locations[number] for number in others], schema, hidden=hidden)
+        rows = _sampled(files, job.weights, reader.indexed, coarse=_of_hidden if hidden else None)
+        parts.append(rows.drop(WEIGHT_COLUMN) if hidden else rows)
     if len(plain) < len(numbers):
         opened = job.selection.opened.copy()
         opened[plain] = False
@@ -239,7 +251,7 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
         parts.append(rows_of_tasks(spark, tasks_of(reader, rest, schema=schema), schema))
     if not parts:
         return spark.createDataFrame([], schema)
-    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+    return reduce(lambda left, right: left.union(right), parts)
 
 
 def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
@@ -253,18 +265,37 @@ def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hid
     return files
 
 
-def _sampled(files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, hidden: bool) -> DataFrame:
-    """Keep the rows whose hash is in the range; Spark skips pages by the hidden column."""
+def _sampled(
+    files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, coarse: _Coarse | None
+) -> DataFrame:
+    """Keep the rows whose hash is in the range; Spark skips pages by a condition on a stored column."""
     if weights.is_full:
         return files
-    high, weight = quoted(WEIGHT_COLUMN), _hash(indexed)
+    weight = _hash(indexed)
     bounds = [(">=", weights.from_)] if weights.from_ > MIN_WEIGHT else []
     bounds += [("<=", weights.last)] if weights.last < MAX_WEIGHT else []
     exact = " AND ".join(f"{weight} {sign} {bound}" for sign, bound in bounds)
-    if not hidden:
-        return keep_where(files, exact)
-    coarse = " AND ".join(f"{high} {sign} {bound >> 16}" for sign, bound in bounds)
-    return keep_where(files, f"({high} IS NULL OR ({coarse})) AND {exact}").drop(WEIGHT_COLUMN)
+    return keep_where(files, exact if coarse is None else f"{coarse(bounds)} AND {exact}")
+
+
+def _of_hidden(bounds: list[tuple[str, int]]) -> str:
+    """Return what bounds of weights mean for the hidden column, which files of others lack."""
+    high = quoted(WEIGHT_COLUMN)
+    return f"({high} IS NULL OR ({' AND '.join(f'{high} {sign} {bound >> 16}' for sign, bound in bounds)}))"
+
+
+def _of_sample_column(name: str) -> _Coarse:
+    """Return the function from bounds of weights to a condition on the sample column."""
+
+    def coarse(bounds: list[tuple[str, int]]) -> str:
+        values = sample_values(np.array([bound for _, bound in bounds], np.int32)).tolist()
+        signs = [sign for sign, _ in bounds]
+        return " AND ".join(
+            f"{quoted(name)} {sign} CAST({value!r} AS FLOAT)"
+            for sign, value in zip(signs, values, strict=True)
+        )
+
+    return coarse
 
 
 def _hash(indexed: tuple[str, ...]) -> str:

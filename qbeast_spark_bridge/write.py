@@ -36,6 +36,7 @@ def write_table(
     txn: tuple[str, int] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
+    sample_column: str | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -53,7 +54,8 @@ def write_table(
         The rows, of a classic session or of Spark Connect. Both reads must return the same rows.
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
-    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, dry_run
+    columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
+    sample_column, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -96,6 +98,7 @@ def write_table(
         txn=txn,
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
+        sample_column=sample_column,
         dry_run=dry_run,
         progress=callback_of(progress),
     )
