@@ -27,6 +27,7 @@ _GROUPS: Final = {
     "Change columns and settings": {
         "add-columns": "maintenance",
         "widen-columns": "maintenance",
+        "add-sample-column": "maintenance",
         "set-properties": "maintenance",
         "switch-dialect": "maintenance",
         "upgrade": "maintenance",

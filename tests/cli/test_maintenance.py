@@ -180,6 +180,19 @@ def test_optimize_reports_rows_of_other_writers(mine: Path) -> None:
     assert pl.scan_delta(str(mine)).select(pl.len()).collect().item() == 2010
 
 
+def test_sample_column_is_written_and_added(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    run("write", tmp_path / "rows.parquet", tmp_path / "new", "-c", "id", "--sample-column", "share")
+    assert qbeast.open_table(tmp_path / "new").schema.names()[-1] == "share"
+    run("write", tmp_path / "rows.parquet", tmp_path / "old", "-c", "id")
+    assert run("add-sample-column", tmp_path / "old").stdout == "version 1: added sample\n"
+    some = pl.scan_delta(str(tmp_path / "old")).filter(pl.col("sample") < 0.25).collect()
+    assert some.height == qbeast.read_table(tmp_path / "old", sample=0.25).height > 0
+    assert "sample column 'sample' already" in run_error(
+        "add-sample-column", tmp_path / "old", "more", code=2
+    )
+
+
 def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])

@@ -116,6 +116,13 @@ def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
     return Answer(parts=(f"version {version}: {types}",), data={"widened": dict(columns)})
 
 
+@on_table("adding the sample column", click.argument("name", default="sample"))
+def add_sample_column(table: qbeast.Table, *, name: str) -> Answer:
+    """Add a column by which any engine reads samples: WHERE sample < 0.01. All files are rewritten."""
+    result = table.add_sample_column(name)
+    return Answer(parts=(f"version {result.version}: added {name}",), data={"added": [name]})
+
+
 @on_table(
     "switching the dialect",
     click.argument("dialect", type=click.Choice(("documented", "qbeast-spark"))),

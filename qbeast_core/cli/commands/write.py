@@ -137,6 +137,11 @@ def suggest(
         optional=True,
     ),
     dialect_option("Dialect of the index of a new table: qbeast-spark is for readers on the JVM."),
+    option(
+        "--sample-column",
+        "Name of a new column by which any engine reads samples: WHERE sample < 0.01.",
+        "NAME",
+    ),
     reading_options,
     _writing,
 )
