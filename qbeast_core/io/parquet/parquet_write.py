@@ -46,6 +46,7 @@ def encode_data_file(
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
     uncompressed: Collection[str] = (),
+    levels: Mapping[str, int] | None = None,
     values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order, cut into row groups and pages.
@@ -53,7 +54,7 @@ def encode_data_file(
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
-    The same holds for values in structs, lists and maps.
+    The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need another one.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -63,12 +64,13 @@ def encode_data_file(
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
+    levels = dict.fromkeys(uncompressed, 0) | dict(levels or {})
     if len(table) == 0:
-        data = _encode(table, 1, bounded, set(dictionary), uncompressed)
+        data = _encode(table, 1, bounded, set(dictionary), levels)
         return EncodedFile(data.to_pybytes(), data.size, 0)
     files, sizes, is_aligned, first = list[memoryview](), list[I64Array](), True, 0
     for rows, page_rows in zip(cuts.group_rows, cuts.page_rows, strict=True):
-        group = _encode_aligned(table.slice(first, rows), page_rows, bounded, set(dictionary), uncompressed)
+        group = _encode_aligned(table.slice(first, rows), page_rows, bounded, set(dictionary), levels)
         first += rows
         files.append(group[0])
         sizes.append(group[1])
@@ -82,11 +84,11 @@ def encode_data_file(
 
 
 def _encode_aligned(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], uncompressed: Collection[str]
+    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
 ) -> tuple[memoryview, I64Array, bool]:
     """Encode one row group as a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
-        file = memoryview(_encode(table, page_rows, statistics, dictionary, uncompressed))
+        file = memoryview(_encode(table, page_rows, statistics, dictionary, levels))
         footer_at = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
         sizes, misaligned = _page_sizes(file, parse_footer(bytes(file[footer_at:-8])), page_rows)
         if not misaligned or dictionary.isdisjoint(misaligned):
@@ -130,9 +132,10 @@ def _to_arrow(frame: pl.DataFrame) -> Any:
 
 
 def _encode(
-    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], uncompressed: Collection[str]
+    table: Any, page_rows: int, statistics: list[str], dictionary: set[str], levels: Mapping[str, int]
 ) -> Any:
     leaves = [path for column in table.schema for path in _leaves(column.name, column.type)]
+    levels_of = {path: levels.get(path, _ZSTD_LEVEL) for path in leaves}
     # Nested numbers are PLAIN: Polars up to 1.4 refuses the delta encoding inside a struct.
     encodings = {
         column.name: _encoding(column.type) for column in table.schema if column.name not in dictionary
@@ -147,8 +150,8 @@ def _encode(
         "use_dictionary": sorted(dictionary) or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
         "column_encoding": {path: encoding for path, encoding in encodings.items() if encoding},
-        "compression": {path: "none" if path in uncompressed else "zstd" for path in leaves},
-        "compression_level": {path: _ZSTD_LEVEL for path in leaves if path not in uncompressed},
+        "compression": {path: "zstd" if level else "none" for path, level in levels_of.items()},
+        "compression_level": {path: level for path, level in levels_of.items() if level},
         "store_schema": False,
         "store_decimal_as_integer": True,
     }

@@ -54,6 +54,9 @@ _FEW_ROWS: Final = 1 << 16
 
 _STRIDE: Final = 2_654_435_761
 
+# Of zstd. From this level on it finds what rising floats of 16 significant bits share: a third of the bytes.
+_SAMPLE_LEVEL: Final = 12
+
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
@@ -131,6 +134,7 @@ def store_file(
         statistics=settings.statistics,
         dictionary=settings.dictionary,
         uncompressed=settings.uncompressed,
+        levels={} if settings.sample_column is None else {settings.sample_column: _SAMPLE_LEVEL},
         values=values,
     )
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
