@@ -167,7 +167,7 @@ def _check_sample_column(table: Path, add: dict[str, Any], log: Log) -> None:
     stats = json.loads(add["stats"])
     assert (stats["minValues"][name], stats["maxValues"][name]) == (expected.min(), expected.max())
     assert stats["nullCount"][name] == 0
-    place, first = stored.columns.index(name), 0
+    place, first = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)].index(name), 0
     for group in map(footer.row_group, range(footer.num_row_groups)):
         values, bounds = expected[first : first + group.num_rows], group.column(place).statistics
         assert (bounds.min, bounds.max, bounds.null_count) == (values.min(), values.max(), 0)
