@@ -26,6 +26,7 @@ RECORDS = HERE / "results.json"
 PAGE = HERE / "RESULTS.md"
 NAMES = (
     "sample",
+    "sample_column",
     "filters",
     "layouts",
     "estimates",

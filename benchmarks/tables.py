@@ -23,7 +23,14 @@ def lineitem_table() -> Path:
     return indexed("lineitem", data.lineitem, data.W1_COLUMNS)
 
 
-def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str], *, appends: int = 1) -> Path:
+def indexed(
+    name: str,
+    make: Callable[[], pl.DataFrame],
+    columns: Sequence[str],
+    *,
+    appends: int = 1,
+    sample_column: str | None = None,
+) -> Path:
     """Return the table `name`; write it in a number of commits if the library's source changed since the last write."""
     folder = TABLES / _source_digest() / name
     if not folder.exists():
@@ -37,7 +44,9 @@ def indexed(name: str, make: Callable[[], pl.DataFrame], columns: Sequence[str],
             warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
             rows = make()
             for part in rows.iter_slices(-(-rows.height // appends)):
-                qbeast.write_table(part, str(unfinished), columns=list(columns), mode="append")
+                qbeast.write_table(
+                    part, str(unfinished), columns=list(columns), mode="append", sample_column=sample_column
+                )
         unfinished.rename(folder)
     return folder
 

@@ -141,7 +141,7 @@ def add_sample_column(
     >>> bridge.add_sample_column(spark, "sales").changed
     ('sample',)
     >>> bridge.read_table(spark, "sales").where("sample < 0.25").count()
-    254
+    234
     """
     reader = open_version(path, None, storage_options).reader
     return add_column(reader, name, engine=SparkEngine(spark))[0]

@@ -1667,7 +1667,7 @@ class Table:
         >>> table.add_sample_column().changed
         ('sample',)
         >>> pl.scan_delta("visits").filter(pl.col("sample") < 0.25).collect().height, table.read(sample=0.25).height
-        (254, 254)
+        (234, 234)
         """
         from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.add_sample import add_sample_column

@@ -39,6 +39,7 @@ def check_samples(table: qbeast.Table, rows: pl.DataFrame) -> None:
         found = pl.scan_delta(path).filter(pl.col("sample") < fraction).collect().drop("sample")
         assert_same_rows(found, sampled(rows, INDEXED, fraction))
         assert_same_rows(table.read(sample=fraction).drop("sample"), sampled(rows, INDEXED, fraction))
+        assert_same_rows(table.read(where=pl.col("sample") < fraction).drop("sample"), found)
     assert_same_rows(table.read().drop("sample"), rows)
 
 
