@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import qbeast
 from qbeast_core.table.rewrite import publish
+from tests.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
 
@@ -126,6 +127,27 @@ def test_merge_ignores_values_of_the_source(
     )
     more = source.head(3).with_columns(pl.col("row") + 9000, text=pl.lit("new")).select(ROWS.columns)
     check_samples(table, pl.concat([expected, more]))
+
+
+def test_bounds_are_written_whatever_statistics_a_table_has(tmp_path: Path) -> None:
+    table = new(tmp_path)
+    table.set_properties({"delta.dataSkippingStatsColumns": "text", "delta.dataSkippingNumIndexedCols": "0"})
+    qbeast.write_table(ROWS.with_columns(pl.col("row") + 1000), tmp_path, mode="append")
+    table.refresh()
+    check_samples(table, pl.concat([ROWS, ROWS.with_columns(pl.col("row") + 1000)]))
+
+
+def test_imported_rows_get_values(tmp_path: Path) -> None:
+    old = table_path("tx230_basic_3segments")
+    rows = qbeast.read_carbondata(old)
+    columns = list(rows.columns[:1])
+    qbeast.write_table(rows, tmp_path, columns, sample_column="share")
+    qbeast.import_carbondata(old, tmp_path, columns, mode="append")
+    check_invariants(tmp_path)
+    table = qbeast.open_table(tmp_path)
+    assert table.check().ok
+    assert table.read()["share"].null_count() == 0
+    assert table.read().height == 2 * rows.height
 
 
 def test_delete_and_optimize_keep_the_values(tmp_path: Path) -> None:
