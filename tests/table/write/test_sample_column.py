@@ -210,6 +210,8 @@ def test_foreign_column_of_other_type_ends_the_sample_column(tmp_path: Path) -> 
     table = qbeast.open_table(tmp_path)
     assert table.read()["sample"].unique().to_list() == ["text"]
     assert_same_rows(table.read(sample=0.5), sampled(table.read(), INDEXED, 0.5))
+    assert any("dropped or changed the sample column 'sample'" in note for note in table.check().notes)
+    assert table.metrics().health.rows_without_sample == 0
 
 
 def test_adding_the_column_keeps_rows_and_ends_deletion_of_blocks(tmp_path: Path) -> None:
