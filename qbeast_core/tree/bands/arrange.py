@@ -54,7 +54,7 @@ def arrange(weights: I32Array, starts: I64Array, depths: I64Array, *, page_rows:
     A file that is too small for bands keeps its order and has `page_rows` rows per page.
     """
     file = _File(weights, starts)
-    if len(weights) < _MIN_BANDS * sizing().min_band_rows:
+    if not has_bands(len(weights)):
         shape = FileShape.plain(page_rows, file.sizes)
         return Arrangement(shape, np.arange(len(weights)), np.arange(len(starts)))
     sections = list(map(file.cut, _sections(np.diff(starts, append=len(weights)), depths)))
@@ -70,6 +70,11 @@ def arrange(weights: I32Array, starts: I64Array, depths: I64Array, *, page_rows:
     first_rows = starts[blocks][runs.block] + runs.rows_before()
     rows = np.repeat(first_rows - runs.starts()[:-1], runs.rows) + np.arange(len(weights))
     return Arrangement(shape, rows, blocks)
+
+
+def has_bands(file_rows: int) -> bool:
+    """Return whether a file is large enough for bands."""
+    return file_rows >= _MIN_BANDS * sizing().min_band_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
