@@ -36,7 +36,7 @@ Read = Callable[[list[str], str], Any]
 def read_with_chdb(files: list[str], where: str) -> Any:
     chdb: Any = pytest.importorskip("chdb")
     folder, settings = Path(files[0]).parent, "output_format_parquet_string_as_string = 1"
-    query = f"SELECT * EXCEPT _qbeast_weight FROM file('{folder}/*.parquet', Parquet) WHERE {where} SETTINGS {settings}"
+    query = f"SELECT * EXCEPT _qbeast_weight FROM file('{folder}/*.parquet', Parquet) WHERE {where} SETTINGS {settings}"  # noqa: S608 # of constants
     return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
 
 
@@ -49,7 +49,7 @@ def read_with_datafusion(files: list[str], where: str) -> Any:
     datafusion: Any = pytest.importorskip("datafusion")
     context = datafusion.SessionContext()
     context.register_parquet("rows", str(Path(files[0]).parent))
-    return context.sql(f"SELECT * FROM rows WHERE {where}").drop("_qbeast_weight").to_arrow_table()
+    return context.sql(f"SELECT * FROM rows WHERE {where}").drop("_qbeast_weight").to_arrow_table()  # noqa: S608 # of constants
 
 
 @pytest.mark.parametrize("read", [read_with_chdb, read_with_daft, read_with_datafusion])
@@ -60,4 +60,4 @@ def test_engine_reads_all_rows_of_bands(read: Read, tmp_path: Path) -> None:
     assert all(pq.read_metadata(file).num_row_groups > 1 for file in files)
     for where in ("true", WHERE):
         actual = pl.DataFrame(read(files, where)).cast(dict(FRAME.schema))
-        assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))
+        assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))  # noqa: S608 # of constants
