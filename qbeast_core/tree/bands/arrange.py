@@ -25,7 +25,7 @@ from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 # Fractions between bands: users request such samples, and engines that skip whole row groups read little more.
 _EDGES: Final = tuple(digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5))
 # Maximum number of rows per page, as a share of the rows of a sample in the region of a cube.
-_PAGE_SHARE: Final = 0.3
+_PAGE_SHARE: Final = 0.27
 # The cubes of an upper level start at nearly the same weight. So their pages end together, and the rows that a sample
 # reads too much do not average out.
 _PAGE_SHARE_OF_FEW_CUBES: Final = 0.15
