@@ -16,6 +16,8 @@ DELTA   := 4.2
 # Real object store servers: `make test-all` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
+# Engines that `make test-all` reads our files with, besides those of the other tests.
+READERS := chdb chdb-core daft datafusion tqdm
 # Hide warnings of the build backend about editable installs. Wheels that have to be built are not compressed: PySpark is
 # a source distribution, and its jars are compressed already.
 PIP     := PYTHONWARNINGS=ignore DIST_EXTRA_CONFIG='$(CURDIR)/.ci/wheels.cfg' \
@@ -72,8 +74,8 @@ STEAL    = -n $(WORKERS) --dist worksteal
 pytest: $(VENV)/.dev ## run the tests without Spark
 	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop
 
-pytest-all: $(VENV)/.dev ## run the same with the slow sweeps
-	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow --durations=40
+pytest-all: $(VENV)/.dev $(VENV)/readers/.done ## run the same with the slow sweeps and more readers
+	PYTHONPATH=$(VENV)/readers $(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow --durations=40
 
 # Run a session of each kind at once, in two processes with one JVM, which takes 2 GB and most of a minute to warm up.
 # Both outputs are printed. If either fails, the whole fails. Arguments: options for both, options for Spark Connect.
@@ -163,6 +165,12 @@ $(VENV)/.jdk: $(VENV)/.pip pyproject.toml
 $(VENV)/pyspark-%/.done: tests/spark/versions/pyspark-%.txt | $(VENV)/.pip
 	rm -rf $(@D)
 	$(PIP) install --no-compile --no-deps --target $(@D) -r $<
+	@touch $@
+
+# Also in a separate folder: they are large.
+$(VENV)/readers/.done: constraints.txt | $(VENV)/.pip
+	rm -rf $(@D)
+	$(PINNED) --no-deps --target $(@D) $(READERS)
 	@touch $@
 
 $(VENV)/stores/.done: | $(VENV)/.pip

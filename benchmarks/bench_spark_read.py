@@ -22,13 +22,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
 import qbeast
 from benchmarks import boxes, data, measure, rivals, tables
 from benchmarks.report import Figure, table
-from qbeast_core.tree.layout.pack import page_rows_for
+from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_spark_bridge import read_table
 
 SAMPLES = {0.01: 1.6, 0.1: 14.0}
@@ -138,10 +139,7 @@ def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
     """Count the pages that remain by minimum and maximum only, as in Spark, in the files of the plan."""
     drawn = boxes.draw_boxes(data.lineitem(scale).select(data.W1_COLUMNS), data.W1_COLUMNS, number=BOXES)
     opened = qbeast.open_table(folder)
-    pages = pl.concat(
-        _pages_of(Path(path), page_rows_for(rows, cube_size=opened.cube_size))
-        for path, rows in opened.files().select("path", "num_records").iter_rows()
-    )
+    pages = pl.concat(_pages_of(file) for file in rivals.data_files(folder))
     figures = []
     for name in FILTERS:
         ratios = []
@@ -155,15 +153,18 @@ def _pages_by_bounds(folder: Path, scale: int) -> list[Figure]:
     return figures
 
 
-def _pages_of(file: Path, page_rows: int) -> pl.DataFrame:
+def _pages_of(file: Path) -> pl.DataFrame:
     """Return the bounds of the indexed columns, one row per page."""
-    rows = pl.read_parquet(file, columns=data.W1_COLUMNS).with_row_index("page")
+    rows = pl.read_parquet(file, columns=data.W1_COLUMNS)
+    content = file.read_bytes()
+    starts = parse_tail(content[content.rfind(b"QBPAGES2") :]).cuts.starts()
     bounds = [
         bound
         for name in data.W1_COLUMNS
         for bound in (pl.col(name).min().alias(f"{name}_min"), pl.col(name).max().alias(f"{name}_max"))
     ]
-    return rows.group_by(pl.col("page") // page_rows).agg(bounds).with_columns(path=pl.lit(file.name))
+    page = pl.Series("page", np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
+    return rows.group_by(page).agg(bounds).with_columns(path=pl.lit(file.name))
 
 
 def _filters(spark: SparkSession, folder: Path, scale: int, *, target: float | None) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""The ``qbeast.layout`` tag: how a file of ours is cut into row groups and pages (format 7 and 14).
+"""The ``qbeast.layout`` tag: how a file of ours is cut into row groups and pages (format 7).
 
 A file is a sequence of *bands*. A band is a row group with rows of successive blocks, cut into pages of its own number
 of rows. Of each of its blocks it holds a number of whole pages. The last band that names a block also holds the rest of

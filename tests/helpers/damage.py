@@ -12,9 +12,10 @@ from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 
 from qbeast_core.io.parquet.cuts import PageCuts
-from qbeast_core.io.parquet.parquet_write import encode_data_file
+from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.tree.space.columns import frame_weights
 
@@ -107,6 +108,16 @@ def shift_page(page: int, step: int) -> Damage:
     return layout(edit)
 
 
+def _other_page_rows(layout: dict[str, Any]) -> None:
+    if layout["v"] == 1:
+        layout["rows"] *= 2
+    else:
+        layout["bands"][0][0] *= 2
+
+
+other_page_rows = layout(_other_page_rows)
+
+
 def stats(edit: Callable[[dict[str, Any]], object]) -> Damage:
     def change(_table: Path, add: Add, _indexed: list[str]) -> None:
         values = json.loads(add["stats"])
@@ -151,7 +162,7 @@ def rewritten(
         changed, weights = edit(rows, frame_weights(rows, indexed))
         layout = json.loads(add["tags"]["qbeast.layout"])
         hidden = weights if layout.get("hidden", True) else None
-        cuts = PageCuts((changed.height,), (layout["rows"],))
+        cuts = page_cuts_of(path, layout, rows=changed.height)
         encoded = encode_data_file(changed, weights=hidden, cuts=cuts, statistics=tuple(indexed))
         path.write_bytes(encoded.data)
         add["size"] = encoded.size_bytes
@@ -159,6 +170,15 @@ def rewritten(
         add["tags"]["qbeast.layout"] = json.dumps(layout)
 
     return change
+
+
+def page_cuts_of(path: Path, layout: dict[str, Any], *, rows: int) -> PageCuts:
+    """Return the cuts of the file for other rows: the last row group takes those that are more or less."""
+    groups = pq.read_metadata(path)
+    counts = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
+    counts[-1] += rows - sum(counts)
+    page_rows = [layout["rows"]] if layout["v"] == 1 else [band[0] for band in layout["bands"]]
+    return PageCuts(tuple(counts), tuple(page_rows))
 
 
 def swap_ends(rows: pl.DataFrame, weights: np.ndarray[Any, Any]) -> Any:

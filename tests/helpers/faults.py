@@ -38,7 +38,7 @@ LOG_FAULTS: dict[str, tuple[d.Damage, set[str]]] = {
         d.layout(lambda layout: layout.update(w="AAAA" * 4 + layout["w"])),
         {"layout"},
     ),
-    "a layout of other pages": (d.layout(lambda layout: layout.update(rows=layout["rows"] + 1)), {"layout"}),
+    "a layout of other pages": (d.other_page_rows, {"layout"}),
     "a layout with a huge tail": (d.layout(lambda layout: layout.update(tail=10**9)), {"layout"}),
     "another first weight": (d.shift_page(0, 1), {"layout"}),
 }

@@ -52,9 +52,10 @@ def begin_with_parquet(path: Path) -> None:
 
 
 def begin_with_rows(path: Path) -> None:
-    """Write twice, and once by another writer; a checkpoint follows every later commit."""
-    with small_files(file_rows=20):
+    """Write in both layouts, and by another writer; a checkpoint follows every later commit."""
+    with small_files(file_rows=20, bands=False):
         write(str(path), {}, rows(0), "error")
+    with small_files(file_rows=20):
         write(str(path), {}, rows(40), "append")
     write_deltalake(path, rows(80), mode="append")
     qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})

@@ -10,7 +10,11 @@ from unittest import mock
 
 from qbeast_core.support import sizing
 
-__all__ = ["resized", "small_files"]
+__all__ = ["NO_BANDS", "resized", "small_files"]
+
+
+NO_BANDS = 1 << 30
+"""Minimum rows of a band with which files have one band, as those of older versions."""
 
 
 @contextmanager
@@ -21,8 +25,8 @@ def resized(**sizes: Any) -> Iterator[None]:
 
 
 @contextmanager
-def small_files(*, file_rows: int = 25, page_rows: int = 4) -> Iterator[None]:
-    """Write few rows into many files and pages, like millions of rows."""
-    pages = {"min_page_rows": page_rows, "min_band_rows": page_rows}
+def small_files(*, file_rows: int = 25, page_rows: int = 4, bands: bool = True) -> Iterator[None]:
+    """Write few rows into many files, bands and pages, like millions of rows."""
+    pages = {"min_page_rows": page_rows, "min_band_rows": page_rows if bands else NO_BANDS}
     with resized(min_file_rows=1, max_file_rows=file_rows, **pages):
         yield

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import PagesUnavailable
 from qbeast_core.io.parquet.mini_file import FilePart, build_mini_file
-from qbeast_core.io.parquet.parquet_write import encode_data_file
 from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.parquet.thrift import (
     BINARY,
@@ -30,6 +29,7 @@ from qbeast_core.io.parquet.thrift import (
     write_list,
     write_zigzag,
 )
+from qbeast_core.io.parquet.write.encode import encode_data_file
 from tests.helpers.examples import examples
 from tests.io.frames import weights
 

@@ -12,7 +12,7 @@ import pytest
 
 from qbeast_core.errors import InvalidInputError, StorageError
 from qbeast_core.io.parquet.pages import PageReader, PageRequest
-from qbeast_core.io.parquet.parquet_write import encode_data_file
+from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.io.stores.remote import RemoteStore, translate_options
 from qbeast_core.io.stores.store import Store, open_store
 from tests.io.frames import every_type, page_cuts, weights

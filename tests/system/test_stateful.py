@@ -18,6 +18,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import find
 from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.small_files import NO_BANDS, resized
 from tests.helpers.stateful_model import KEYS, Batch, Condition, State, assignments, batches, conditions
 from tests.helpers.stateful_table import INDEXED, SAMPLE, Known, without_samples
 from tests.helpers.tables import assert_same_rows, sampled, samples
@@ -56,6 +57,10 @@ class Life(Known):
             assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).committed
         self.becomes(state)
         self.first = self.table()
+
+    @rule(bands=st.booleans())
+    def files_have_bands(self, *, bands: bool) -> None:
+        self.stack.enter_context(resized(min_band_rows=4 if bands else NO_BANDS))
 
     # ---- rows come ----
 
@@ -278,7 +283,7 @@ pytestmark = [
 
 
 class TestLife(Life.TestCase):
-    settings = settings(RELAXED, max_examples=20, stateful_step_count=4)
+    settings = settings(RELAXED, max_examples=20, stateful_step_count=5)
 
 
 @pytest.mark.slow

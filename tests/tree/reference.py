@@ -45,7 +45,7 @@ def build(points: list[tuple[float, ...]], weights: list[int], cube_size: int) -
         tree = domain * (1.0 - parent_fraction)
         leaf = tree <= cube_size or chain >= LONGEST_CHAIN or node.depth >= 32
         if not leaf:
-            node.threshold = weight(min(parent_fraction + cube_size / domain, 1.0))
+            node.threshold = weight(min(parent_fraction + -(-cube_size // 2) / domain, 1.0))
         node.taken = [r for r in node.rows if r in free and weights[r] <= node.threshold]
         free -= set(node.taken)
         if free.isdisjoint(node.rows):

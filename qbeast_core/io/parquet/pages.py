@@ -19,7 +19,7 @@ from qbeast_core.io.parquet.page_plan import PagePlan, PageRequest, pages_bytes,
 from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
 
-_TAIL_BYTES: Final = 30_000
+_FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
 _WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
 
@@ -49,7 +49,9 @@ class PageReader:
     @property
     def size_bytes(self) -> int:
         """Approximate memory of the cached tails."""
-        return len(self._tails) * _TAIL_BYTES
+        with self._lock:
+            pages = sum(tail.page_starts.nbytes + tail.page_sizes.nbytes for tail in self._tails.values())
+            return pages + len(self._tails) * _FOOTER_BYTES
 
     def ranges(self, request: PageRequest, columns: Sequence[str]) -> PageRanges:
         """Return the byte ranges that `read` fetches for a request."""

@@ -16,10 +16,10 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.encodings import choose_dictionary, choose_uncompressed
-from qbeast_core.io.parquet.few_values import place_values, used_values
-from qbeast_core.io.parquet.parquet_write import encode_data_file
-from qbeast_core.io.parquet.value_bytes import page_rows_within, refuse_huge_values
+from qbeast_core.io.parquet.write.encode import encode_data_file
+from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_uncompressed
+from qbeast_core.io.parquet.write.few_values import place_values, used_values
+from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns

@@ -19,6 +19,7 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import Transformation
+from qbeast_core.tree.bands.arrange import has_bands
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.pack import PackedFiles, pack_files, page_rows_for, rows_by_file, rows_per_file
@@ -52,13 +53,16 @@ class Trial:
         file_rows = max(round(rows_per_file(self.row_bytes) * self._scale), 1)
         packed = pack_files(placed.counts, file_rows=file_rows)
         rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
-        page_rows = page_rows_for(rows_of_file, cube_size=default_cube_size(self.table_rows))
+        bands = has_bands(rows_of_file)
+        # In files with bands, pages have half as many rows on average.
+        page_rows = page_rows_for(rows_of_file, cube_size=default_cube_size(self.table_rows)) / (1 + bands)
         drawn = _Drawn(
             spaces={space.columns[0]: space.transformations[0] for space, _ in axes},
             placed=placed,
             packed=packed,
             statistics=self._statistics(placed, packed, weights),
             page_rows=page_rows * self._scale,
+            has_bands=bands,
         )
         return np.array([drawn.share(node) for node in self.filters])
 
@@ -129,15 +133,17 @@ class _Drawn:
     # Statistics in the log.
     statistics: Statistics
     page_rows: float
+    has_bands: bool
 
     def share(self, node: Node) -> float:
         """Return the share of the rows that are in pages which a filter opens."""
         blocks = evaluate(node, len(self._file), self._may_match)
-        first, last, sizes = self._pages
+        first, last, sizes = self._shared_pages
         marks = np.bincount(first[blocks], minlength=len(sizes) + 1)
         marks -= np.bincount(last[blocks], minlength=len(sizes) + 1)
         opened = np.cumsum(marks)[:-1] > 0
-        return float(sizes[opened].sum() / self.packed.file_starts[-1])
+        rows = self._rows_alone[blocks].sum() + sizes[opened].sum()
+        return float(rows / self.packed.file_starts[-1])
 
     def _may_match(self, atom: Atom) -> BoolArray:
         """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
@@ -163,16 +169,24 @@ class _Drawn:
         return lower[self.packed.block_cube], upper[self.packed.block_cube]
 
     @cached_property
-    def _pages(self) -> tuple[I64Array, I64Array, F64Array]:
+    def _rows_alone(self) -> F64Array:
+        """Rows of each block in pages without rows of other blocks: all but a part of a page in files with bands."""
+        rows = np.diff(self.packed.block_starts)
+        whole = rows // self.page_rows * self.page_rows
+        return np.where(self.has_bands, whole, 0.0)
+
+    @cached_property
+    def _shared_pages(self) -> tuple[I64Array, I64Array, F64Array]:
         """Indexes of the first page of each block and the page after its last, over all files; rows of each page."""
-        files = np.diff(self.packed.file_starts)
+        rows = np.diff(self.packed.block_starts) - self._rows_alone
+        files = np.bincount(self._file, rows)
         counts = np.ceil(files / self.page_rows).astype(np.int64)
         ends = np.cumsum(counts)
         sizes = np.full(ends[-1], self.page_rows)
-        sizes[ends - 1] = files - (counts - 1) * self.page_rows
-        start = self.packed.file_starts[self._file]
-        begins = (self.packed.block_starts[:-1] - start) / self.page_rows
-        stops = (self.packed.block_starts[1:] - start) / self.page_rows
+        used = counts > 0
+        sizes[ends[used] - 1] = (files - (counts - 1) * self.page_rows)[used]
+        stops = np.cumsum(rows) - (np.cumsum(files) - files)[self._file]
+        begins, stops = (stops - rows) / self.page_rows, stops / self.page_rows
         base = (ends - counts)[self._file]
         last = np.minimum(np.ceil(stops).astype(np.int64), counts[self._file])
         return base + begins.astype(np.int64), base + last, sizes

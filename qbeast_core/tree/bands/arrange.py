@@ -25,7 +25,11 @@ from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 # Fractions between bands: users request such samples, and engines that skip whole row groups read little more.
 _EDGES: Final = tuple(digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5))
 # Maximum number of rows per page, as a share of the rows of a sample in the region of a cube.
-_PAGE_SHARE: Final = 0.3
+_PAGE_SHARE: Final = 0.27
+# The cubes of an upper level start at nearly the same weight. So their pages end together, and the rows that a sample
+# reads too much do not average out.
+_PAGE_SHARE_OF_FEW_CUBES: Final = 0.15
+_FEW_CUBES: Final = 16
 _PAGE_STEP: Final = 128  # integers are packed in blocks of 128
 _MAX_PAGE_ROWS: Final = 2048
 _MIN_BANDS: Final = 4  # of the minimum number of rows
@@ -50,7 +54,7 @@ def arrange(weights: I32Array, starts: I64Array, depths: I64Array, *, page_rows:
     A file that is too small for bands keeps its order and has `page_rows` rows per page.
     """
     file = _File(weights, starts)
-    if len(weights) < _MIN_BANDS * sizing().min_band_rows:
+    if not has_bands(len(weights)):
         shape = FileShape.plain(page_rows, file.sizes)
         return Arrangement(shape, np.arange(len(weights)), np.arange(len(starts)))
     sections = list(map(file.cut, _sections(np.diff(starts, append=len(weights)), depths)))
@@ -66,6 +70,11 @@ def arrange(weights: I32Array, starts: I64Array, depths: I64Array, *, page_rows:
     first_rows = starts[blocks][runs.block] + runs.rows_before()
     rows = np.repeat(first_rows - runs.starts()[:-1], runs.rows) + np.arange(len(weights))
     return Arrangement(shape, rows, blocks)
+
+
+def has_bands(file_rows: int) -> bool:
+    """Return whether a file is large enough for bands."""
+    return file_rows >= _MIN_BANDS * sizing().min_band_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +164,8 @@ class _File:
         # Rows of a cube, as the mean over all rows: cubes of few rows have no whole pages.
         rows = (sizes**2).sum() / sizes.sum()
         rows_per_fraction = rows / max(last - first, 1 / _WEIGHTS)
-        targets = [_PAGE_SHARE * max(edge, first) * rows_per_fraction for edge in edges]
+        share = _PAGE_SHARE_OF_FEW_CUBES if len(sizes) <= _FEW_CUBES else _PAGE_SHARE
+        targets = [share * max(edge, first) * rows_per_fraction for edge in edges]
         low = sizing().min_page_rows
         return [min(max(int(target) // _PAGE_STEP * _PAGE_STEP, low), _MAX_PAGE_ROWS) for target in targets]
 

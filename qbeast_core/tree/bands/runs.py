@@ -1,4 +1,4 @@
-"""The runs of files: where the rows of each block lie (format 14)."""
+"""The runs of files: where the rows of each block lie (format 7)."""
 
 from __future__ import annotations
 

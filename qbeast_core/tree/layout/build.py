@@ -88,6 +88,9 @@ class TreeBuilder:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
+        # Cubes with children keep half as many rows: rows further down are better clustered, and a filter on a sample
+        # reads the upper levels almost whole.
+        self.inner_size = -(-cube_size // 2)
         self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
         self.rows_each = rows_each
@@ -187,7 +190,7 @@ class TreeBuilder:
             leaf[:] = True
         # A block of an append should fill some pages. If few rows arrive, the cube takes a larger share than its domain
         # requires; otherwise each sample would read one page for a few rows.
-        kept = np.maximum(self.cube_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
+        kept = np.maximum(self.inner_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
             leaf, threshold = self._respect_live_blocks(level, step, leaf, threshold)

@@ -15,7 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from qbeast_core.io.parquet import value_bytes
+from qbeast_core.io.parquet.write import value_bytes
 from qbeast_core.table.engine.live_files import rows_and_bytes
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot

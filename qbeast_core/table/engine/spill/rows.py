@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from qbeast_core.io.parquet.value_bytes import refuse_huge_values
+from qbeast_core.io.parquet.write.value_bytes import refuse_huge_values
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing

@@ -22,7 +22,7 @@ from qbeast_core.io.parquet.thrift import (
 
 # Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
 _NUM_ROWS, _ROW_GROUPS = 3, 4
-_COLUMNS, _GROUP_START = 1, 5
+_COLUMNS, _GROUP_START, _GROUP_NUMBER = 1, 5, 7
 _META, _OFFSET_INDEX, _COLUMN_INDEX = 3, 4, 6  # the length of an index is the next field
 _PAGE_STARTS = (9, 10, 11)
 
@@ -63,7 +63,7 @@ def join_row_groups(files: list[memoryview]) -> JoinedFile:
                     body.append(index)
                     values |= {kind: at, kind + 1: len(index)}
                     at += len(index)
-    groups = list(map(_moved, parts, starts, places))
+    groups = list(map(_moved, range(len(parts)), parts, starts, places))
     rows = sum(part.meta.fields[_NUM_ROWS] for part in parts)
     merged = {_ROW_GROUPS: write_list(STRUCT, groups), **_encoded({_NUM_ROWS: rows})}
     footer = replace_fields(parts[0].footer, parts[0].meta, merged)
@@ -86,15 +86,15 @@ def _index(part: _Part, column: ThriftStruct, kind: int, shift: int) -> bytes:
     return index if kind == _COLUMN_INDEX else shift_page_locations(index, shift)
 
 
-def _moved(part: _Part, start: int, places: list[dict[int, int]]) -> bytes:
-    """Return the row group at another position, with page indexes at new places."""
+def _moved(number: int, part: _Part, start: int, places: list[dict[int, int]]) -> bytes:
+    """Return the row group with its number in the file at another position, with page indexes at new places."""
     shift, columns = start - len(MAGIC), list[bytes]()
     for column, numbers in zip(part.columns, places, strict=True):
         meta: ThriftStruct = column.fields[_META]
         starts = {field: meta.fields[field] + shift for field in _PAGE_STARTS if meta.fields.get(field)}
         fields = {_META: replace_fields(part.footer, meta, _encoded(starts)), **_encoded(numbers)}
         columns.append(replace_fields(part.footer, column, fields))
-    group = {_COLUMNS: write_list(STRUCT, columns), **_encoded({_GROUP_START: start})}
+    group = {_COLUMNS: write_list(STRUCT, columns), **_encoded({_GROUP_START: start, _GROUP_NUMBER: number})}
     return replace_fields(part.footer, part.group, group)
 
 

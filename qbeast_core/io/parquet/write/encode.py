@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import FileFooter, parse_footer, read_page_locations
-from qbeast_core.io.parquet.join import join_row_groups
 from qbeast_core.io.parquet.tail import dump_directory
+from qbeast_core.io.parquet.write.join import join_row_groups
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from qbeast_core.io.parquet.cuts import PageCuts
-from qbeast_core.io.parquet.parquet_write import encode_data_file
-from qbeast_core.io.parquet.value_bytes import rows_within
+from qbeast_core.io.parquet.write.encode import encode_data_file
+from qbeast_core.io.parquet.write.value_bytes import rows_within
 
 _SAMPLE_ROWS: Final = 16_384
 _MAX_NUMBERS: Final = 256  # above it, DELTA_BINARY_PACKED is as small and needs no dictionary

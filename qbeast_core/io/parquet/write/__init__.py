@@ -1,0 +1,1 @@
+"""Writing of Parquet files: encodings, pages, row groups."""

@@ -1,0 +1,63 @@
+"""Engines that `make test-all` installs read files with bands: all rows, and those of a filter that skips pages."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+import qbeast
+from tests.helpers.tables import assert_same_rows, small_files
+
+RANDOM = np.random.default_rng(11)
+ROWS = 20_000
+FRAME = pl.DataFrame(
+    {
+        "row": np.arange(ROWS),
+        "x": RANDOM.random(ROWS),
+        "day": pl.Series(RANDOM.integers(0, 3_000, ROWS)).cast(pl.Date),
+        "price": pl.Series(RANDOM.integers(0, 10**7, ROWS)).cast(pl.Decimal(12, 2)),
+        "text": RANDOM.choice(["", "red", "green", "blue"], ROWS),
+        "note": pl.Series(RANDOM.integers(0, 2**60, ROWS)).cast(pl.String),
+        "flag": RANDOM.random(ROWS) < 0.5,
+    }
+).with_columns(pl.when(pl.col("row") % 7 > 0).then(pl.col("x", "price", "text", "flag")).name.keep())
+WHERE = "x >= 0.25 AND x < 0.3 AND row < 9000"
+
+Read = Callable[[list[str], str], Any]
+
+
+def read_with_chdb(files: list[str], where: str) -> Any:
+    chdb: Any = pytest.importorskip("chdb")
+    folder, settings = Path(files[0]).parent, "output_format_parquet_string_as_string = 1"
+    query = f"SELECT * EXCEPT _qbeast_weight FROM file('{folder}/*.parquet', Parquet) WHERE {where} SETTINGS {settings}"  # noqa: S608 # of constants
+    return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
+
+
+def read_with_daft(files: list[str], where: str) -> Any:
+    daft: Any = pytest.importorskip("daft")
+    return daft.read_parquet(files).where(daft.sql_expr(where)).exclude("_qbeast_weight").to_arrow()
+
+
+def read_with_datafusion(files: list[str], where: str) -> Any:
+    datafusion: Any = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext()
+    context.register_parquet("rows", str(Path(files[0]).parent))
+    return context.sql(f"SELECT * FROM rows WHERE {where}").drop("_qbeast_weight").to_arrow_table()  # noqa: S608 # of constants
+
+
+@pytest.mark.parametrize("read", [read_with_chdb, read_with_daft, read_with_datafusion])
+def test_engine_reads_all_rows_of_bands(read: Read, tmp_path: Path) -> None:
+    with small_files(file_rows=8_000, page_rows=64):
+        qbeast.write_table(FRAME, tmp_path, columns=["row", "x"], cube_size=1_000)
+    files = qbeast.open_table(tmp_path).files()["path"].to_list()
+    assert all(pq.read_metadata(file).num_row_groups > 1 for file in files)
+    for where in ("true", WHERE):
+        actual = pl.DataFrame(read(files, where)).cast(dict(FRAME.schema))
+        assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))  # noqa: S608 # of constants
