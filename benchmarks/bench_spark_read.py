@@ -33,6 +33,7 @@ from qbeast_core.io.parquet.tail import parse_tail
 from qbeast_spark_bridge import read_table
 
 SAMPLES = {0.01: 1.6, 0.1: 14.0}
+SAMPLE_COLUMN = (0.001, 0.01, 0.1, 0.3)
 FILTERS = ("1d@1%", "2d@10%", "3d@10%", "3d@30%")
 BOXES = 6
 MANY = (1_000, 10_000)
@@ -49,6 +50,7 @@ def run(scale: int = 1) -> list[Figure]:
             *advised,
             *kept,
             *_samples(spark, folder),
+            *_sample_column(spark, scale),
             *_filters(spark, folder, scale, target=None),
             *_seconds(spark, folder, scale),
             *_many(spark),
@@ -122,6 +124,32 @@ def _samples(spark: SparkSession, folder: Path) -> list[Figure]:
         )
         expected = qbeast.scan_table(folder, sample=fraction).select(pl.len()).collect().item()
         assert read_table(spark, folder, sample=fraction).count() == expected
+    return figures
+
+
+def _sample_column(spark: SparkSession, scale: int) -> list[Figure]:
+    """Measure samples that Spark's own reader takes by the sample column."""
+    folder = tables.indexed(
+        f"lineitem-{scale}-sample", lambda: data.lineitem(scale), data.W1_COLUMNS, sample_column="sample"
+    )
+    files = rivals.data_files(folder)
+    total, names = measure.folder_bytes(files), list(map(str, files))
+
+    def sample(fraction: float) -> DataFrame:
+        return spark.read.parquet(*names).where(f"sample < {fraction}")
+
+    drain(sample(0.0))
+    rest = bytes_of(lambda: drain(sample(0.0)))
+    figures = []
+    for fraction in SAMPLE_COLUMN:
+        read = bytes_of(lambda f=fraction: drain(sample(f))) - rest
+        rows = (
+            pl.scan_delta(str(folder)).filter(pl.col("sample") < fraction).select(pl.len()).collect().item()
+        )
+        assert sample(fraction).count() == rows
+        what = f"Spark SQL, sample < {fraction}, bytes of the table"
+        most = 1.6 if fraction == 0.01 else None
+        figures.append(Figure(what, 100 * read / total, "%", most, f"{rows:,} rows"))
     return figures
 
 
