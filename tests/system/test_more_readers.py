@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,31 @@ def test_engine_reads_all_rows_of_bands(read: Read, tmp_path: Path) -> None:
     for where in ("true", WHERE):
         actual = pl.DataFrame(read(files, where)).cast(dict(FRAME.schema))
         assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))  # noqa: S608 # of constants
+
+
+def sample_with_chdb(folder: Path, where: str) -> Any:
+    chdb: Any = pytest.importorskip("chdb")
+    query = f"SELECT row FROM file('{folder}/*.parquet', Parquet) WHERE {where}"  # noqa: S608 # of constants
+    return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
+
+
+def sample_with_daft(folder: Path, where: str) -> Any:
+    daft: Any = pytest.importorskip("daft")
+    return daft.read_deltalake(str(folder)).where(daft.sql_expr(where)).select("row").to_arrow()
+
+
+def sample_with_datafusion(folder: Path, where: str) -> Any:
+    datafusion: Any = pytest.importorskip("datafusion")
+    context = datafusion.SessionContext()
+    context.register_parquet("rows", str(folder))
+    return context.sql(f"SELECT row FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
+
+
+@pytest.mark.parametrize("read", [sample_with_chdb, sample_with_daft, sample_with_datafusion])
+def test_engine_reads_samples_by_sample_column(read: Callable[[Path, str], Any], tmp_path: Path) -> None:
+    with small_files(file_rows=8_000, page_rows=64):
+        qbeast.write_table(FRAME, tmp_path, columns=["row", "x"], cube_size=1_000, sample_column="sample")
+    for fraction in (0.01, 0.25, 0.7):
+        expected = qbeast.read_table(tmp_path, sample=math.ceil(fraction * 65536) / 65536)
+        rows = pl.DataFrame(read(tmp_path, f"sample < {fraction}"))["row"]
+        assert rows.sort().to_list() == expected["row"].sort().to_list()
