@@ -145,7 +145,7 @@ def suggest_columns(
     >>> rows = pl.select(id=pl.int_range(50_000)).with_columns(
     ...     price=pl.col("id") * 7919 % 10_007, day=pl.col("id") // 500, store=pl.col("id") * 13 % 20)
     >>> qbeast.suggest_columns(rows, ["price < 100", "day = 7", "price BETWEEN 10 AND 20 AND day > 90"]).columns
-    ('price', 'day')
+    ('day', 'price')
     """
     if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
         invalid_argument("most", "must be a whole number from 1 to 8", "nothing was read", value=most)

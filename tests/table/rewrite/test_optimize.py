@@ -86,7 +86,7 @@ def test_optimize_keeps_rows_samples_and_invariants(
     check_case(case, actions, sample, seed)
 
 
-@pytest.mark.parametrize(("seed", "gaining"), [(0, {1, 2}), (1, {1, 2}), (2, {1}), (3, {1})])
+@pytest.mark.parametrize(("seed", "gaining"), [(0, {1, 2}), (1, {1, 2}), (2, {1, 2}), (4, {1})])
 def test_plan_names_each_file_once(tmp_path: Path, seed: int, gaining: set[int]) -> None:
     rng = np.random.default_rng(seed)
     first = pl.DataFrame({"row": range(60), "a": [5] * 60, "b": rng.integers(0, 60, 60)})
