@@ -1,4 +1,4 @@
-"""The sample column: a visible column with the weights of rows as fractions (format 14)."""
+"""The sample column: a visible column with the weights of rows as fractions (format 7)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
 
-# The version of readers and writers that this library is (format 14). A table may need a higher one.
+# The version of readers and writers that this library is (format 2). A table may need a higher one.
 READER_VERSION: Final = 2
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
