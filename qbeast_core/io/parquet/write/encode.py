@@ -15,7 +15,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import FileFooter, parse_footer, read_page_locations
 from qbeast_core.io.parquet.tail import dump_directory
-from qbeast_core.io.parquet.write.join import join_row_groups
+from qbeast_core.io.parquet.write.join import footer_at, join_row_groups
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
@@ -89,8 +89,7 @@ def _encode_aligned(
     """Encode one row group as a file. Return it, its page sizes by (leaf, page), and whether its pages are aligned."""
     while True:
         file = memoryview(_encode(table, page_rows, statistics, dictionary, levels))
-        footer_at = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
-        sizes, misaligned = _page_sizes(file, parse_footer(bytes(file[footer_at:-8])), page_rows)
+        sizes, misaligned = _page_sizes(file, parse_footer(bytes(file[footer_at(file) : -8])), page_rows)
         if not misaligned or dictionary.isdisjoint(misaligned):
             return file, sizes, not misaligned
         dictionary -= misaligned  # a dictionary that overflows cuts a page short

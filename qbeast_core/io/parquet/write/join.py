@@ -48,8 +48,16 @@ class _Part(NamedTuple):
     data_end: int
 
 
+def footer_at(file: memoryview) -> int:
+    """Return where the footer of a file begins."""
+    return len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+
+
 def join_row_groups(files: list[memoryview]) -> JoinedFile:
     """Join files of one row group each, with the same columns, all with an OffsetIndex."""
+    if len(files) == 1:
+        at = footer_at(files[0])
+        return JoinedFile([files[0][:at]], bytes(files[0][at:]))
     parts = list(map(_part, files))
     body: list[bytes | memoryview] = [MAGIC, *(part.file[len(MAGIC) : part.data_end] for part in parts)]
     starts = list(accumulate(map(len, body)))
@@ -71,7 +79,7 @@ def join_row_groups(files: list[memoryview]) -> JoinedFile:
 
 
 def _part(file: memoryview) -> _Part:
-    footer = bytes(file[-8 - int.from_bytes(file[-8:-4], "little") : -8])
+    footer = bytes(file[footer_at(file) : -8])
     meta = read_struct(footer)
     (group,) = meta.fields[_ROW_GROUPS]
     columns: list[ThriftStruct] = group.fields[_COLUMNS]
