@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import qbeast
+from tests.helpers.small_files import small_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,9 @@ def rows() -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def folder(rows: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("parquet") / "table"
-    qbeast.write_table(rows, path, columns=INDEXED, cube_size=500)
+    with small_files(file_rows=1_500, page_rows=64):
+        qbeast.write_table(rows, path, columns=INDEXED, cube_size=500)
+    assert all(pq.read_metadata(file).num_row_groups > 1 for file in path.glob("*.parquet"))
     return path
 
 
