@@ -115,13 +115,16 @@ def test_ctrl_c_stops_a_waiting_program(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*RUN, *arguments], stdin=read_end, stderr=subprocess.PIPE, env=environment()
     ) as process:
-        wait_until_reading(process.pid)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        complaint = process.stderr.read().decode()
-        assert process.wait(30) == 130
+        try:
+            wait_until_reading(process.pid)
+            process.send_signal(signal.SIGINT)
+            _, written = process.communicate(timeout=60)
+        finally:
+            process.kill()  # leaving the block waits for it
     os.close(read_end)
     os.close(write_end)
+    assert process.returncode == 130
+    complaint = written.decode()
     assert complaint.startswith("error: interrupted")
     assert complaint.count("\n") == 1
     assert not (tmp_path / "t").exists()
