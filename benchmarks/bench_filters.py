@@ -63,7 +63,7 @@ def _lineitem() -> list[Figure]:
     ratio = mean(share["qbeast"][name] / share["hilbert"][name] for name in CLASSES)
     return [
         *figures,
-        Figure("W1, mean of the classes over rank-Hilbert", ratio, "x", 1.0),
+        Figure("W1, mean of the classes over rank-Hilbert", ratio, "x", 0.8),
         _together(ours, boxes),
     ]
 
@@ -76,7 +76,7 @@ def _against(what: str, share: dict[str, dict[str, float]], name: str) -> Figure
 def _together(folder: Path, boxes: dict[str, list[Box]]) -> Figure:
     opened = qbeast.open_table(str(folder))
     shares = [opened.explain(box.predicate(), sample=0.01).share for box in boxes["3d@30%"]]
-    return Figure("W1 3d@30% and a 1 % sample together", 100 * mean(shares), "%", 1.0)
+    return Figure("W1 3d@30% and a 1 % sample together", 100 * mean(shares), "%", 0.5)
 
 
 def _small(workload: str) -> list[Figure]:

@@ -230,13 +230,15 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
     ]
     parts: list[DataFrame] = []
     sample_column = None if job.weights.is_full else reader.snapshot.sample_column
-    trusted = list[int]()
+    others = plain
     if sample_column is not None:
-        trusted = [number for number in plain if reader.index_state.has_samples[number]]
-    if sample_column is not None and trusted:
-        files = _files(spark, [locations[number] for number in trusted], schema, hidden=False)
-        parts.append(_sampled(files, job.weights, reader.indexed, coarse=_of_sample_column(sample_column)))
-    others = [number for number in plain if number not in set(trusted)]
+        has_samples = reader.index_state.has_samples
+        trusted = [locations[number] for number in plain if has_samples[number]]
+        others = [number for number in plain if not has_samples[number]]
+        if trusted:
+            files = _files(spark, trusted, schema, hidden=False)
+            coarse = _of_sample_column(sample_column)
+            parts.append(_sampled(files, job.weights, reader.indexed, coarse=coarse))
     if others:
         # A column of this name by another writer is not the weight.
         reserved = taken_name(reader.snapshot.schema_json) is not None

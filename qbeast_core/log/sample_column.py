@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.schema import schema_to_delta
-from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, SAMPLE_COLUMN
+from qbeast_core.spec.table_config import MIN_READER, SAMPLE_COLUMN, SAMPLE_COLUMN_READER
 
 DTYPE: Final = pl.Float32()
 
@@ -18,7 +18,9 @@ _FLOAT: Final = "float"
 
 
 def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str | None:
-    """Return the name of the sample column; None: there is none, or another writer dropped or changed the column.
+    """Return the name of the sample column, or None if the table has none.
+
+    A column that another writer dropped, or whose type it changed, does not count.
 
     >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64, "s": pl.Float32}))
     's'
@@ -41,7 +43,8 @@ def with_sample_column(metadata: Metadata, name: str) -> Metadata:
 
     Older versions of this library would write its rows without values, so they must refuse the table.
     """
-    entries = {SAMPLE_COLUMN: name, MIN_READER: str(READER_VERSION)}
+    needed = max(int(metadata.configuration.get(MIN_READER, "1")), SAMPLE_COLUMN_READER)
+    entries = {SAMPLE_COLUMN: name, MIN_READER: str(needed)}
     changed = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     if has_sample_column(changed):
         return changed

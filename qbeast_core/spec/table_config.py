@@ -30,6 +30,8 @@ MIN_READER: Final = "qbeast.minReader"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
 READER_VERSION: Final = 2
+# The version that tables with a sample column need.
+SAMPLE_COLUMN_READER: Final = 2
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9

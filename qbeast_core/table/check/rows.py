@@ -149,6 +149,7 @@ def _places_of(
     in_blocks = None if placement is None else int(placement.blocks["rows"].sum())
     if in_blocks not in {None, rows} and job.num_records != rows:  # else it is a fault of the log
         yield Fault("block-rows", f"it holds {rows:,} rows, its blocks {in_blocks:,}")
+    computed: list[str] = []
     hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.indexed)
     if placement is not None and in_blocks == rows:
         if job.ours and job.layout is not None and job.shape is not None:
@@ -158,6 +159,7 @@ def _places_of(
         checks.append(row_range(placement.revision, foreign=not job.ours))
         if job.ours and job.sample_column is not None:
             checks.append(sample_column_values(job.sample_column))
+            computed = [job.sample_column]
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right
     if hidden:
         checks.append(hidden_weights())
@@ -165,7 +167,6 @@ def _places_of(
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
     indexed = job.indexed if placement is None else placement.revision.columns
-    computed = [] if job.sample_column is None else [job.sample_column]
     columns = [*indexed, *computed, WEIGHT_COLUMN] if hidden else [*indexed, *computed]
     scan = scan_files(store, [job.path], columns, schema, storage_options=options)
     for start in range(0, rows, _CHUNK_ROWS):

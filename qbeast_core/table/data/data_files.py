@@ -63,7 +63,8 @@ class FileSettings:
     """What all files of a write share."""
 
     dictionary: list[str]
-    uncompressed: list[str]
+    # Levels of zstd of columns that need another one; 0: uncompressed.
+    levels: dict[str, int]
     statistics: tuple[str, ...]
     stats_columns: list[tuple[str, ...]]
     # Column to compute from the weights. Files of tables with one have no hidden weights.
@@ -89,16 +90,17 @@ class FileSettings:
         listed += [(name,) for name in bounded if (name,) not in listed]
         frame = frame.drop(computed)  # its values are not known yet
         dictionary = choose_dictionary(frame)
-        uncompressed: list[str] = []
+        levels = dict.fromkeys(computed, _SAMPLE_LEVEL)
         if (frame.estimated_size() if size_bytes is None else size_bytes) > _WORTH_TRYING_BYTES:
             # Rows from all over the input, each once, in no order: that is how a file will hold them.
             numbers = (np.arange(min(_TRIED_ROWS, frame.height), dtype=np.int64) * _STRIDE) % frame.height
             rows, order = np.unique(numbers, return_inverse=True)
             sample = RowSource(frame).take(rows, order)
-            uncompressed = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
+            stored = choose_uncompressed(sample, page_rows=_TRIED_PAGE_ROWS, dictionary=dictionary)
+            levels |= dict.fromkeys(stored, 0)
         return FileSettings(
             dictionary,
-            uncompressed,
+            levels,
             (*indexed, *computed),
             listed,
             sample_column,
@@ -133,8 +135,7 @@ def store_file(
         cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
         statistics=settings.statistics,
         dictionary=settings.dictionary,
-        uncompressed=settings.uncompressed,
-        levels={} if settings.sample_column is None else {settings.sample_column: _SAMPLE_LEVEL},
+        levels=settings.levels,
         values=values,
     )
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}

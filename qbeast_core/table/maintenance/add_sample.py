@@ -33,7 +33,7 @@ def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult,
     if snapshot.sample_column is not None:
         msg = (
             f"{snapshot.uri!r} has the sample column {snapshot.sample_column!r} already; nothing was changed. "
-            "Use it in place of another one."
+            "Use that column: a table has one at most."
         )
         raise InvalidInputError(msg, argument="name", value=name)
     check_sample_column(name, snapshot.schema, dialect_of(snapshot), argument="name")

@@ -94,7 +94,8 @@ def test_suggestion_reads_like_the_best_pair(
     assert {name.partition(":")[0] for name in columns} <= set(pl.sql_expr(query).meta.root_names())
     share(tmp_path / "t", list(columns), query, ORDERS)
     bytes_opened = qbeast.open_table(tmp_path / "t").explain(query).bytes_opened
-    assert bytes_opened <= 1.25 * min(shares[FILTERS.index(query)] for shares in opened.values())
+    most = 1.25 if query == "mode = 'mail'" else 1.15  # few values: where cubes divide them decides
+    assert bytes_opened <= most * min(shares[FILTERS.index(query)] for shares in opened.values())
 
 
 @pytest.mark.parametrize("query", FILTERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,7 +45,6 @@ def encode_data_file(
     cuts: PageCuts,
     statistics: Sequence[str] = (),
     dictionary: Sequence[str] = (),
-    uncompressed: Collection[str] = (),
     levels: Mapping[str, int] | None = None,
     values: Mapping[str, pl.Series] | None = None,
 ) -> EncodedFile:
@@ -54,7 +53,8 @@ def encode_data_file(
     Columns that are not dictionary encoded are stored as DELTA_BINARY_PACKED (integers, dates, timestamps,
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
-    The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need another one.
+    The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
+    another one; 0 leaves a column uncompressed.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -64,7 +64,7 @@ def encode_data_file(
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
-    levels = dict.fromkeys(uncompressed, 0) | dict(levels or {})
+    levels = levels or {}
     if len(table) == 0:
         data = _encode(table, 1, bounded, set(dictionary), levels)
         return EncodedFile(data.to_pybytes(), data.size, 0)
