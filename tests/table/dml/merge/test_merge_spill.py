@@ -42,7 +42,7 @@ CLAUSES: dict[str, dict[str, Any]] = {
     },
     "values": {
         "update": {"value": "value + source.value"},
-        "insert": {"value": "source.value", "whole": "source.whole"},
+        "insert": {"value": "source.value", "whole": "source.whole", "row": "source.row"},
     },
     "replace": {"when_not_matched_by_source": "delete", "not_matched_by_source_if": "value < 60"},
 }
