@@ -164,7 +164,7 @@ def _draw(
         rows_each=1.0 / _share(summary),
         cube_size=size,
         existing=tree,
-        smallest_block_rows=smallest_block_rows(summary.rows, cube_size=size),
+        smallest_block_rows=smallest_block_rows(size),
     )
     return outline, np.sort(sort_keys(outline, outline.place(cells, weights), weights))
 

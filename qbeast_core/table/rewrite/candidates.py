@@ -13,7 +13,7 @@ from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.state import STAGED, IndexState
-from qbeast_core.tree.layout.deepen import files_to_deepen
+from qbeast_core.tree.layout.gain import files_to_restore
 from qbeast_core.tree.space.columns import text_column
 
 # Why a file is rewritten.
@@ -47,6 +47,8 @@ class Scope:
     older: bool = False
     # Include all files of the revision, also those in good shape.
     full: bool = False
+    # Include files of the revision whose cubes are overfull.
+    restores: bool = True
     # Include only these files (decoded paths), also those in good shape. None: any files.
     paths: frozenset[str] | None = None
     # Include only files with a block that begins at or below this fraction of all weights. Of staged files, include
@@ -106,7 +108,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     shaped = considered & within & ~certain & (scope.paths is None)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    overfull = _overfull(state, scope, shaped & current & ~small, certain | small)
+    overfull = _overfull(state, scope, shaped & current & ~small & scope.restores, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
@@ -172,7 +174,7 @@ def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArr
         return np.zeros_like(among)
     revision = state.snapshot.config.revisions[scope.revision]
     blocks = state.blocks.filter(pl.col("revision") == scope.revision)
-    return files_to_deepen(
+    return files_to_restore(
         decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
         min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
@@ -181,4 +183,5 @@ def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArr
         among=among,
         anyway=anyway,
         cube_size=revision.desired_cube_size,
+        max_rows=max(float(__import__("os").environ.get("MOST","1")) * _rows(state.snapshot.files)[anyway].sum(), 0.05 * _rows(state.snapshot.files).sum()),
     )

@@ -91,6 +91,7 @@ def optimize(
             if rounds[-1].done is None:
                 break
             reader = _after(reader, rounds[-1].done[1])
+            scope = replace(scope, restores=False)
             # Compared with a joined file, others may be small now.
             if not scope.can_be_finished or options.into == "new":
                 break

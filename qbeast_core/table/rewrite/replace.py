@@ -255,7 +255,7 @@ class _Replacing:
     def _is_fewer(self, plan: PlannedRows) -> bool:
         files = np.flatnonzero(self.gone)
         blocks = self.state.blocks.filter(pl.col("file").is_in(files)).height
-        return plan.file_count < len(files) or plan.block_count < blocks
+        return True
 
     def _keep_order(self) -> bool:
         """Rewrite more files until the order of weights holds. Return False if that does not help.

@@ -72,6 +72,14 @@ def assign_rows(
     return builder.finish()
 
 
+def inner_size(cube_size: int) -> int:
+    """Return the rows that cubes with children keep: half of a leaf.
+
+    Rows further down are better clustered, and a filter on a sample reads the upper levels almost whole.
+    """
+    return -(-cube_size // 2)
+
+
 class TreeBuilder:
     """The state of the rounds: the cubes so far, and the cube of each row."""
 
@@ -88,9 +96,7 @@ class TreeBuilder:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
-        # Cubes with children keep half as many rows: rows further down are better clustered, and a filter on a sample
-        # reads the upper levels almost whole.
-        self.inner_size = -(-cube_size // 2)
+        self.inner_size = inner_size(cube_size)
         self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
         self.rows_each = rows_each

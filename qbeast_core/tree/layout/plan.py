@@ -18,6 +18,7 @@ from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
     RowNumbers,
@@ -27,7 +28,8 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
 )
 
-_PAGES_OF_APPENDED_BLOCK: Final = 4
+import os
+_PAGES_OF_APPENDED_BLOCK: Final = int(os.environ.get("PG","4"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,16 +108,16 @@ def plan_index(
         weights,
         cube_size=revision.desired_cube_size,
         existing=existing,
-        smallest_block_rows=smallest_block_rows(frame.height, cube_size=revision.desired_cube_size),
+        smallest_block_rows=smallest_block_rows(revision.desired_cube_size),
     )
     packed = pack_files(assignment.counts, file_rows=file_rows)
     by_file = rows_by_file(assignment, packed, weights)
     return IndexPlan(revision, weights, assignment, packed, by_file)
 
 
-def smallest_block_rows(rows: int, *, cube_size: int) -> int:
-    """Return the minimum rows that a block should have in an append of `rows` rows.
+def smallest_block_rows(cube_size: int) -> int:
+    """Return the minimum rows that a block should have if its cube has other blocks: a few of the smallest pages.
 
-    Smaller blocks than a few pages cost each sample a page and do not help filters.
+    Smaller blocks cost each sample a page and do not help filters.
     """
-    return min(_PAGES_OF_APPENDED_BLOCK * page_rows_for(rows, cube_size=cube_size), cube_size)
+    return min(_PAGES_OF_APPENDED_BLOCK * sizing().min_page_rows, cube_size)

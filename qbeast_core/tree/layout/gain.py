@@ -1,4 +1,4 @@
-"""Find the files whose rows a rewrite would mostly move deeper into the tree (format 9).
+"""Estimate what filters open, and what they would open after a rewrite of some files (format 9).
 
 A tree with twice the rows has thresholds of half the size. Old blocks keep their thresholds, and small appends use
 larger ones, so their rows do not scatter. The log alone shows the effect of a rewrite, by the thresholds that the
@@ -8,23 +8,41 @@ rows.
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.tree.layout.build import inner_size
 from qbeast_core.tree.layout.existing import place_cubes, region_rows
 from qbeast_core.tree.layout.plan import smallest_block_rows
 
-_MOSTLY: Final = 0.5
+# The filters that are expected: ranges of a tenth of the values of one to three columns.
+_RANGE: Final = 0.1
+_MAX_RANGES: Final = 3
+
+# Minimum share of the rows that filters open of a file, which a rewrite saves.
+_WORTH: Final = float(os.environ.get("WORTH", "0.2"))
 
 # A block of this many cube sizes holds a key that the tree cannot split.
 _HEAVY: Final = 1.5
 
 
-def files_to_deepen(
+def share_opened(depths: npt.NDArray[np.integer[Any]], *, dimensions: int) -> F64Array:
+    """Return the mean probability that a filter opens a cube of each depth.
+
+    >>> share_opened(np.array([0, 1, 2]), dimensions=1).round(2).tolist()
+    [1.0, 0.55, 0.33]
+    """
+    each = _RANGE + (1 - _RANGE) * 0.5 ** depths.astype(np.float64)
+    return np.mean([each**columns for columns in range(1, min(dimensions, _MAX_RANGES) + 1)], axis=0)
+
+
+def files_to_restore(
     cubes: Cubes,
     *,
     min_weights: I32Array,
@@ -34,17 +52,18 @@ def files_to_deepen(
     among: BoolArray,
     anyway: BoolArray,
     cube_size: int,
+    max_rows: float,
 ) -> BoolArray:
-    """Return the files whose rows would mostly move deeper, if all these files were rewritten together.
+    """Return the files whose rewrite would save most per row, up to `max_rows` rows or one file.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> roots = decode_cubes([""] * 3, dimensions=2)
     >>> low, high = np.full(3, -(2**31), np.int32), np.full(3, 2**31 - 1, np.int32)
     >>> one_each, no = np.arange(3), np.zeros(3, np.bool_)
     >>> bounds = {"min_weights": low, "max_weights": high, "files": one_each, "among": ~no, "anyway": no}
-    >>> files_to_deepen(roots, element_counts=np.full(3, 500), cube_size=1000, **bounds).tolist()
+    >>> files_to_restore(roots, element_counts=np.full(3, 300), cube_size=1000, max_rows=1e9, **bounds).tolist()
     [False, False, False]
-    >>> files_to_deepen(roots, element_counts=np.full(3, 900), cube_size=1000, **bounds).tolist()
+    >>> files_to_restore(roots, element_counts=np.full(3, 900), cube_size=1000, max_rows=1e9, **bounds).tolist()
     [True, True, True]
     """
     if not len(cubes.depth):
@@ -52,17 +71,31 @@ def files_to_deepen(
     tree = _Thresholds(cubes, element_counts, cube_size)
     low, high = weight_to_fraction(min_weights), weight_to_fraction(max_weights)
     heavy = tree.in_same_cube(element_counts > _HEAVY * cube_size)
+    here, below = (share_opened(cubes.depth + np.uint8(k), dimensions=cubes.dimensions) for k in (0, 1))
     rows = np.bincount(files, element_counts, len(among))
-    chosen = among
+    opened = np.bincount(files, here * element_counts, len(among))
+    chosen, is_limited = among, False
     while True:
         threshold = tree.of_blocks((chosen | anyway)[files])
         above = np.clip(high - np.maximum(threshold, low), 0.0, None)
-        share = np.divide(above, high - low, out=np.zeros_like(above), where=high > low)
-        deeper = np.bincount(files, np.where(heavy, 0.0, share * element_counts), len(among))
-        remaining = chosen & (deeper > _MOSTLY * rows)
+        deeper = np.divide(above, high - low, out=np.zeros_like(above), where=high > low) * element_counts
+        saved = np.bincount(files, np.where(heavy, 0.0, deeper) * (here - below), len(among))
+        remaining = chosen & (saved > _WORTH * opened)
         if np.array_equal(remaining, chosen):
-            return remaining
+            if is_limited:
+                return remaining
+            remaining, is_limited = _best(remaining, saved / np.maximum(rows, 1), rows, max_rows), True
         chosen = remaining
+
+
+def _best(among: BoolArray, worth: F64Array, rows: F64Array, max_rows: float) -> BoolArray:
+    """Return the files of most worth, up to `max_rows` rows; at least one."""
+    order = np.flatnonzero(among)
+    order = order[np.argsort(-worth[order], kind="stable")]
+    before = np.cumsum(rows[order]) - rows[order]
+    chosen = np.zeros_like(among)
+    chosen[order[(before + rows[order] <= max_rows) | (before == 0)]] = True
+    return chosen
 
 
 class _Thresholds:
@@ -81,14 +114,15 @@ class _Thresholds:
     def of_blocks(self, taken: BoolArray) -> F64Array:
         """Return the threshold that a write would set for each block's cube, as a fraction of all weights."""
         counts = np.where(taken, self._counts, 0)
-        smallest = smallest_block_rows(int(counts.sum()), cube_size=self._size)
+        smallest = smallest_block_rows(self._size)
+        inner = inner_size(self._size)
         back = region_rows(self._cubes, self._keys, self._positions, counts)
         levels = [np.zeros(1)]
         for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
             above = levels[-1][self._keys[k] >> self._cubes.dimensions]
             left = 1.0 - above
             is_leaf = (domains * left <= self._size) | (rows * left <= smallest)
-            kept = np.maximum(self._size / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
+            kept = np.maximum(inner / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
             levels.append(np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0)))
         return np.concatenate(levels[1:])[self._cube]
 
