@@ -98,7 +98,7 @@ def write_table(
         Name of a new column of type Float32, at the end of a new table or of an overwrite with ``schema_mode=
         "overwrite"``. Its values are computed from the indexed columns, so that ``WHERE <column> < 0.1`` returns
         the rows of ``sample=0.1``, rounded up to a multiple of 1/65536, in any engine. Later writes keep it; values in
-        their rows are ignored. Versions of qbeast before it refuse the table. See `Table.add_sample_column`.
+        their rows are ignored. See `Table.add_sample_column`.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional

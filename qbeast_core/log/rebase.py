@@ -134,7 +134,7 @@ def dialect_of(state: _TableState) -> BlocksDialect:
 
 
 def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
-    """Return why the new files lack columns, or have columns, by now; None if they have those of the table."""
+    """Return why the new files no longer have the columns of the table's files; None if they have."""
     if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
         # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
         return (

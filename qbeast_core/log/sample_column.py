@@ -9,12 +9,10 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.schema import schema_from_delta, schema_to_delta
 from qbeast_core.spec.table_config import MIN_READER, SAMPLE_COLUMN, SAMPLE_COLUMN_READER
 
 DTYPE: Final = pl.Float32()
-
-_FLOAT: Final = "float"
 
 
 def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str | None:
@@ -33,15 +31,16 @@ def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str
 
 def has_sample_column(metadata: Metadata) -> bool:
     """Return whether a table has a sample column; see `sample_column_of`."""
-    name = metadata.configuration.get(SAMPLE_COLUMN)
-    fields = [] if name is None else orjson.loads(metadata.schema_string)["fields"]
-    return any((field["name"], field["type"]) == (name, _FLOAT) for field in fields)
+    if SAMPLE_COLUMN not in metadata.configuration:
+        return False
+    return sample_column_of(metadata.configuration, schema_from_delta(metadata.schema_string)) is not None
 
 
 def with_sample_column(metadata: Metadata, name: str) -> Metadata:
     """Return the metadata with a sample column at the end of the schema, unless it has this one.
 
-    Older versions of this library would write its rows without values, so they must refuse the table.
+    A version of this library that does not compute the column must refuse the table. Versions from before
+    ``qbeast.minReader`` do not know this, so the values in their files are not trusted.
     """
     needed = max(int(metadata.configuration.get(MIN_READER, "1")), SAMPLE_COLUMN_READER)
     entries = {SAMPLE_COLUMN: name, MIN_READER: str(needed)}

@@ -87,6 +87,10 @@ class BandLayout(_Pages):
 
 
 Layout: TypeAlias = PageLayout | BandLayout
+
+# Part of the tags of files without hidden weights.
+WITHOUT_HIDDEN_WEIGHTS: Final = '"hidden":false'
+
 _LAYOUTS: Final[dict[int, TypeAdapter[Any]]] = {1: TypeAdapter(PageLayout), 2: TypeAdapter(BandLayout)}
 
 
@@ -129,5 +133,5 @@ def dump_layout(layout: Layout) -> str:
         }
     stored["w"] = _packed(layout.weights, code="h")
     if not layout.has_hidden_weights:
-        stored["hidden"] = False
+        stored["hidden"] = False  # as in `WITHOUT_HIDDEN_WEIGHTS`
     return json.dumps(stored, separators=(",", ":"), allow_nan=False)

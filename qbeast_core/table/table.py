@@ -986,10 +986,11 @@ class Table:
 
         By default these files are rewritten, and their rows are indexed with the newest revision: files without index
         (``"staged"``); files with deletion vectors (``"deletion vector"``); small files, if there are enough to join
-        (``"small file"``); and of the newest revision, files of another implementation (``"foreign layout"``), and
-        files with mostly rows that a rewrite would place deeper in the tree (``"overfull cubes"``). A few more files
-        may be rewritten to keep the thresholds in order (``"order of weights"``). Rows outside of the newest revision
-        begin a new one in the same commit. If joined files make others small, a further commit joins these.
+        (``"small file"``); files without the values of a sample column, and of the newest revision, files of another
+        implementation (both ``"foreign layout"``), and files with mostly rows that a rewrite would place deeper in the
+        tree (``"overfull cubes"``). A few more files may be rewritten to keep the thresholds in order (``"order of
+        weights"``). Rows outside of the newest revision begin a new one in the same commit. If joined files make others
+        small, a further commit joins these.
 
         Full reads and samples return the same rows before and after. Concurrent appends are kept.
 
@@ -1637,8 +1638,8 @@ class Table:
         The column is of type Float32 and holds the weight of each row as a multiple of 1/65536: a condition ``name <
         f`` returns the rows of ``sample=f``, with `f` rounded up to the next multiple. All files are rewritten with it
         in one commit, and rows stay in their cubes. Later writes compute the column; values in their rows are ignored.
-        Rows that other engines append have values after the next `optimize`. Versions of qbeast before this
-        column refuse the table.
+        Rows that other engines append have values after the next `optimize`; so do rows of qbeast versions from before
+        this column.
 
         Parameters
         ----------

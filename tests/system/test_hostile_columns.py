@@ -124,7 +124,7 @@ def live(path: Path, names: list[str], engine: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(12, slow=300)
+@examples(6, slow=300)
 @given(names=FOUR, engine=st.sampled_from(["memory", "spill"]))
 def test_table_works_with_any_column_names(names: list[str], engine: str) -> None:
     with folder() as path:

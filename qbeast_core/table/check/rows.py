@@ -157,7 +157,7 @@ def _places_of(
         else:
             checks.append(ForeignRows(placement))
         checks.append(row_range(placement.revision, foreign=not job.ours))
-        if job.ours and job.sample_column is not None:
+        if job.ours and job.sample_column is not None and not job.wants_hidden:
             checks.append(sample_column_values(job.sample_column))
             computed = [job.sample_column]
         hidden |= job.ours and job.wants_hidden  # a missing column reads as nulls, and none of them is right

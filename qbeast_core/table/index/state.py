@@ -15,6 +15,7 @@ from qbeast_core.query.index.fitting import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
+from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
@@ -103,9 +104,16 @@ class IndexState:
 
     @cached_property
     def has_samples(self) -> BoolArray:
-        """Mask of the live files whose values of a sample column can be trusted: indexed files of this library."""
-        ours = self.snapshot.files["rules"].cast(pl.String).eq("1").fill_null(value=False)
-        return np.asarray(ours.to_numpy() & (self.revision_of != STAGED), np.bool_)
+        """Mask of the live files whose values of a sample column can be trusted: indexed files of this library.
+
+        Their sample column replaces the hidden weights. Versions from before the column write hidden weights, and null
+        or any values in the column.
+        """
+        files = self.snapshot.files
+        ours = files["rules"].cast(pl.String).eq("1")
+        computed = files["layout"].cast(pl.String).str.contains(WITHOUT_HIDDEN_WEIGHTS, literal=True)
+        trusted = (ours & computed).fill_null(value=False)
+        return np.asarray(trusted.to_numpy() & (self.revision_of != STAGED), np.bool_)
 
     @cached_property
     def files(self) -> pl.DataFrame:

@@ -92,7 +92,7 @@ def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     new = newest.files.filter(~pl.col("path").is_in(planned.files["path"].implode())).height
-    return f"another writer added {new} file(s) for the schema before" if new else None
+    return f"another writer added {new} file(s) with the schema from before the change" if new else None
 
 
 def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:

@@ -101,7 +101,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
         "staged": staged & scope.staged,
         "older revision": ~current & ~staged & scope.older,
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
-        "foreign layout": current & ~has_exact_layout(files),
+        "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
@@ -139,6 +139,12 @@ def has_exact_layout(files: pl.DataFrame) -> BoolArray:
     """Return which files follow the exact rules and list their pages: reads can open parts of them."""
     is_exact: BoolArray = files["rules"].cast(pl.String).eq("1").fill_null(value=False).to_numpy()
     return is_exact
+
+
+def _lacks_samples(state: IndexState) -> BoolArray:
+    """Return which files have no values of the table's sample column that can be trusted."""
+    has_column = state.snapshot.sample_column is not None
+    return ~state.has_samples if has_column else np.zeros(state.snapshot.files.height, np.bool_)
 
 
 def _rows(files: pl.DataFrame) -> I64Array:

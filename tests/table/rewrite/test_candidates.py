@@ -27,6 +27,7 @@ class File:
     rules: str | None = "1"
     blocks: tuple[Block, ...] | None = None
     vector: bool = False
+    layout: str | None = None
 
     def columns(self, at: int) -> dict[str, Any]:
         blocks = self.blocks or (Block("", LOW, LAST, self.rows),)
@@ -39,14 +40,17 @@ class File:
             "revision": self.number,
             "blocks": tag,
             "rules": self.rules,
+            "layout": self.layout,
             "has_deletion_vector": self.vector,
         }
 
 
-def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> IndexState:
-    overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String}
+def state_of(
+    *files: File, cube_size: int = 10**9, no_files: bool = False, sample_column: str | None = None
+) -> IndexState:
+    overrides = {"revision": pl.Int64, "blocks": pl.String, "rules": pl.String, "layout": pl.String}
     frame = pl.DataFrame([file.columns(at) for at, file in enumerate(files)], schema_overrides=overrides)
-    empty = ["layout", "state", "cube"]
+    empty = ["state", "cube"]
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in empty)
     counts = ["min_weight", "max_weight", "element_count"]
     frame = frame.with_columns(pl.lit(None, pl.Int64).alias(name) for name in counts)
@@ -59,6 +63,7 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
         files=frame,
         data_paths=frame["path"].to_list(),
         schema=schema,
+        sample_column=sample_column,
         config=Mock(revisions=revisions),
         index=build_index_table(frame, revisions, schema),
     )
@@ -68,6 +73,14 @@ def state_of(*files: File, cube_size: int = 10**9, no_files: bool = False) -> In
 def chosen(state: IndexState, scope: Scope = ALL) -> dict[int, str]:
     choice = choose_files(state, scope)
     return dict(zip(choice.files.tolist(), choice.reasons, strict=True))
+
+
+def test_files_without_values_of_sample_column_are_taken():
+    computed = '{"v":1,"rows":256,"tail":99,"w":"AIAAAA==","hidden":false}'
+    files = [File(10**6, layout=computed), File(10**6), File(10**6, number=2), File(10**6, number=None)]
+    taken = {1: "foreign layout", 2: "foreign layout", 3: "staged"}
+    assert chosen(state_of(*files, sample_column="sample")) == taken
+    assert chosen(state_of(*files)) == {3: "staged"}
 
 
 def test_each_file_has_its_reason():

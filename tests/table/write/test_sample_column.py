@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import qbeast
+from qbeast_core.log import rebase
+from qbeast_core.table.data import data_files
+from qbeast_core.table.engine import target
 from qbeast_core.table.rewrite import publish
+from qbeast_core.table.snapshot.snapshot import Snapshot
 from tests.carbondata.collection import table_path
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small_files
@@ -171,6 +177,29 @@ def test_rows_of_other_writers_are_counted_until_optimize(tmp_path: Path, stale:
     assert table.metrics().health.rows_without_sample == 300
     assert any("300 rows have no value in 'sample'" in note for note in table.check(data=False).notes)
     table.optimize()
+    check_samples(table, every)
+
+
+@pytest.mark.parametrize("stale", [None, 0.75])
+def test_rows_of_versions_before_the_column_are_not_trusted(tmp_path: Path, stale: float | None) -> None:
+    table = new(tmp_path)
+    others = ROWS.with_columns(pl.col("row") + 1000, sample=pl.lit(stale, pl.Float32))
+    with ExitStack() as before:  # what such a version does: the column is like any other
+        for module in (target, data_files):
+            before.enter_context(mock.patch.object(module, "sample_column_of", return_value=None))
+        before.enter_context(mock.patch.object(rebase, "has_sample_column", return_value=False))
+        before.enter_context(mock.patch.object(Snapshot, "sample_column", None))
+        qbeast.write_table(others, tmp_path, mode="append")
+    table.refresh()
+    stored = table.read(where="row >= 1000")
+    assert stored["sample"].unique().to_list() == [stale]
+    every = pl.concat([ROWS, others.drop("sample")])
+    assert_same_rows(table.read(sample=0.3).drop("sample"), sampled(every, INDEXED, 0.3))
+    assert table.metrics().health.rows_without_sample == 300
+    report = table.check()
+    assert report.ok
+    assert any("300 rows have no value in 'sample'" in note for note in report.notes)
+    assert "foreign layout" in table.optimize().plan["reason"]
     check_samples(table, every)
 
 
