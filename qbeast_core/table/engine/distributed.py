@@ -11,7 +11,8 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array, U64Array
+from qbeast_core.space.arrays import I32Array, I64Array, U64Array
+from qbeast_core.space.cubes import Cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.data.data_files import delete_data_files
@@ -20,6 +21,8 @@ from qbeast_core.table.engine.protocol import PlannedRows, Rows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
+from qbeast_core.tree.growth.opened import opened_rows
+from qbeast_core.tree.growth.upper import upper_cubes
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.layout.cells import grid_columns
@@ -109,13 +112,13 @@ class DistributedRows:
         report(self.progress, Progress("plan", rows=summary.rows))
         weights = frame_weights(summary.sample, revision.columns)
         outline, keys = _draw(summary, weights, revision, tree)
-        share = _share(summary)
         file_rows = self.file_rows or rows_per_file(guess_row_bytes(self.target.shape.schema))
+        cubes = _SampledCubes.of(keys, outline, share=_share(summary))
         task = PlaceTask(
             target=self.target,
             revision=revision,
             outline=outline,
-            file_starts=_file_starts(keys, file_rows=file_rows * share),
+            file_starts=cubes.file_starts(tree, file_rows=file_rows),
             file_rows=file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
@@ -123,9 +126,9 @@ class DistributedRows:
         )
         return PlannedRows(
             file_count=task.file_count,
-            block_count=_count_blocks(keys, task.file_starts),
-            cube_count=len(np.unique(keys >> _WEIGHT_BITS)),
-            design_effect=design_effect(weights, share=share),
+            opened_rows=cubes.opened_rows(task.file_starts),
+            cube_count=len(cubes.counts),
+            design_effect=design_effect(weights, share=cubes.share),
             keys=lambda: KeySketch.of(np.sort(weights)),
             write=lambda: self._write(task),
         )
@@ -169,24 +172,46 @@ def _draw(
     return outline, np.sort(sort_keys(outline, outline.place(cells, weights), weights))
 
 
-def _file_starts(keys: U64Array, *, file_rows: float) -> U64Array:
-    """Return the first sort key of each file. Files end at the end of a cube if one is near."""
-    if not len(keys):
-        return np.zeros(0, np.uint64)
-    cubes, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
-    packed = pack_files(counts.astype(np.int64), file_rows=max(round(file_rows), 1))
-    cuts = packed.file_starts[:-1]
-    begins = np.cumsum(counts) - counts
-    index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
-    is_cube_start = begins[index] == cuts
-    # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
-    starts = np.where(is_cube_start, cubes[index] << _WEIGHT_BITS, keys[cuts])
-    starts[0] = 0
-    return np.unique(starts)
+@dataclass(frozen=True, slots=True, eq=False)
+class _SampledCubes:
+    """The cubes of the sampled rows, in the order of data files."""
 
+    # Sort keys of the sampled rows, ascending.
+    keys: U64Array
+    # Number and sampled rows of each cube with rows, and the cube.
+    numbers: U64Array
+    counts: I64Array
+    cubes: Cubes
+    # Sampled rows, as a share of all rows.
+    share: float
 
-def _count_blocks(keys: U64Array, starts: U64Array) -> int:
-    if not len(keys):
-        return 0
-    cubes, files = keys >> _WEIGHT_BITS, np.searchsorted(starts, keys, side="right")
-    return 1 + int(((cubes[1:] != cubes[:-1]) | (files[1:] != files[:-1])).sum())
+    @classmethod
+    def of(cls, keys: U64Array, outline: Outline, *, share: float) -> _SampledCubes:
+        numbers, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
+        nodes = outline.nodes_in_files[numbers]
+        cubes = Cubes(outline.cubes.depth[nodes], outline.cubes.cells[nodes])
+        return cls(keys, numbers, counts.astype(np.int64), cubes, share)
+
+    def file_starts(self, tree: ExistingTree | None, *, file_rows: int) -> U64Array:
+        """Return the first sort key of each file. Files end at the end of a cube if one is near."""
+        if not len(self.keys):
+            return np.zeros(0, np.uint64)
+        first = upper_cubes(self.cubes, self.counts / self.share, tree, file_rows=file_rows)
+        sampled_rows = max(round(file_rows * self.share), 1)
+        packed = pack_files(self.counts, file_rows=sampled_rows, first_cubes=first)
+        cuts = packed.file_starts[:-1]
+        begins = np.cumsum(self.counts) - self.counts
+        index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
+        is_cube_start = begins[index] == cuts
+        # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
+        starts = np.where(is_cube_start, self.numbers[index] << _WEIGHT_BITS, self.keys[cuts])
+        starts[0] = 0
+        return np.unique(starts)
+
+    def opened_rows(self, file_starts: U64Array) -> float:
+        """Return the rows that filters are expected to open; see `PlannedRows`."""
+        cube = np.repeat(np.arange(len(self.counts)), self.counts)
+        file = np.searchsorted(file_starts, self.keys, side="right")
+        is_first = np.append(True, (np.diff(cube) != 0) | (np.diff(file) != 0))[: len(cube)]
+        sizes = np.diff(np.flatnonzero(is_first), append=len(cube)) / self.share
+        return opened_rows(self.cubes.depth[cube[is_first]], sizes, dimensions=self.cubes.dimensions)

@@ -119,7 +119,7 @@ class _MemoryRows:
             give_back_memory()
         return PlannedRows(
             file_count=plan.file_count,
-            block_count=len(plan.packed.block_cube),
+            opened_rows=plan.opened_rows,
             cube_count=len(plan.assignment.counts),
             design_effect=effect,
             keys=partial(_keys, plan, effect),

@@ -41,9 +41,10 @@ class Source(Protocol):
 class PlannedRows:
     """Rows with a plan of their places."""
 
-    # Number of files to write, and of blocks in these files.
+    # Number of files to write.
     file_count: int
-    block_count: int
+    # Rows that filters are expected to open in these files, see `qbeast_core.tree.layout.gain`.
+    opened_rows: float
     # Number of cubes with rows. With workers: the number of cubes with sampled rows.
     cube_count: int
     # Design effect of these rows only, at least 1.0.

@@ -134,7 +134,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     """
     outside: dict[str, float] = {}
     ranges: dict[str, ValueRange] = {}
-    bounded = _bounded_columns(files)
+    bounded = bounded_columns(files)
     for name, space in zip(revision.columns, revision.transformations, strict=False):
         if name not in bounded or not isinstance(space, QuantilesTransformation):
             continue
@@ -148,7 +148,7 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
 
 
-def _bounded_columns(files: pl.DataFrame) -> set[str]:
+def bounded_columns(files: pl.DataFrame) -> set[str]:
     """Return the columns with a minimum and a maximum in the statistics."""
     schema = files.schema
     low, high = (

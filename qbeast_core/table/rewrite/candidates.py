@@ -11,9 +11,11 @@ import polars as pl
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
+from qbeast_core.table.index.ranges import file_ranges
 from qbeast_core.table.index.state import STAGED, IndexState
-from qbeast_core.tree.layout.gain import files_to_restore
+from qbeast_core.tree.growth.gain import Blocks, Gain
 from qbeast_core.tree.space.columns import text_column
 
 # Why a file is rewritten.
@@ -29,6 +31,11 @@ RewriteReason: TypeAlias = Literal[
 ]
 
 _SMALL_SHARE: Final = 0.5
+
+# Maximum number of rows that one optimize restores: for each row that it rewrites for another reason, and as a share of
+# the table. One file may have more.
+_RESTORED_PER_ROW: Final = float(__import__("os").environ.get("MOST", "0.75"))
+_RESTORED_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,15 +186,21 @@ def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArr
     if scope.revision is None or not among.any():
         return np.zeros_like(among)
     revision = state.snapshot.config.revisions[scope.revision]
-    blocks = state.blocks.filter(pl.col("revision") == scope.revision)
-    return files_to_restore(
+    rows = _rows(state.snapshot.files)
+    max_rows = max(_RESTORED_PER_ROW * float(rows[anyway].sum()), _RESTORED_SHARE * float(rows.sum()))
+    return _gain(state, revision).files_to_restore(among, anyway, max_rows=max_rows)
+
+
+def _gain(state: IndexState, revision: Revision) -> Gain:
+    blocks = state.blocks.filter(pl.col("revision") == revision.revision_id)
+    lowest, highest = file_ranges(state.snapshot, revision)
+    listed = Blocks(
         decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
         min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
         element_counts=blocks["rows"].to_numpy(),
         files=blocks["file"].to_numpy(),
-        among=among,
-        anyway=anyway,
-        cube_size=revision.desired_cube_size,
-        max_rows=max(float(__import__("os").environ.get("MOST","1")) * _rows(state.snapshot.files)[anyway].sum(), 0.05 * _rows(state.snapshot.files).sum()),
+        lowest=lowest,
+        highest=highest,
     )
+    return Gain(listed, cube_size=revision.desired_cube_size)

@@ -199,7 +199,7 @@ def _attempt(reader: Reader, scope: Scope, options: OptimizeOptions, engine: Eng
         _placement(state, scope, options),
         engine=engine,
         progress=options.progress,
-        only_fewer=reasons <= _SHAPE and options.into != "new",
+        only_better=reasons <= _SHAPE and options.into != "new",
     )
     if len(choice.files) and not replaced.gone.any():
         return _Round(plan)

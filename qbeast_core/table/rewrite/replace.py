@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -26,11 +26,15 @@ from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
+from qbeast_core.tree.growth.opened import opened_rows
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new
 # revision with ranges and quantiles of these rows only. A revision of the table: draws a new tree in this revision.
 Placement: TypeAlias = Literal["keep", "fresh", "redraw"] | Revision
+
+# A rewrite for the shape alone is worth it if filters then open at most this share of the rows.
+_MAX_SHARE_OPENED: Final = 0.95
 
 
 def _no_files() -> I64Array:
@@ -92,11 +96,12 @@ def replace_rows(
     *,
     engine: Engine = MEMORY,
     progress: ProgressCallback | None = None,
-    only_fewer: bool = False,
+    only_better: bool = False,
 ) -> Replaced:
     """Write the new files without a commit.
 
-    `only_fewer`: if the plan leaves neither fewer files nor fewer blocks, nothing is written and the result is empty.
+    `only_better`: if the plan neither has fewer files nor lets filters open fewer rows, nothing is written and the
+    result is empty.
     The new files are deleted if this fails. After a return, the caller is responsible for them.
     """
     snapshot = reader.snapshot
@@ -104,7 +109,7 @@ def replace_rows(
     work = _Replacing(reader, replacement, placement, engine, progress)
     LOG.debug("version %d of %s: replaces %d files", snapshot.version, snapshot.uri, work.gone.sum())
     try:
-        replaced = work.run(only_fewer=only_fewer)
+        replaced = work.run(only_better=only_better)
         if replaced.adds or replaced.gone.any():
             files = len(replaced.adds)
             report(progress, Progress("commit", files, files, replaced.rows))
@@ -149,7 +154,7 @@ class _Replacing:
         self.adds: list[AddFile] = []
         self.new = new_blocks()
 
-    def run(self, *, only_fewer: bool) -> Replaced:
+    def run(self, *, only_better: bool) -> Replaced:
         replacement = self.replacement
         self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
@@ -160,7 +165,7 @@ class _Replacing:
         rows = self._settle(self._open(self.gone, replacement.added))
         while True:
             count = int(self.gone.sum())
-            if not self._write(rows, only_fewer=only_fewer):
+            if not self._write(rows, only_better=only_better):
                 return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
             # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
             if self._keep_order() or int(self.gone.sum()) == count:
@@ -234,8 +239,8 @@ class _Replacing:
         """Return the rows that were not split off."""
         return rows if self.outside is None or self.revision is None else rows.split(self.revision)[0]
 
-    def _write(self, rows: Rows | None, *, only_fewer: bool = False) -> bool:
-        """Write rows to the revision. Return False if `only_fewer` forbids the plan."""
+    def _write(self, rows: Rows | None, *, only_better: bool = False) -> bool:
+        """Write rows to the revision. Return False if `only_better` rejects the plan."""
         if rows is None or self.revision is None:
             return True
         tree = None
@@ -245,17 +250,23 @@ class _Replacing:
         elif self.new.height:  # a new revision has no live blocks
             tree = self.state.tree(self.revision, np.ones_like(self.gone), self.new)
         plan = rows.plan(self.revision, tree)
-        if only_fewer and not self._is_fewer(plan):
+        if only_better and not self._is_better(plan):
             return False
         adds = plan.write()
         self.adds += adds
         self.new = pl.concat([self.new, new_blocks(adds)])
         return True
 
-    def _is_fewer(self, plan: PlannedRows) -> bool:
+    def _is_better(self, plan: PlannedRows) -> bool:
+        """Return whether a plan has fewer files than before, or filters open fewer rows."""
         files = np.flatnonzero(self.gone)
-        blocks = self.state.blocks.filter(pl.col("file").is_in(files)).height
-        return True
+        if plan.file_count < len(files) or self.revision is None:
+            return True
+        blocks = self.state.blocks.filter(pl.col("file").is_in(files))
+        before = opened_rows(
+            blocks["depth"].to_numpy(), blocks["rows"].to_numpy(), dimensions=len(self.revision.columns)
+        )
+        return plan.opened_rows < _MAX_SHARE_OPENED * before
 
     def _keep_order(self) -> bool:
         """Rewrite more files until the order of weights holds. Return False if that does not help.

@@ -23,8 +23,6 @@ from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 
 # Fractions between bands: users request such samples, and engines that skip whole row groups read little more.
-import os
-_MINP = int(os.environ.get("MINP","256"))
 _EDGES: Final = tuple(digit * 10.0**power for power in range(-6, 0) for digit in (1, 2, 5))
 # Maximum number of rows per page, as a share of the rows of a sample in the region of a cube.
 _PAGE_SHARE: Final = 0.27
@@ -132,7 +130,7 @@ class _File:
         """Return the bands of successive blocks."""
         blocks, is_level = section
         if not is_level:  # of few rows
-            return _Section(blocks, np.array([_MINP]), np.zeros((1, len(blocks)), np.int64))
+            return _Section(blocks, np.array([sizing().min_page_rows]), np.zeros((1, len(blocks)), np.int64))
         numbers = np.arange(blocks.start, blocks.stop)
         edges = self._edges(numbers)
         pages_at = self._page_rows(numbers, edges)
@@ -168,7 +166,7 @@ class _File:
         rows_per_fraction = rows / max(last - first, 1 / _WEIGHTS)
         share = _PAGE_SHARE_OF_FEW_CUBES if len(sizes) <= _FEW_CUBES else _PAGE_SHARE
         targets = [share * max(edge, first) * rows_per_fraction for edge in edges]
-        low = sizing().min_page_rows if rows > 2048 else _MINP
+        low = sizing().min_page_rows
         return [min(max(int(target) // _PAGE_STEP * _PAGE_STEP, low), _MAX_PAGE_ROWS) for target in targets]
 
     def _pages(self, at: I64Array, numbers: I64Array, page_rows: int, edge: float) -> I64Array:

@@ -74,7 +74,7 @@ def existing_tree(
 
 
 def region_rows(
-    cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array
+    cubes: Cubes, keys: list[I64Array], positions: list[I64Array], element_counts: I64Array | F64Array
 ) -> list[F64Array]:
     """Estimate the number of rows in the region of each cube, including rows of its ancestors' blocks.
 

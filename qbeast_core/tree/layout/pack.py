@@ -131,24 +131,26 @@ def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     return min(max(1 << (target.bit_length() - 1), sizing().min_page_rows), _MAX_PAGE_ROWS)
 
 
-def pack_files(counts: I64Array, *, file_rows: int) -> PackedFiles:
+def pack_files(counts: I64Array, *, file_rows: int, first_cubes: int = 0) -> PackedFiles:
     """Split the ordered rows into files of about `file_rows` rows, at the end of a cube if one is near.
 
-    A cube that is larger than a file is split into several files, lower weights first.
+    A cube that is larger than a file is split into several files, lower weights first. The first `first_cubes` cubes
+    get a file of their own.
 
     >>> packed = pack_files(np.array([4, 3, 5]), file_rows=6)
     >>> packed.file_starts.tolist(), packed.block_cube.tolist()
     ([0, 7, 12], [0, 1, 2])
     """
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-    rows = int(ends[-1])
+    first = int(ends[first_cubes])
+    rows = int(ends[-1]) - first
     file_count = max(1, round(rows / file_rows)) if rows else 0
-    cuts = np.array([rows * i // file_count for i in range(file_count + 1)] if file_count else [0], np.int64)
+    cuts = np.array([first + rows * i // max(file_count, 1) for i in range(file_count + 1)], np.int64)
     slack = max(rows // max(file_count, 1) // _SNAP_SHARE, 1)
     after = np.minimum(np.searchsorted(ends, cuts), len(ends) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(ends[after] - cuts) <= np.abs(cuts - ends[before]), ends[after], ends[before])
-    file_starts = np.unique(np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
+    file_starts = np.union1d(ends[:1], np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
     block_starts = np.union1d(ends, file_starts)
     return PackedFiles(
         file_starts=file_starts,

@@ -13,12 +13,14 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
+from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.bands.arrange import arrange
 from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.growth.opened import opened_rows
+from qbeast_core.tree.growth.upper import upper_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
-from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
     RowNumbers,
@@ -28,8 +30,7 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
 )
 
-import os
-_PAGES_OF_APPENDED_BLOCK: Final = int(os.environ.get("PG","4"))
+_PAGES_OF_APPENDED_BLOCK: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,13 @@ class IndexPlan:
     def file_count(self) -> int:
         """Number of files to write; 0 without rows."""
         return len(self.packed.file_starts) - 1
+
+    @property
+    def opened_rows(self) -> float:
+        """Rows that filters are expected to open."""
+        cubes = self.assignment.cubes
+        depths = cubes.depth[self.packed.block_cube]
+        return opened_rows(depths, np.diff(self.packed.block_starts), dimensions=cubes.dimensions)
 
     def file(self, number: int) -> FilePlan:
         """Return the plan of one file, 0 <= `number` < `file_count`."""
@@ -110,13 +118,14 @@ def plan_index(
         existing=existing,
         smallest_block_rows=smallest_block_rows(revision.desired_cube_size),
     )
-    packed = pack_files(assignment.counts, file_rows=file_rows)
+    first = upper_cubes(assignment.cubes, assignment.counts, existing, file_rows=file_rows)
+    packed = pack_files(assignment.counts, file_rows=file_rows, first_cubes=first)
     by_file = rows_by_file(assignment, packed, weights)
     return IndexPlan(revision, weights, assignment, packed, by_file)
 
 
 def smallest_block_rows(cube_size: int) -> int:
-    """Return the minimum rows that a block should have if its cube has other blocks: a few of the smallest pages.
+    """Return the minimum rows that a block should have in a cube with other blocks: a few of the smallest pages.
 
     Smaller blocks cost each sample a page and do not help filters.
     """
