@@ -11,7 +11,7 @@ import polars as pl
 
 from qbeast_core.errors import InputChangedError
 from qbeast_core.log.actions import AddFile
-from qbeast_core.space.arrays import I32Array, I64Array, U64Array
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
@@ -208,7 +208,7 @@ class _SampledCubes:
         starts[0] = 0
         return np.unique(starts)
 
-    def opened_rows(self, file_starts: U64Array) -> float:
+    def opened_rows(self, file_starts: U64Array) -> F64Array:
         """Return the rows that filters are expected to open; see `PlannedRows`."""
         cube = np.repeat(np.arange(len(self.counts)), self.counts)
         file = np.searchsorted(file_starts, self.keys, side="right")

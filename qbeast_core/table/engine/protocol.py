@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.engine.target import FileTarget
@@ -43,8 +44,8 @@ class PlannedRows:
 
     # Number of files to write.
     file_count: int
-    # Rows that filters are expected to open in these files, see `qbeast_core.tree.layout.gain`.
-    opened_rows: float
+    # Rows that filters on one, two and three columns are expected to open in these files, see `qbeast_core.tree.layout.gain`.
+    opened_rows: F64Array
     # Number of cubes with rows. With workers: the number of cubes with sampled rows.
     cube_count: int
     # Design effect of these rows only, at least 1.0.

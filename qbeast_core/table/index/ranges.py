@@ -1,4 +1,4 @@
-"""The ranges of files in the space of a revision, from their statistics."""
+"""The ranges of files along the dimensions of a revision, from their statistics."""
 
 from __future__ import annotations
 
@@ -6,32 +6,49 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.query.index.fitting import fits_schema
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.space.columns import NumberColumn
 from qbeast_core.space.coordinates import to_coordinates
+from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.table.index.revision import bounded_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.growth.ranges import Axis
 from qbeast_core.tree.space.columns import to_index_column
 
 
-def file_ranges(snapshot: Snapshot, revision: Revision) -> tuple[F64Array, F64Array]:
-    """Return the lowest and highest coordinates of each file, each of shape (files, dimensions).
-
-    A file without statistics, and any file along a column by hash, has the whole range from 0 to 1.
-    """
+def axes_of(snapshot: Snapshot, revision: Revision) -> list[Axis]:
+    """Return the dimensions of a revision. Only columns of numbers, dates and times have known ranges."""
     files = snapshot.files
-    lowest = np.zeros((files.height, len(revision.columns)))
-    highest = np.ones_like(lowest)
     bounded = bounded_columns(files) if fits_schema(revision, snapshot.schema) else set[str]()
-    for number, (name, space) in enumerate(zip(revision.columns, revision.transformations, strict=True)):
-        if name in bounded and not isinstance(space, HashTransformation):
-            dtype = snapshot.schema[name]
-            for side, ends, unknown in (("min", lowest, 0.0), ("max", highest, 1.0)):
-                bounds = files[side].struct.field(name).cast(dtype, strict=False)
-                ends[:, number] = np.where(bounds.is_null(), unknown, _coordinates(bounds, space))
-    return np.minimum(lowest, highest), np.maximum(lowest, highest)
+    return [
+        _axis(files, name, snapshot.schema[name], space) if name in bounded else Axis.unknown(files.height)
+        for name, space in zip(revision.columns, revision.transformations, strict=True)
+    ]
 
 
-def _coordinates(values: pl.Series, space: Transformation) -> F64Array:
-    return np.clip(to_coordinates(space, to_index_column(values)), 0.0, 1.0)
+def bounded_columns(files: pl.DataFrame) -> set[str]:
+    """Return the columns with a minimum and a maximum in the statistics."""
+    schema = files.schema
+    low, high = (
+        {field.name for field in dtype.fields}
+        if isinstance(dtype := schema.get(side), pl.Struct)
+        else set[str]()
+        for side in ("min", "max")
+    )
+    return low & high
+
+
+def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformation) -> Axis:
+    bounds = pl.DataFrame({end: files[end].struct.field(name).cast(dtype, strict=False) for end in ("min", "max")})
+    if dtype.is_float():
+        bounds = bounds.with_columns(pl.when(pl.all().is_finite()).then(pl.all()).name.keep())
+    known = bounds.select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy()
+    both = to_index_column(pl.concat([bounds["min"].filter(known), bounds["max"].filter(known)]))
+    if not isinstance(both, NumberColumn) or isinstance(space, HashTransformation) or not known.any():
+        return Axis.unknown(files.height)
+    low, high = np.split(number_values(both) / 2, 2)  # halved: the range of extreme doubles does not overflow
+    rows = files["num_records"].fill_null(0).cast(pl.Int64).to_numpy()[known]
+    axis = Axis.of(np.minimum(low, high), np.maximum(low, high), rows, to_coordinates(space, both))
+    lowest, highest = np.zeros(files.height), np.ones(files.height)
+    lowest[known], highest[known] = axis.lowest, axis.highest
+    return Axis(axis.coordinates, axis.shares, lowest, highest)

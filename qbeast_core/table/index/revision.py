@@ -23,6 +23,7 @@ from qbeast_core.spec.transformation import QuantilesTransformation
 from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
 from qbeast_core.table.index.column_texts import IndexColumns, column_texts
+from qbeast_core.table.index.ranges import bounded_columns
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.tree.space.columns import data_type_of, to_index_column
 from qbeast_core.tree.space.evolve import IndexWish, first_revision, next_revision
@@ -146,18 +147,6 @@ def growth_of(files: pl.DataFrame, revision: Revision, *, cubes: int) -> Growth:
         ranges[name] = ends
     rows = int(files["num_records"].sum())
     return Growth(rows=rows, outside_rows=outside, ranges=ranges, cubes=cubes)
-
-
-def bounded_columns(files: pl.DataFrame) -> set[str]:
-    """Return the columns with a minimum and a maximum in the statistics."""
-    schema = files.schema
-    low, high = (
-        {field.name for field in dtype.fields}
-        if isinstance(dtype := schema.get(side), pl.Struct)
-        else set[str]()
-        for side in ("min", "max")
-    )
-    return low & high
 
 
 def _bounds_of(files: pl.DataFrame, name: str) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +17,7 @@ from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import Cubes, decode_cubes
 from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
+from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
 from qbeast_core.tree.layout.order import broken_order, open_where_broken
@@ -155,7 +156,13 @@ class IndexState:
                 blocks, taken = blocks.filter(~_mask(taken)), None
         cubes, rows = _cubes(blocks, len(revision.columns)), blocks["rows"].to_numpy()
         tree = existing_tree(cubes, **_bounds(blocks), element_counts=rows, gone=taken)
-        return tree if gone is None else open_where_broken(tree)
+        return tree if gone is None else replace(open_where_broken(tree), spread=self._spread(revision, gone))
+
+    def _spread(self, revision: Revision, files: BoolArray) -> float:
+        """Return how widely the rows of some files are spread, see `ExistingTree`."""
+        rows = self.snapshot.files["num_records"].fill_null(0).cast(pl.Float64).to_numpy()[files]
+        extents = [(axis.highest - axis.lowest)[files] for axis in axes_of(self.snapshot, revision)]
+        return float((np.array(extents) @ rows).min() / max(rows.sum(), 1.0))
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
         """Return new breaks of the order of weights. Breaks of the snapshot (of the JVM) are ignored.

@@ -13,7 +13,7 @@ from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index.ranges import file_ranges
+from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.tree.growth.gain import Blocks, Gain
 from qbeast_core.tree.space.columns import text_column
@@ -193,14 +193,12 @@ def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArr
 
 def _gain(state: IndexState, revision: Revision) -> Gain:
     blocks = state.blocks.filter(pl.col("revision") == revision.revision_id)
-    lowest, highest = file_ranges(state.snapshot, revision)
     listed = Blocks(
         decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
         min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
         element_counts=blocks["rows"].to_numpy(),
         files=blocks["file"].to_numpy(),
-        lowest=lowest,
-        highest=highest,
+        axes=axes_of(state.snapshot, revision),
     )
     return Gain(listed, cube_size=revision.desired_cube_size)

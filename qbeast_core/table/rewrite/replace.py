@@ -266,7 +266,7 @@ class _Replacing:
         before = opened_rows(
             blocks["depth"].to_numpy(), blocks["rows"].to_numpy(), dimensions=len(self.revision.columns)
         )
-        return plan.opened_rows < _MAX_SHARE_OPENED * before
+        return bool((plan.opened_rows / before).mean() < _MAX_SHARE_OPENED)
 
     def _keep_order(self) -> bool:
         """Rewrite more files until the order of weights holds. Return False if that does not help.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.tree.growth.opened import share_opened
-from qbeast_core.tree.layout.build import inner_size
+from qbeast_core.tree.growth.opened import shares_opened
+from qbeast_core.tree.growth.ranges import Axis, box_shares
+from qbeast_core.tree.layout.build import _LEAF, inner_size
 from qbeast_core.tree.layout.existing import place_cubes, region_rows
 from qbeast_core.tree.layout.plan import smallest_block_rows
 
@@ -39,9 +41,8 @@ class Blocks:
     element_counts: I64Array
     # The file of each block.
     files: I64Array
-    # Lowest and highest coordinates of the rows of each file, shape (files, dimensions).
-    lowest: F64Array
-    highest: F64Array
+    # The dimensions, with the ranges of all files of the table.
+    axes: list[Axis]
 
 
 class Gain:
@@ -49,10 +50,10 @@ class Gain:
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> low, high = np.full(3, -(2**31), np.int32), np.full(3, 2**31 - 1, np.int32)
-    >>> roots, whole = decode_cubes([""] * 3, dimensions=2), np.zeros((3, 2))
+    >>> roots, axes = decode_cubes([""] * 3, dimensions=2), [Axis.unknown(3)] * 2
     >>> every, no = np.ones(3, np.bool_), np.zeros(3, np.bool_)
     >>> few, many = (
-    ...     Gain(Blocks(roots, low, high, np.full(3, rows), np.arange(3), whole, whole + 1), cube_size=1000)
+    ...     Gain(Blocks(roots, low, high, np.full(3, rows), np.arange(3), axes), cube_size=1000)
     ...     for rows in (300, 900)
     ... )
     >>> few.files_to_restore(every, no, max_rows=1e9).tolist(), many.files_to_restore(every, no, max_rows=1e9).tolist()
@@ -63,23 +64,21 @@ class Gain:
         self._blocks = blocks
         self._tree = _Thresholds(blocks.cubes, blocks.element_counts, cube_size)
         self._heavy = self._tree.in_same_cube(blocks.element_counts > _HEAVY * cube_size)
-        self._now = share_opened(np.minimum(self._extents(0), (blocks.highest - blocks.lowest)[blocks.files]))
-        self.rows = self._sum(blocks.element_counts)
-        # Rows that filters are expected to open of each file.
-        self.opened = self._sum(blocks.element_counts * self._now)
+        self._box = box_shares(blocks.cubes, blocks.axes)
+        self._lowest = np.column_stack([axis.lowest for axis in blocks.axes])
+        self._highest = np.column_stack([axis.highest for axis in blocks.axes])
+        self._now = shares_opened(self._extents(self._lowest[blocks.files], self._highest[blocks.files]))
+        self._rows = self._sums(blocks.element_counts[None])[0]
+        # Rows that filters on one, two and three columns are expected to open of each file.
+        self._opened = self._sums(blocks.element_counts * self._now)
 
     def saved(self, taken: BoolArray) -> F64Array:
-        """Return the rows that filters open fewer of each file, if these files were rewritten together."""
-        blocks = self._blocks
-        low, high = weight_to_fraction(blocks.min_weights), weight_to_fraction(blocks.max_weights)
-        above = np.clip(high - np.maximum(self._tree.of_blocks(taken[blocks.files]), low), 0.0, None)
-        deeper = np.divide(above, high - low, out=np.zeros_like(above), where=(high > low) & ~self._heavy)
-        # The new files have the rows of all these files.
-        together = blocks.highest[taken].max(axis=0, initial=0.0) - blocks.lowest[taken].min(
-            axis=0, initial=1.0
-        )
-        here, below = (share_opened(np.minimum(self._extents(k), np.maximum(together, 0.0))) for k in (0, 1))
-        return self._sum(blocks.element_counts * (self._now - here + deeper * (here - below)))
+        """Return the rows that filters open fewer of the table, as a share, by file that causes it.
+
+        These files are rewritten together. The share is the mean over filters on one, two and three columns.
+        """
+        total = np.maximum(self._opened.sum(axis=1, keepdims=True), 1.0)
+        return np.asarray((self._saved(taken) / total).mean(axis=0), np.float64)
 
     def files_to_restore(self, among: BoolArray, anyway: BoolArray, *, max_rows: float) -> BoolArray:
         """Return the files whose rewrite would save most per row, up to `max_rows` rows or one file.
@@ -88,29 +87,52 @@ class Gain:
         """
         chosen, is_limited = among, False
         while True:
-            saved = self.saved(chosen | anyway)
-            remaining = chosen & (saved > _WORTH * self.opened)
+            saved = self._saved(chosen | anyway)
+            of_file = np.divide(saved, self._opened, out=np.zeros_like(saved), where=self._opened > 0)
+            remaining = chosen & (of_file.mean(axis=0) > _WORTH)
             if np.array_equal(remaining, chosen):
                 if is_limited:
                     return remaining
-                remaining, is_limited = self._best(remaining, saved, max_rows), True
+                remaining, is_limited = self._best(remaining, self.saved(chosen | anyway), max_rows), True
             chosen = remaining
 
     def _best(self, among: BoolArray, saved: F64Array, max_rows: float) -> BoolArray:
         """Return the files that save most per row, up to `max_rows` rows; at least one."""
         order = np.flatnonzero(among)
-        order = order[np.argsort(-saved[order] / self.rows[order], kind="stable")]
-        up_to = np.cumsum(self.rows[order])
+        order = order[np.argsort(-saved[order] / self._rows[order], kind="stable")]
+        up_to = np.cumsum(self._rows[order])
         chosen = np.zeros_like(among)
-        chosen[order[(up_to <= max_rows) | (up_to == self.rows[order])]] = True
+        chosen[order[(up_to <= max_rows) | (up_to == self._rows[order])]] = True
         return chosen
 
-    def _extents(self, deeper: int) -> F64Array:
-        return 0.5 ** (self._blocks.cubes.depth.astype(np.float64)[:, None] + deeper)
+    def _saved(self, taken: BoolArray) -> F64Array:
+        """Return the rows that filters open fewer of each file, shape (columns, files)."""
+        blocks = self._blocks
+        low, high = weight_to_fraction(blocks.min_weights), weight_to_fraction(blocks.max_weights)
+        above = np.clip(high - np.maximum(self._tree.of_blocks(taken[blocks.files]), low), 0.0, None)
+        deeper = np.divide(above, high - low, out=np.zeros_like(above), where=(high > low) & ~self._heavy)
+        # The new files have the rows of all these files.
+        lowest = self._lowest[taken].min(axis=0, initial=1.0)
+        together = self._extents(lowest, self._highest[taken].max(axis=0, initial=0.0))
+        here, below = shares_opened(together), shares_opened(np.minimum(together, self._child_extents))
+        return self._sums(blocks.element_counts * (self._now - here + deeper * (here - below)))
 
-    def _sum(self, values: F64Array | I64Array) -> F64Array:
-        """Return the sums by file."""
-        return np.bincount(self._blocks.files, values, len(self._blocks.lowest)).astype(np.float64)
+    def _extents(self, lowest: F64Array, highest: F64Array) -> F64Array:
+        """Return the part of the cube of each block between two ends, as shares of the table's rows."""
+        lower, _, upper = self._box
+        return np.maximum(np.minimum(upper, highest) - np.maximum(lower, lowest), 0.0)
+
+    @cached_property
+    def _child_extents(self) -> F64Array:
+        """The mean extent of the two halves of each block's cube, weighted by their rows."""
+        lower, middle, upper = self._box
+        whole, squares = upper - lower, (middle - lower) ** 2 + (upper - middle) ** 2
+        return np.divide(squares, whole, out=np.zeros_like(whole), where=whole > 0)
+
+    def _sums(self, values: F64Array | I64Array) -> F64Array:
+        """Return the sums by file, shape (rows of `values`, files)."""
+        files = len(self._lowest)
+        return np.array([np.bincount(self._blocks.files, row, files) for row in values], np.float64)
 
 
 class _Thresholds:
@@ -136,7 +158,7 @@ class _Thresholds:
         for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
             above = levels[-1][self._keys[k] >> self._cubes.dimensions]
             left = 1.0 - above
-            is_leaf = (domains * left <= self._size) | (rows * left <= smallest)
+            is_leaf = (domains * left <= self._size) | (rows * left <= _LEAF * smallest)
             kept = np.maximum(inner / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
             levels.append(np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0)))
         return np.concatenate(levels[1:])[self._cube]

@@ -31,6 +31,9 @@ _MAX_ROUND_NODES: Final = 1 << 18
 # Rows that stay together in 16 successive splits have equal or nearly equal keys. More levels would cost time and add
 # cubes without rows, so the cube becomes a large leaf, which is split into several files.
 _MAX_CHAIN: Final = 16
+import os
+
+_LEAF = float(os.environ.get("LEAF","1"))
 
 # Thresholds of the nodes of a level, and the index of its first node.
 _Path = tuple[I32Array, int]
@@ -191,7 +194,7 @@ class TreeBuilder:
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
         rows = level.rows * self.rows_each
-        leaf |= (rows * left <= self.smallest_block_rows) | ~level.open
+        leaf |= (rows * left <= _LEAF * self.smallest_block_rows) | ~level.open
         if level.depth >= GRID_BITS:  # the grid has no finer cells
             leaf[:] = True
         # A block of an append should fill some pages. If few rows arrive, the cube takes a larger share than its domain

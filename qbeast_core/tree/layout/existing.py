@@ -31,6 +31,9 @@ class ExistingTree:
 
     dimensions: int
     levels: tuple[ExistingLevel, ...]
+    # How widely the rows to place are spread along each dimension: the mean share of the table's rows in the range of
+    # their files, the least of all dimensions. 0: unknown.
+    spread: float = 0.0
 
     @property
     def cube_count(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.space.arrays import F64Array, I32Array
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
@@ -30,7 +31,7 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
 )
 
-_PAGES_OF_APPENDED_BLOCK: Final = 4
+_PAGES_OF_APPENDED_BLOCK: Final = int(os.environ.get("PG","4"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class IndexPlan:
         return len(self.packed.file_starts) - 1
 
     @property
-    def opened_rows(self) -> float:
+    def opened_rows(self) -> F64Array:
         """Rows that filters are expected to open."""
         cubes = self.assignment.cubes
         depths = cubes.depth[self.packed.block_cube]
