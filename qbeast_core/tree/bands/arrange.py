@@ -134,9 +134,13 @@ class _File:
         numbers = np.arange(blocks.start, blocks.stop)
         edges = self._edges(numbers)
         pages_at = self._page_rows(numbers, edges)
+        ends, limits = [*edges[1:], 1.0], [np.full(len(numbers), MAX_BLOCK_PAGES)] * len(edges)
+        if self._is_in_step(numbers, pages_at[0]):
+            pages_at, ends = [pages_at[0] // 2, *pages_at], [1.0, *ends]
+            limits = [1 + numbers % 2, *limits]
         at, whole_pages = self._starts[numbers], list[I64Array]()
-        for page_rows, edge in zip(pages_at, [*edges[1:], 1.0], strict=True):
-            pages = self._pages(at, numbers, page_rows, edge)
+        for page_rows, edge, limit in zip(pages_at, ends, limits, strict=True):
+            pages = self._pages(at, numbers, page_rows, edge, limit)
             at = at + pages * page_rows
             whole_pages.append(pages)
         rest = (at < self._ends[numbers]).any()
@@ -169,11 +173,18 @@ class _File:
         low = sizing().min_page_rows
         return [min(max(int(target) // _PAGE_STEP * _PAGE_STEP, low), _MAX_PAGE_ROWS) for target in targets]
 
-    def _pages(self, at: I64Array, numbers: I64Array, page_rows: int, edge: float) -> I64Array:
+    def _is_in_step(self, numbers: I64Array, page_rows: int) -> bool:
+        """Return whether many blocks have few pages, which would end together: half of them start with half a page."""
+        import os
+        rows = int(self.sizes[numbers].sum())
+        few = float(np.median(self.sizes[numbers])) < int(os.environ.get("FEW","8")) * page_rows
+        return few and len(numbers) * page_rows // 2 >= sizing().min_band_rows
+
+    def _pages(self, at: I64Array, numbers: I64Array, page_rows: int, edge: float, limit: I64Array) -> I64Array:
         """Return how many whole pages of each block, from the rows `at` on, have the weights below a fraction."""
         needed = -(-(self._below(numbers, edge) - at) // page_rows)
         whole = np.minimum(needed, (self._ends[numbers] - at) // page_rows)
-        pages: I64Array = np.clip(whole, 0, MAX_BLOCK_PAGES)
+        pages: I64Array = np.clip(whole, 0, limit)
         ends = at + pages * page_rows
         if len(self._heavy_starts):
             key = np.searchsorted(self._heavy_starts, ends) - 1

@@ -27,6 +27,9 @@ from qbeast_core.tree.layout.plan import smallest_block_rows
 # Minimum share of the rows that filters open of a file, which a rewrite saves.
 _WORTH: Final = float(os.environ.get("WORTH", "0.2"))
 
+# A single file may have this many times the maximum number of rows: few files are that small.
+_MAX_EXCESS: Final = 3
+
 # A block of this many cube sizes holds a key that the tree cannot split.
 _HEAVY: Final = 1.5
 
@@ -81,7 +84,7 @@ class Gain:
         return np.asarray((self._saved(taken) / total).mean(axis=0), np.float64)
 
     def files_to_restore(self, among: BoolArray, anyway: BoolArray, *, max_rows: float) -> BoolArray:
-        """Return the files whose rewrite would save most per row, up to `max_rows` rows or one file.
+        """Return the files whose rewrite would save most per row, up to about `max_rows` rows.
 
         The files `anyway` are rewritten with them.
         """
@@ -97,12 +100,13 @@ class Gain:
             chosen = remaining
 
     def _best(self, among: BoolArray, saved: F64Array, max_rows: float) -> BoolArray:
-        """Return the files that save most per row, up to `max_rows` rows; at least one."""
+        """Return the files that save most per row, up to `max_rows` rows, or one that has a few times as many."""
         order = np.flatnonzero(among)
         order = order[np.argsort(-saved[order] / self._rows[order], kind="stable")]
         up_to = np.cumsum(self._rows[order])
         chosen = np.zeros_like(among)
-        chosen[order[(up_to <= max_rows) | (up_to == self._rows[order])]] = True
+        is_first = up_to == self._rows[order]
+        chosen[order[up_to <= np.where(is_first, _MAX_EXCESS * max_rows, max_rows)]] = True
         return chosen
 
     def _saved(self, taken: BoolArray) -> F64Array:
