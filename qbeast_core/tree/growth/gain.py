@@ -28,7 +28,7 @@ from qbeast_core.tree.layout.plan import smallest_block_rows
 _WORTH: Final = float(os.environ.get("WORTH", "0.2"))
 
 # A single file may have this many times the maximum number of rows: few files are that small.
-_MAX_EXCESS: Final = 3
+_MAX_EXCESS: Final = 1.5
 
 # A block of this many cube sizes holds a key that the tree cannot split.
 _HEAVY: Final = 1.5
