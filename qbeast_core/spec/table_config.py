@@ -29,9 +29,11 @@ SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
-READER_VERSION: Final = 2
+READER_VERSION: Final = 3
 # The version that tables with a sample column need.
 SAMPLE_COLUMN_READER: Final = 2
+# The version that tables need whose revisions have different columns.
+OTHER_COLUMNS_READER: Final = 3
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9
@@ -118,6 +120,14 @@ class TableConfig:
         """The newest revision; None: not a Qbeast table."""
         return None if self.last_revision_id is None else self.revisions[self.last_revision_id]
 
+    @property
+    def has_other_columns(self) -> bool:
+        """Whether revisions of the table have different columns, after a reindex."""
+        return (
+            may_have_other_columns(self.entries)
+            and len({revision.columns for revision in self.revisions.values()}) > 1
+        )
+
     def free_revision_id(self, seen: int) -> int:
         """Return an id that the table neither has nor had, larger than `seen`, the largest that files name."""
         taken = set(self.revision_ids)
@@ -168,6 +178,24 @@ class TableConfig:
         left, highest = self.from_configuration(kept), self.highest_revision_id
         is_known = left.highest_revision_id == highest
         return left if is_known else left.with_entries({HIGHEST_REVISION_ID: str(highest)})
+
+
+def min_reader_entry(configuration: Mapping[str, str], version: int) -> dict[str, str]:
+    """Return the key that makes readers before `version` refuse the table.
+
+    >>> min_reader_entry({"qbeast.minReader": "3"}, 2)
+    {'qbeast.minReader': '3'}
+    """
+    return {MIN_READER: str(max(_min_reader(configuration), version))}
+
+
+def may_have_other_columns(configuration: Mapping[str, str]) -> bool:
+    """Return whether files of a table may be indexed by other columns than the newest revision."""
+    return _min_reader(configuration) >= OTHER_COLUMNS_READER
+
+
+def _min_reader(configuration: Mapping[str, str]) -> int:
+    return _read_id(configuration.get(MIN_READER, "1")) or 1
 
 
 def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str, str]:

@@ -109,10 +109,14 @@ class Health(_Value):
     reasons: tuple[str, ...]
     # Rows without a value in the sample column that can be trusted; 0 in a table without one. Optimize computes them.
     rows_without_sample: int = 0
+    # Rows that are indexed by other columns than the newest revision, after a reindex. Optimize moves them in steps.
+    rows_of_other_columns: int = 0
 
     def __str__(self) -> str:
         """Return "yes" or "no", with the reasons."""
         reasons = ", ".join(self.reasons)
+        rows = self.rows_of_other_columns
+        reasons += f" ({rows:,} rows are indexed by other columns)" if rows else ""
         return f"yes, because {reasons}" if self.needs_optimize else f"no{f': {reasons}' if reasons else ''}"
 
 
@@ -128,8 +132,9 @@ class Metrics(_Value):
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
     health : Health
-        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``, and
-        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`).
+        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``,
+        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`), and
+        `rows_of_other_columns`, the rows that a reindex left to `Table.optimize`.
 
     Examples
     --------
@@ -296,6 +301,7 @@ def _health(state: IndexState) -> Health:
         needs_optimize=bool(reasons),
         reasons=tuple(sorted(set(reasons))),
         rows_without_sample=state.rows_without_sample,
+        rows_of_other_columns=state.rows_of_other_columns,
     )
 
 

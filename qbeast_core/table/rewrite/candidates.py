@@ -30,6 +30,9 @@ RewriteReason: TypeAlias = Literal[
 
 _SMALL_SHARE: Final = 0.5
 
+# Maximum share of the table's bytes that one optimize moves from revisions with other columns, at least one file.
+_MOVED_SHARE: Final = 0.25
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -45,6 +48,8 @@ class Scope:
     beyond: bool = False
     # Include all files of other revisions.
     older: bool = False
+    # Include some files that are indexed by other columns.
+    moves: bool = False
     # Include all files of the revision, also those in good shape.
     full: bool = False
     # Include only these files (decoded paths), also those in good shape. None: any files.
@@ -66,7 +71,7 @@ class Scope:
 
 
 # Scope of an optimize without options.
-DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
+DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True, moves=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,14 +102,14 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     reasons: dict[RewriteReason, BoolArray] = {
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
-        "older revision": ~current & ~staged & scope.older,
+        "older revision": (~current & ~staged & scope.older) | _to_move(state, scope),
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
         "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
-    shaped = considered & within & ~certain & (scope.paths is None)
+    shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.has_other_columns)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
     overfull = _overfull(state, scope, shaped & current & ~small, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
@@ -131,6 +136,20 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     oldest = order.filter(before < scope.fraction * int(order["size_bytes"].sum()))["file"]
     within[oldest.to_numpy()] = True
     return within
+
+
+def _to_move(state: IndexState, scope: Scope) -> BoolArray:
+    """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
+    files = state.snapshot.files
+    chosen = np.zeros(files.height, np.bool_)
+    if not (scope.moves and state.newest is not None and state.has_other_columns.any()):
+        return chosen
+    order = files.with_row_index("file").filter(pl.Series(state.has_other_columns, dtype=pl.Boolean))
+    order = order.sort("modification_time", "path")
+    sizes = order["size_bytes"].cum_sum().to_numpy()
+    within = max(int((sizes <= _MOVED_SHARE * int(files["size_bytes"].sum())).sum()), 1)
+    chosen[order["file"].head(within).to_numpy()] = True
+    return chosen
 
 
 def has_exact_layout(files: pl.DataFrame) -> BoolArray:

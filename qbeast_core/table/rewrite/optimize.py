@@ -91,6 +91,7 @@ def optimize(
             if rounds[-1].done is None:
                 break
             reader = _after(reader, rounds[-1].done[1])
+            scope = replace(scope, moves=False)  # once per optimize
             # Compared with a joined file, others may be small now.
             if not scope.can_be_finished or options.into == "new":
                 break
@@ -137,7 +138,10 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
     state = reader.index_state
     among = [newest.paths is None or path in newest.paths for path in reader.paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
-    return [replace(newest, revision=number, newest=False, staged=False, beyond=False) for number in ids]
+    return [
+        replace(newest, revision=number, newest=False, staged=False, beyond=False, moves=False)
+        for number in ids
+    ]
 
 
 def _check(options: OptimizeOptions) -> None:
