@@ -123,10 +123,8 @@ class TableConfig:
     @property
     def has_other_columns(self) -> bool:
         """Whether revisions of the table have different columns, after a reindex."""
-        return (
-            may_have_other_columns(self.entries)
-            and len({revision.columns for revision in self.revisions.values()}) > 1
-        )
+        lists = {revision.columns for revision in self.revisions.values()}
+        return may_have_other_columns(self.entries) and len(lists) > 1
 
     def free_revision_id(self, seen: int) -> int:
         """Return an id that the table neither has nor had, larger than `seen`, the largest that files name."""

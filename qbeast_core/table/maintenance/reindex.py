@@ -136,11 +136,11 @@ def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeRe
 def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[Reader, CommitOutcome | None]:
     """Commit the new revision. Return the reader of the new version, and None if there is nothing to change."""
     snapshot, latest = reader.snapshot, reader.latest
-    specs = _specs(reader, options)
     check_writable(
         snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
     )
     refuse_copies(reader.index_state)
+    specs = _specs(reader, options)
     size = options.cube_size or latest.desired_cube_size
     intent = WriteIntent(mode="metadata", brings="settings", operation=_OPERATION)
     if latest.revision_id == STAGING_REVISION_ID:
@@ -172,8 +172,8 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     snapshot, dialect = reader.snapshot, dialect_of(reader.snapshot)
     if dialect == "qbeast-spark":
         msg = (
-            f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns and one cube "
-            f'size; {_OUTCOME}. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
+            f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns; "
+            f'{_OUTCOME}. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
         )
         raise InvalidInputError(msg, argument="columns", value=options.columns)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)

@@ -1,0 +1,67 @@
+"""Samples of a table whose files are indexed by different columns: each file by the columns of its revision."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.query.plan.fractions import Sample
+from tests.helpers.invariants import read_log
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled
+
+__all__ = ["FRACTIONS", "check_version", "sampled_by_files", "sampled_by_log"]
+
+FRACTIONS = (0.0, 0.07, 0.3, 0.5, 0.85, 1.0)
+
+
+def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: str = ROW) -> pl.DataFrame:
+    """Return the rows of a sample by a log of JSON commits; a file without tags has the newest columns."""
+    log = read_log(path)
+    newest = log.revisions[int(log.configuration["qbeast.lastRevisionID"])]
+    parts = [rows.clear()]
+    for name, add in log.adds.items():
+        number = (add.get("tags") or {}).get("revision")
+        revision = newest if number is None else log.revisions[int(number)]
+        keys = pl.read_parquet(path / unquote(name), columns=[key])
+        parts.append(sampled(rows.join(keys, on=key, how="semi"), list(revision.columns), sample))
+    return pl.concat(parts)
+
+
+def sampled_by_files(
+    path: Path, rows: pl.DataFrame, sample: Sample | None, *, key: str, version: int | None = None
+) -> pl.DataFrame:
+    """Return the rows of a sample of any table by its list of files."""
+    table = qbeast.open_table(path, version=version)
+    columns = {revision.revision_id: list(revision.columns) for revision in table.revisions}
+    newest, parts = list(table.indexed_columns), [rows.clear()]
+    if all(names == newest for names in columns.values()):
+        return sampled(rows, newest, sample)
+    for name, number in table.files().select("path", "revision_id").iter_rows():
+        keys = pl.read_parquet(path / name, columns=[key])
+        mine = rows.join(keys, on=key, how="semi")
+        parts.append(sampled(mine, newest if number is None else columns[number], sample))
+    return pl.concat(parts)
+
+
+def check_version(path: Path, rows: pl.DataFrame, key: str = ROW) -> qbeast.Table:
+    """Assert that the newest version has the rows, each once in a partition into samples, as others read them."""
+    table = qbeast.open_table(path)
+    assert_same_rows(table.read(), rows, key)
+    parts = [table.read(sample=ends) for ends in pairwise(FRACTIONS)]
+    assert_same_rows(pl.concat(parts), rows, key)
+    for sample in (0.3, (0.07, 0.85)):
+        assert_same_rows(table.read(sample=sample), sampled_by_log(path, rows, sample, key), key)
+        assert table.count(sample=sample) == table.read(sample=sample).height
+    assert table.count() == rows.height
+    report = table.check()
+    assert report.ok, report
+    others = pl.DataFrame(DeltaTable(path).to_pyarrow_table())
+    assert set(others[key]) == set(rows[key])
+    assert others.height == rows.height
+    return table
