@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -55,7 +56,7 @@ def column_lists(draw: st.DrawFn, schema: pl.Schema) -> list[str]:
     return [name + draw(st.sampled_from(kinds_of(schema[name]))) for name in chosen]
 
 
-@examples(25, slow=1_500, parent=RELAXED)
+@examples(12, slow=1_500, parent=RELAXED)
 @given(data=st.data())
 def test_answers_stay_exact_while_rows_move(data: st.DataObject) -> None:
     case = data.draw(cases().filter(lambda case: case.dialect == "documented"))
@@ -95,13 +96,13 @@ def test_answers_stay_exact_while_rows_move(data: st.DataObject) -> None:
 
 def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
     table = new(tmp_path)
-    before = DeltaTable(tmp_path).files()
+    before = DeltaTable(tmp_path).file_uris()
     result = table.reindex(["b", "s"])
     assert (result.version, result.committed, result.new_revision, result.revision_id) == (1, True, True, 2)
     assert (result.columns, result.rows, result.rows_left) == (("b", "s"), 0, 400)
     assert (result.cube_size, result.transformers) == (20, {"b": "linear", "s": "quantiles"})
     assert table.indexed_columns == ("b", "s")
-    assert DeltaTable(tmp_path).files() == before
+    assert DeltaTable(tmp_path).file_uris() == before
     assert table.history()["operation"][0] == "REINDEX"
     log = read_log(tmp_path)
     assert log.configuration["qbeast.minReader"] == "3"
@@ -112,7 +113,6 @@ def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
 
 def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     table, moved = new(tmp_path), 0
-    sizes = dict(table.files().select("path", "size_bytes").iter_rows())
     table.reindex(["b"])
     assert table.metrics().health.needs_optimize
     assert "400 rows are indexed by other columns" in str(table.metrics().health)
@@ -125,7 +125,7 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
             plan = table.optimize().plan
         older = plan.filter(reason="older revision")
         assert older.height
-        assert older.height == 1 or sum(sizes[path] for path in older["path"]) <= total / 4
+        assert older.height == 1 or older["bytes"].sum() <= total / 4
         moved += int(older["rows"].sum())
         check_version(tmp_path, ROWS)
     assert moved == 400, "each row moved once"
@@ -134,13 +134,18 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
 
 
 def test_pruning_follows_columns_of_each_file(tmp_path: Path) -> None:
+    def shares() -> list[float]:
+        return [table.explain(where).share for where in ("a = 3", "b < 3")]
+
     table = new(tmp_path, ["a"])
-    assert table.explain("a = 3").share < 0.5 < table.explain("b < 3").share
+    by_a, not_by_b = shares()
     table.reindex(["b"])
-    assert table.explain("a = 3").share < 0.5 < table.explain("b < 3").share
+    assert shares() == [by_a, not_by_b]
     with small_files(file_rows=40, page_rows=8):
         table.optimize(into="newest")
-    assert table.explain("b < 3").share < 0.5 < table.explain("a = 3").share
+    not_by_a, by_b = shares()
+    assert by_a < 0.7 * not_by_a
+    assert by_b < 0.7 * not_by_b
 
 
 def test_explained_bytes_have_columns_of_each_file(tmp_path: Path) -> None:
@@ -242,7 +247,12 @@ def test_space_comes_from_log_and_some_rows(tmp_path: Path, rows: int) -> None:
 
 
 def test_columns_without_statistics_are_read(tmp_path: Path) -> None:
-    table = new(tmp_path, properties={"delta.dataSkippingStatsColumns": ROW})
+    hides = {"delta.dataSkippingStatsColumns": ROW}
+    write_deltalake(tmp_path, ROWS, configuration=hides)
+    qbeast.convert_table(tmp_path, [ROW])
+    table = qbeast.open_table(tmp_path)
+    table.optimize()
+    assert "b" not in (read_log(tmp_path).adds.popitem()[1]["stats"])
     with mock.patch.object(reindex_module, "_SAMPLED_ROWS", 10):
         table.reindex(["b:linear"])
     linear = table.revisions[-1].transformations[0]
@@ -310,13 +320,14 @@ def test_other_readers_read_mixed_files(tmp_path: Path) -> None:
 
 
 def test_versions_before_refuse_the_table(tmp_path: Path) -> None:
-    new(tmp_path).reindex(["b"])
+    new(tmp_path / "t").reindex(["b"])
+    shutil.copytree(tmp_path / "t", tmp_path / "unread")
     with (
         mock.patch.object(protocol, "READER_VERSION", 2),
         pytest.raises(qbeast.UnsupportedTableError, match=r"qbeast\.minReader is '3'"),
     ):
-        qbeast.read_table(tmp_path)
-    assert qbeast.read_table(tmp_path, version=0).height == 400
+        qbeast.read_table(tmp_path / "unread")
+    assert qbeast.read_table(tmp_path / "unread", version=0).height == 400
 
 
 def test_older_version_keeps_its_columns(tmp_path: Path) -> None:
