@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
 
 import qbeast
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.table.commit import commit
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled
 
-__all__ = ["FRACTIONS", "check_version", "sampled_by_files", "sampled_by_log"]
+__all__ = ["FRACTIONS", "check_version", "files_that_lost_their_place", "sampled_by_files", "sampled_by_log"]
 
 FRACTIONS = (0.0, 0.07, 0.3, 0.5, 0.85, 1.0)
 
@@ -47,6 +53,17 @@ def sampled_by_files(
         mine = rows.join(keys, on=key, how="semi")
         parts.append(sampled(mine, newest if number is None else columns[number], sample))
     return pl.concat(parts)
+
+
+@contextmanager
+def files_that_lost_their_place() -> Generator[None]:
+    """Let appends that lose a race publish their files without index, as if thresholds had changed."""
+
+    def without_index(intent: WriteIntent, _: object) -> WriteIntent:
+        return replace(intent, adds=tuple(add.without_index() for add in intent.adds))
+
+    with mock.patch.object(commit, "fit_blocks", without_index):
+        yield
 
 
 def check_version(path: Path, rows: pl.DataFrame, key: str = ROW) -> qbeast.Table:
