@@ -136,8 +136,15 @@ class Table:
         columns = ", ".join(f"{name}:{kind}" for name, kind in self._kinds.items()) or "unknown columns"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}"
+            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}{self._left()}"
         )
+
+    def _left(self) -> str:
+        """Return how many rows are indexed by other columns, after a reindex."""
+        rows = (
+            self._reader.index_state.rows_of_other_columns if self._snapshot.config.has_other_columns else 0
+        )
+        return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
     def _repr_html_(self) -> str:
         types = [str(dtype) for dtype in self.schema.dtypes()]
