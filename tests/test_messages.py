@@ -222,6 +222,8 @@ CHANGES = {
     "widen column": Wrong(lambda t: t.it.widen_columns({"prce": pl.Float64}), INPUT, ("Did you mean 'price'?",), argument="columns"),
     "widen type": Wrong(lambda t: t.it.widen_columns({"user": "int53"}), INPUT, ("names to types",), argument="columns"),
     "sample name": Wrong(lambda t: t.it.add_sample_column("price"), INPUT, ("column 'price'", "another name"), argument="name"),
+    "reindex column": Wrong(lambda t: t.it.reindex(["prce"]), COLUMNS, ("Did you mean 'price'?",), argument="columns"),
+    "reindex size": Wrong(lambda t: t.it.reindex(cube_size=0), INPUT, ("1 to",), argument="cube_size"),
     "narrow": Wrong(lambda t: t.it.widen_columns({"price": pl.Float32}), UNSUPPORTED, ("cannot become Float32",)),
     "property": Wrong(lambda t: t.it.set_properties({"delta.foo": "1"}), UNSUPPORTED, ("these can be set", "delta.appendOnly")),
     "properties": Wrong(lambda t: t.it.set_properties("a=1"), INPUT, ("map names to texts",), argument="properties"),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from urllib.parse import unquote
 
@@ -19,11 +20,39 @@ from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.table.commit import commit
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW
-from tests.helpers.tables import assert_same_rows, sampled
+from tests.helpers.tables import assert_same_rows, sampled, small_files
 
-__all__ = ["FRACTIONS", "check_version", "files_that_lost_their_place", "sampled_by_files", "sampled_by_log"]
+__all__ = [
+    "FRACTIONS",
+    "ROWS",
+    "check_version",
+    "columns_of_files",
+    "files_that_lost_their_place",
+    "new",
+    "sampled_by_files",
+    "sampled_by_log",
+]
 
 FRACTIONS = (0.0, 0.07, 0.3, 0.5, 0.85, 1.0)
+
+
+ROWS = pl.DataFrame({ROW: range(400)}).with_columns(
+    a=pl.col(ROW) * 31 % 101,
+    b=(pl.col(ROW) * 7919 % 997) / 7,
+    s=pl.format("key {}", pl.col(ROW) % 40),
+    flag=pl.col(ROW) % 3 == 0,
+)
+
+
+def new(path: Path, columns: Any = (ROW,), **options: Any) -> qbeast.Table:
+    with small_files(file_rows=40, page_rows=8):
+        qbeast.write_table(ROWS, path, list(columns), cube_size=20, **options)
+    return qbeast.open_table(path)
+
+
+def columns_of_files(path: Path) -> list[tuple[str, ...]]:
+    log = read_log(path)
+    return [log.revisions[int(add["tags"]["revision"])].columns for add in log.adds.values()]
 
 
 def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: str = ROW) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from qbeast_core.table.maintenance import reindex as reindex_module
 from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.mixed_columns import check_version, sampled_by_log
+from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new, sampled_by_log
 from tests.helpers.strategies import INDEXABLE, ROW, cases, kinds_of
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, samples, small_files, write
 
@@ -30,23 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.EmptySampleWarning"),
 ]
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
-ROWS = pl.DataFrame({ROW: range(400)}).with_columns(
-    a=pl.col(ROW) * 31 % 101,
-    b=(pl.col(ROW) * 7919 % 997) / 7,
-    s=pl.format("key {}", pl.col(ROW) % 40),
-    flag=pl.col(ROW) % 3 == 0,
-)
-
-
-def new(path: Path, columns: Any = (ROW,), **options: Any) -> qbeast.Table:
-    with small_files(file_rows=40, page_rows=8):
-        qbeast.write_table(ROWS, path, list(columns), cube_size=20, **options)
-    return qbeast.open_table(path)
-
-
-def columns_of_files(path: Path) -> list[tuple[str, ...]]:
-    log = read_log(path)
-    return [log.revisions[int(add["tags"]["revision"])].columns for add in log.adds.values()]
 
 
 @st.composite

@@ -12,11 +12,17 @@ from deltalake import write_deltalake
 import qbeast
 from qbeast_core.log.schema import schema_to_delta
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.mixed_columns import check_version, files_that_lost_their_place, sampled_by_log
+from tests.helpers.mixed_columns import (
+    ROWS,
+    check_version,
+    columns_of_files,
+    files_that_lost_their_place,
+    new,
+    sampled_by_log,
+)
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, small_files
-from tests.table.maintenance.test_reindex import ROWS, columns_of_files, new
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 MORE = ROWS.with_columns(pl.col(ROW) + 1000)
