@@ -1144,11 +1144,11 @@ class Table:
         --------
         >>> import polars as pl, qbeast
         >>> rows = pl.DataFrame({"day": [i % 365 for i in range(1000)], "price": [37 * i % 997 for i in range(1000)]})
-        >>> _ = qbeast.write_table(rows, "sales", columns=["day"])
+        >>> _ = qbeast.write_table(rows, "sales", columns=["price"])
         >>> table = qbeast.open_table("sales")
-        >>> result = table.reindex(columns=["price", "day"])
+        >>> result = table.reindex(columns=["day", "price"])
         >>> result.columns, result.rows_left, table.indexed_columns
-        (('price', 'day'), 1000, ('price', 'day'))
+        (('day', 'price'), 1000, ('day', 'price'))
         >>> table.optimize().plan["reason"].to_list(), table.metrics().health.rows_of_other_columns
         (['older revision'], 0)
         """
