@@ -52,7 +52,8 @@ class TableConfig:
     # The whole configuration as it was read, in order.
     entries: Mapping[str, str]
     # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
-    # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
+    # can, provided that all of them index the same columns or the table was reindexed. None: not a Qbeast table, or no
+    # such revision.
     last_revision_id: int | None
     # Readable revisions by id, ascending.
     revisions: Mapping[int, Revision]
@@ -226,7 +227,7 @@ def _read_revision(key: str, text: str) -> Revision:
 def _last_revision_id(
     configuration: Mapping[str, str], revisions: Mapping[int, Revision], faults: dict[str, str]
 ) -> int | None:
-    """Return the id of the newest revision; if it is unknown, of the newest one if all index the same columns."""
+    """Return the id of the newest revision; if it is unknown, of the newest one whose columns can be relied on."""
     text = configuration.get(LAST_REVISION_ID)
     number = None if text is None else _read_id(text)
     if number in revisions or (text is None and not _numbered(configuration, REVISION_PREFIX)):
@@ -237,7 +238,8 @@ def _last_revision_id(
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
     column_lists = {revision.columns for revision in revisions.values()}
-    return max(revisions) if len(column_lists) == 1 else None
+    is_known = len(column_lists) == 1 or (bool(revisions) and may_have_other_columns(configuration))
+    return max(revisions) if is_known else None
 
 
 def _read_highest(key: str, text: str) -> int:

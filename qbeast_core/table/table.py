@@ -177,7 +177,7 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Names of the indexed columns, in order. Empty if there is no valid revision."""
+        """Columns that the newest revision indexes, in order. Empty if there is no valid revision."""
         return self._reader.indexed
 
     @property
@@ -999,9 +999,11 @@ class Table:
         implementation (both ``"foreign layout"``), and files with mostly rows that a rewrite would place deeper in the
         tree (``"overfull cubes"``). A few more files may be rewritten to keep the thresholds in order (``"order of
         weights"``). Rows outside of the newest revision begin a new one in the same commit. If joined files make others
-        small, a further commit joins these.
+        small, a further commit joins these. After a `reindex`, the oldest files of other columns are moved as well, up
+        to a quarter of the table's bytes (``"older revision"``).
 
-        Full reads and samples return the same rows before and after. Concurrent appends are kept.
+        Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
+        Concurrent appends are kept.
 
         Parameters
         ----------

@@ -94,7 +94,7 @@ class IndexState:
         return self.table.revision_of
 
     @cached_property
-    def has_other_columns(self) -> BoolArray:
+    def of_other_columns(self) -> BoolArray:
         """Mask of the live files that are indexed by other columns than the newest revision."""
         config = self.snapshot.config
         latest = () if config.latest is None else config.latest.columns
@@ -104,7 +104,7 @@ class IndexState:
     @property
     def rows_of_other_columns(self) -> int:
         """Number of rows that are indexed by other columns than the newest revision."""
-        return int(self.snapshot.files["num_records"].filter(_mask(self.has_other_columns)).sum())
+        return int(self.snapshot.files["num_records"].filter(_mask(self.of_other_columns)).sum())
 
     @property
     def rows_without_sample(self) -> int:

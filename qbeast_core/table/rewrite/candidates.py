@@ -109,7 +109,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
-    shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.has_other_columns)
+    shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
     overfull = _overfull(state, scope, shaped & current & ~small, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
@@ -142,9 +142,9 @@ def _to_move(state: IndexState, scope: Scope) -> BoolArray:
     """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
     files = state.snapshot.files
     chosen = np.zeros(files.height, np.bool_)
-    if not (scope.moves and state.newest is not None and state.has_other_columns.any()):
+    if not (scope.moves and state.newest is not None and state.of_other_columns.any()):
         return chosen
-    order = files.with_row_index("file").filter(pl.Series(state.has_other_columns, dtype=pl.Boolean))
+    order = files.with_row_index("file").filter(pl.Series(state.of_other_columns, dtype=pl.Boolean))
     order = order.sort("modification_time", "path")
     sizes = order["size_bytes"].cum_sum().to_numpy()
     within = max(int((sizes <= _MOVED_SHARE * int(files["size_bytes"].sum())).sum()), 1)
