@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +225,22 @@ def test_column_that_only_old_files_need_may_change(tmp_path: Path) -> None:
     parts = [table.read(sample=ends) for ends in ((0.0, 0.2), (0.2, 0.6), (0.6, 1.0))]
     assert_same_rows(pl.concat(parts), expected)
     assert "long" in schema_to_delta(table.schema)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
+def test_lost_revision_is_repaired_without_loss_of_rows(tmp_path: Path) -> None:
+    table = new(tmp_path / "t")
+    table.reindex(["b"])
+    qbeast.write_table(MORE, tmp_path / "t", mode="append")
+    shutil.copytree(tmp_path / "t", tmp_path / "damaged")
+    log = tmp_path / "damaged" / "_delta_log" / f"{1:020}.json"
+    log.write_text(log.read_text().replace('"qbeast.revision.2":"{', '"qbeast.revision.2":"oops'))
+    rows, damaged = pl.concat([ROWS, MORE]), qbeast.open_table(tmp_path / "damaged")
+    assert damaged.check().faults.height
+    for _ in range(2):
+        parts = [damaged.read(sample=ends) for ends in ((0.0, 0.2), (0.2, 0.6), (0.6, 1.0))]
+        assert_same_rows(pl.concat(parts), rows)
+        damaged.repair()
+    assert damaged.check().ok
+    damaged.reindex(["b"], full=True)
+    check_version(tmp_path / "damaged", rows)
