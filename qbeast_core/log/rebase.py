@@ -30,6 +30,7 @@ from qbeast_core.spec.table_config import (
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
+    may_have_other_columns,
 )
 
 _MAX_TAGS: Final = 1000
@@ -158,7 +159,10 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         return None
     if has_sample_column(metadata):
         other = "a sample column"
-    elif TableConfig.from_configuration(configuration).has_other_columns:
+    elif (
+        may_have_other_columns(configuration)
+        and TableConfig.from_configuration(configuration).has_other_columns
+    ):
         other = "several lists of indexed columns"
     else:
         return None
