@@ -268,7 +268,7 @@ def _by_weights(
     if job.weights.is_full and weight_column is None:
         return {(reader.indexed, None): list(numbers)} if numbers else {}
     table, sample_column = job.selection.table, reader.snapshot.sample_column
-    has_samples = reader.index_state.has_samples
+    has_samples = None if sample_column is None else reader.index_state.has_samples
     # A column of this name by another writer is not the weight.
     reserved = taken_name(reader.snapshot.schema_json) is not None
     # The hidden weights of a file without index may be those of other columns.
@@ -276,7 +276,7 @@ def _by_weights(
     groups: dict[_Weights, list[int]] = {}
     for number in numbers:
         stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN
-        if sample_column is not None:
+        if has_samples is not None:
             stored = sample_column if has_samples[number] else None
         indexed = reader.other_columns(table, number) or reader.indexed
         groups.setdefault((indexed, None if job.weights.is_full else stored), []).append(number)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import polars as pl
 import pytest
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from qbeast_spark_bridge import read
 from tests.helpers.invariants import check_invariants
 from tests.helpers.mixed_columns import (
     FRACTIONS,
@@ -72,6 +74,9 @@ def test_samples_follow_columns_of_each_file(
     for size in (50, 300):
         found = bridge.read_table(spark, path, where="a < 60", rows=size)
         assert numbers(found) == table.read(where="a < 60", rows=size)[ROW].sort().to_list()
+        with mock.patch.object(read, "_can_read", return_value=False):  # our tasks read all files
+            found = bridge.read_table(spark, path, where="a < 60", rows=size)
+            assert numbers(found) == table.read(where="a < 60", rows=size)[ROW].sort().to_list()
 
 
 def test_executors_move_rows(spark: SparkSession, tmp_path: Path) -> None:
