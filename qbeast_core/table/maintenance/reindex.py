@@ -136,9 +136,8 @@ def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeRe
 def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[Reader, CommitOutcome | None]:
     """Commit the new revision. Return the reader of the new version, and None if there is nothing to change."""
     snapshot, latest = reader.snapshot, reader.latest
-    check_writable(
-        snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
-    )
+    # As for an append, the newest revision has to be known.
+    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
     refuse_copies(reader.index_state)
     specs = _specs(reader, options)
     size = options.cube_size or latest.desired_cube_size

@@ -223,8 +223,8 @@ def test_space_comes_from_log_and_some_rows(tmp_path: Path, rows: int) -> None:
     linear, quantiles = table.revisions[-1].transformations
     assert isinstance(linear, LinearTransformation)
     assert (linear.min_number, linear.max_number) == (ROWS["b"].min(), ROWS["b"].max())
-    knots = pl.Series(quantiles.knots)
-    assert abs(float(knots.median() or 0) - 50) < 15
+    knots = sorted(map(float, quantiles.knots))
+    assert abs(knots[len(knots) // 2] - 50) < 15
     assert table.reindex(full=True).rows_left == 0
     assert len(table.revisions) == 3, "all rows are inside"
 

@@ -237,6 +237,8 @@ def test_lost_revision_is_repaired_without_loss_of_rows(tmp_path: Path) -> None:
     log.write_text(log.read_text().replace('"qbeast.revision.2":"{', '"qbeast.revision.2":"oops'))
     rows, damaged = pl.concat([ROWS, MORE]), qbeast.open_table(tmp_path / "damaged")
     assert damaged.check().faults.height
+    with pytest.raises(qbeast.InvalidMetadataError, match=r"Table\.repair"):
+        damaged.reindex(["s"])
     for _ in range(2):
         parts = [damaged.read(sample=ends) for ends in ((0.0, 0.2), (0.2, 0.6), (0.6, 1.0))]
         assert_same_rows(pl.concat(parts), rows)
