@@ -340,3 +340,40 @@ def test_estimates_hold_while_rows_move(tmp_path: Path) -> None:
         kept += answer["t_low"][0] <= truth <= answer["t_high"][0]
         trials += 1
     assert kept >= 0.85 * trials  # 95 % are promised; fewer than 34 of 40 happen once in 3,000 runs
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({"revision": 1, "full": True}, {(ROW,)}),
+        ({"revision": "all", "full": True}, {(ROW,), ("b", "s")}),
+        ({"fraction": 0.1}, {(ROW,), ("b", "s")}),
+        ({"full": True}, {(ROW,), ("b", "s")}),
+        ({"into": "newest"}, {("b", "s")}),
+        ({"into": "newest", "revision": 1}, {("b", "s")}),
+        ({"into": "new"}, {("b", "s")}),
+    ],
+)
+def test_every_form_of_optimize_keeps_columns_of_revisions(
+    tmp_path: Path, options: dict[str, Any], columns: set[tuple[str, ...]]
+) -> None:
+    table = new(tmp_path, sample_column="sample")
+    table.reindex(["b", "s"])
+    with small_files(file_rows=40, page_rows=8):
+        planned = table.optimize(dry_run=True, **options).plan
+        done = table.optimize(**options).plan
+    assert set(planned["path"]) <= set(done["path"])
+    assert set(columns_of_files(tmp_path)) == columns
+    check_version(tmp_path, ROWS.join(table.read().select(ROW, "sample"), on=ROW))
+    check_invariants(tmp_path)
+
+
+def test_named_files_move_only_if_requested(tmp_path: Path) -> None:
+    table = new(tmp_path)
+    table.reindex(["b"])
+    files = table.files()["path"].to_list()[:2]
+    table.optimize(files=files)
+    assert set(columns_of_files(tmp_path)) == {(ROW,)}
+    table.optimize(files=table.files()["path"].to_list()[:2], into="newest")
+    assert set(columns_of_files(tmp_path)) == {(ROW,), ("b",)}
+    check_version(tmp_path, ROWS)
