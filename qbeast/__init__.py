@@ -66,6 +66,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.maintenance.convert import ConvertResult
     from qbeast_core.table.maintenance.dialect import DialectResult
     from qbeast_core.table.maintenance.drop import DropResult
+    from qbeast_core.table.maintenance.reindex import ReindexResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import UpgradeResult
     from qbeast_core.table.maintenance.vacuum import VacuumResult
@@ -108,6 +109,7 @@ __all__ = [
     "Progress",
     "QbeastError",
     "QbeastWarning",
+    "ReindexResult",
     "RepairResult",
     "Resources",
     "RestoreResult",
@@ -159,6 +161,7 @@ _HOMES = {
     "table.maintenance.convert": ("ConvertResult",),
     "table.maintenance.dialect": ("DialectResult",),
     "table.maintenance.drop": ("DropResult",),
+    "table.maintenance.reindex": ("ReindexResult",),
     "table.maintenance.restore": ("RestoreResult",),
     "table.maintenance.upgrade": ("UpgradeResult",),
     "table.maintenance.vacuum": ("VacuumResult",),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from qbeast_spark_bridge.aggregate import estimate
     from qbeast_spark_bridge.carbondata import import_carbondata, read_carbondata
     from qbeast_spark_bridge.change import delete, merge, update
-    from qbeast_spark_bridge.maintenance import add_sample_column, check, convert, optimize, upgrade
+    from qbeast_spark_bridge.maintenance import add_sample_column, check, convert, optimize, reindex, upgrade
     from qbeast_spark_bridge.read import explain, read_table
     from qbeast_spark_bridge.session import register
     from qbeast_spark_bridge.write import write_table
@@ -28,6 +28,7 @@ __all__ = [
     "read_carbondata",
     "read_table",
     "register",
+    "reindex",
     "update",
     "upgrade",
     "write_table",
@@ -37,7 +38,7 @@ _HOMES = {
     "aggregate": ("estimate",),
     "carbondata": ("import_carbondata", "read_carbondata"),
     "change": ("delete", "merge", "update"),
-    "maintenance": ("add_sample_column", "check", "convert", "optimize", "upgrade"),
+    "maintenance": ("add_sample_column", "check", "convert", "optimize", "reindex", "upgrade"),
     "read": ("explain", "read_table"),
     "session": ("register",),
     "write": ("write_table",),

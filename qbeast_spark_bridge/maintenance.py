@@ -19,6 +19,8 @@ from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.maintenance.add_sample import add_sample_column as add_column
 from qbeast_core.table.maintenance.convert import ConvertResult
 from qbeast_core.table.maintenance.convert import convert as convert_table
+from qbeast_core.table.maintenance.reindex import ReindexOptions, ReindexResult
+from qbeast_core.table.maintenance.reindex import reindex as reindex_table
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
 from qbeast_core.table.maintenance.upgrade import upgrade as upgrade_table
 from qbeast_core.table.rewrite.optimize import Into, OptimizeOptions, OptimizeResult
@@ -100,6 +102,66 @@ def optimize(
     reader = open_version(path, None, storage_options).reader
     result, _ = optimize_table(reader, options, engine=SparkEngine(spark))
     return replace(result, engine="spark")
+
+
+@shows_progress("reindexing")
+def reindex(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    columns: IndexColumns | None = None,
+    *,
+    cube_size: int | None = None,
+    full: bool = False,
+    commit_metadata: Mapping[str, str] | None = None,
+    progress: ProgressLike = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ReindexResult:
+    """Index a table by other columns like `Table.reindex`: executors read the columns, and move the rows.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Classic or Connect.
+    path : str or path-like
+        Folder or address of the table, the same for executors and this process.
+    columns, cube_size, full, commit_metadata
+        See `Table.reindex`.
+    progress : callable or bool, optional
+        Called with a `Progress` at every step; files are counted once all of them are written.
+    storage_options : mapping of str to str, optional
+        Options of the object store, as in `deltalake`; sent to the tasks.
+
+    Returns
+    -------
+    ReindexResult
+        See `Table.reindex`.
+
+    Raises
+    ------
+    QbeastError
+        As `qbeast.open_table` and `Table.reindex`; errors of executors are raised here.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> import qbeast
+    >>> import qbeast_spark_bridge as bridge
+    >>> sales = pl.DataFrame({"user": range(1000), "price": [37 * i % 997 for i in range(1000)]})
+    >>> written = qbeast.write_table(sales, "sales", columns=["user"])
+    >>> bridge.reindex(spark, "sales", ["price"]).rows_left
+    1000
+    >>> bridge.reindex(spark, "sales", full=True).rows
+    1000
+    """
+    options = ReindexOptions(
+        columns=columns,
+        cube_size=cube_size,
+        full=full,
+        commit_metadata=metadata_of(commit_metadata),
+        progress=callback_of(progress),
+    )
+    reader = open_version(path, None, storage_options).reader
+    return reindex_table(reader, options, engine=SparkEngine(spark))[0]
 
 
 def add_sample_column(

@@ -18,10 +18,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from qbeast_core.query.index.index_table import NO_REVISION
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT, sample_values
 from qbeast_core.spec.layout import WEIGHT_COLUMN
+from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.table.data.foreign_schema import taken_name
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
@@ -60,8 +62,8 @@ _BY_SPARK: Final = (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Turns bounds of weights, such as ("<=", 7), into a condition on a stored column.
-_Coarse: TypeAlias = Callable[[list[tuple[str, int]]], str]
+# Columns whose hash is the weight, and the stored column by which Spark skips pages, if there is one.
+_Weights: TypeAlias = tuple[tuple[str, ...], str | None]
 
 
 def read_table(
@@ -144,8 +146,8 @@ def read_table(
     collated = collated_columns(schema)  # only Spark compares these
     condition = parse_where(where, reader.snapshot.schema, collated)
 
-    def matching(part: Sample | None) -> DataFrame:
-        df = _rows(spark, reader, reader.plan(condition.predicate, part), schema)
+    def matching(part: Sample | None, weight_column: str | None = None) -> DataFrame:
+        df = _rows(spark, reader, reader.plan(condition.predicate, part), schema, weight_column)
         if isinstance(condition.condition, str):
             return keep_where(df, condition.condition)
         return df if condition.condition is None else df.where(condition.condition)
@@ -155,7 +157,7 @@ def read_table(
         if where is None:
             sample = sample_of_table(reader, rows)
         else:
-            lowest = partial(_lowest_weights, matching, reader.indexed, rows)
+            lowest = partial(_lowest_weights, matching, _free_name(schema), rows)
             sample = fraction_of_matches(rows, max_rows(reader, condition.predicate), lowest)
     weight = sampling_weight(reader, sample) if expand else None
     warn_if_empty(reader, sample)
@@ -211,16 +213,27 @@ def explain(
 
 
 def _lowest_weights(
-    matching: Callable[[Sample], DataFrame], indexed: tuple[str, ...], rows: int, fraction: float
+    matching: Callable[[Sample, str], DataFrame], weight_column: str, rows: int, fraction: float
 ) -> pl.DataFrame:
     """Return the lowest weights of matching rows below a fraction, see `fraction_of_matches`."""
-    weights = matching(fraction).selectExpr(f"{_hash(indexed)} AS weight").groupBy("weight")
+    weight = F.col(quoted(weight_column)).alias("weight")
+    weights = matching(fraction, weight_column).select(weight).groupBy("weight")
     counts = weights.agg(F.count("*").alias("rows")).orderBy("weight").limit(rows + 1).collect()
     return pl.DataFrame(counts, schema={"weight": pl.Int32, "rows": pl.Int64}, orient="row")
 
 
-def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType) -> DataFrame:
-    """Return the rows of the sample, with all columns."""
+def _free_name(schema: StructType) -> str:
+    """Return a name for the column with the weights of rows."""
+    taken, name = {field.name.lower() for field in schema.fields}, f"{WEIGHT_COLUMN}_"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _rows(
+    spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType, weight_column: str | None
+) -> DataFrame:
+    """Return the rows of the sample, with all columns, and a column with their weights if it is named."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
     plain = [
@@ -228,38 +241,54 @@ def _rows(spark: SparkSession, reader: Reader, job: ScanPlan, schema: StructType
         for number in numbers
         if _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
     ]
+    shown = schema if weight_column is None else _with_integer(schema, weight_column)
     parts: list[DataFrame] = []
-    sample_column = None if job.weights.is_full else reader.snapshot.sample_column
-    others = plain
-    if sample_column is not None:
-        has_samples = reader.index_state.has_samples
-        trusted = [locations[number] for number in plain if has_samples[number]]
-        others = [number for number in plain if not has_samples[number]]
-        if trusted:
-            files = _files(spark, trusted, schema, hidden=False)
-            coarse = _of_sample_column(sample_column)
-            parts.append(_sampled(files, job.weights, reader.indexed, coarse=coarse))
-    if others:
-        # A column of this name by another writer is not the weight.
-        reserved = taken_name(reader.snapshot.schema_json) is not None
-        hidden = not (reserved or job.weights.is_full or sample_column)
-        files = _files(spark, [locations[number] for number in others], schema, hidden=hidden)
-        rows = _sampled(files, job.weights, reader.indexed, coarse=_of_hidden if hidden else None)
-        parts.append(rows.drop(WEIGHT_COLUMN) if hidden else rows)
+    for (indexed, stored), group in _by_weights(reader, job, plain, weight_column).items():
+        files = _files(spark, [locations[number] for number in group], schema, hidden=stored == WEIGHT_COLUMN)
+        rows = _sampled(files, job.weights, indexed, stored=stored)
+        rows = rows.drop(WEIGHT_COLUMN) if stored == WEIGHT_COLUMN else rows
+        parts.append(
+            rows if weight_column is None else rows.withColumn(weight_column, F.expr(_hash(indexed)))
+        )
     if len(plain) < len(numbers):
         opened = job.selection.opened.copy()
         opened[plain] = False
         rest = replace(job, selection=replace(job.selection, opened=opened), predicate=None)
-        parts.append(rows_of_tasks(spark, tasks_of(reader, rest, schema=schema), schema))
+        tasks = tasks_of(reader, rest, schema=shown, weight_column=weight_column)
+        parts.append(rows_of_tasks(spark, tasks, shown))
     if not parts:
-        return spark.createDataFrame([], schema)
+        return spark.createDataFrame([], shown)
     return reduce(lambda left, right: left.union(right), parts)
 
 
+def _by_weights(
+    reader: Reader, job: ScanPlan, numbers: Sequence[int], weight_column: str | None
+) -> dict[_Weights, list[int]]:
+    """Group files by the columns whose hash is the weight, and by the stored column that Spark skips pages with."""
+    if job.weights.is_full and weight_column is None:
+        return {(reader.indexed, None): list(numbers)} if numbers else {}
+    table, sample_column = job.selection.table, reader.snapshot.sample_column
+    has_samples = None if sample_column is None else reader.index_state.has_samples
+    # A column of this name by another writer is not the weight.
+    reserved = taken_name(reader.snapshot.schema_json) is not None
+    # The hidden weights of a file without index may be those of other columns.
+    mixed = may_have_other_columns(reader.snapshot.metadata.configuration)
+    groups: dict[_Weights, list[int]] = {}
+    for number in numbers:
+        stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN
+        if has_samples is not None:
+            stored = sample_column if has_samples[number] else None
+        indexed = reader.other_columns(table, number) or reader.indexed
+        groups.setdefault((indexed, None if job.weights.is_full else stored), []).append(number)
+    return groups
+
+
+def _with_integer(schema: StructType, name: str) -> StructType:
+    return StructType([*schema.fields, StructField(name, IntegerType(), nullable=True)])
+
+
 def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
-    physical = schema
-    if hidden:
-        physical = StructType([*schema.fields, StructField(WEIGHT_COLUMN, IntegerType(), nullable=True)])
+    physical = _with_integer(schema, WEIGHT_COLUMN) if hidden else schema
     with _list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:
@@ -268,16 +297,19 @@ def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hid
 
 
 def _sampled(
-    files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, coarse: _Coarse | None
+    files: DataFrame, weights: WeightRange, indexed: tuple[str, ...], *, stored: str | None
 ) -> DataFrame:
-    """Keep the rows whose hash is in the range; Spark skips pages by a condition on a stored column."""
+    """Keep the rows whose hash is in the range; Spark skips pages by a condition on the stored column."""
     if weights.is_full:
         return files
     weight = _hash(indexed)
     bounds = [(">=", weights.from_)] if weights.from_ > MIN_WEIGHT else []
     bounds += [("<=", weights.last)] if weights.last < MAX_WEIGHT else []
     exact = " AND ".join(f"{weight} {sign} {bound}" for sign, bound in bounds)
-    return keep_where(files, exact if coarse is None else f"{coarse(bounds)} AND {exact}")
+    if stored is None:
+        return keep_where(files, exact)
+    coarse = _of_hidden(bounds) if stored == WEIGHT_COLUMN else _of_sample_column(stored, bounds)
+    return keep_where(files, f"{coarse} AND {exact}")
 
 
 def _of_hidden(bounds: list[tuple[str, int]]) -> str:
@@ -286,18 +318,13 @@ def _of_hidden(bounds: list[tuple[str, int]]) -> str:
     return f"({high} IS NULL OR ({' AND '.join(f'{high} {sign} {bound >> 16}' for sign, bound in bounds)}))"
 
 
-def _of_sample_column(name: str) -> _Coarse:
-    """Return the function from bounds of weights to a condition on the sample column."""
-
-    def coarse(bounds: list[tuple[str, int]]) -> str:
-        values = sample_values(np.array([bound for _, bound in bounds], np.int32)).tolist()
-        signs = [sign for sign, _ in bounds]
-        return " AND ".join(
-            f"{quoted(name)} {sign} CAST({value!r} AS FLOAT)"
-            for sign, value in zip(signs, values, strict=True)
-        )
-
-    return coarse
+def _of_sample_column(name: str, bounds: list[tuple[str, int]]) -> str:
+    """Return what bounds of weights mean for the sample column."""
+    values = sample_values(np.array([bound for _, bound in bounds], np.int32)).tolist()
+    signs = [sign for sign, _ in bounds]
+    return " AND ".join(
+        f"{quoted(name)} {sign} CAST({value!r} AS FLOAT)" for sign, value in zip(signs, values, strict=True)
+    )
 
 
 def _hash(indexed: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from qbeast_core.support.as_json import to_json
 RESULTS = {
     "WriteResult",
     "OptimizeResult",
+    "ReindexResult",
     "ChangeResult",
     "RepairResult",
     "DialectResult",
@@ -57,6 +58,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, Result]
             table = qbeast.open_table(path)
             actual.append((table.version, getattr(table, name)(*request[0], **request[1], dry_run=dry_run)))
         actual.append((version(path), qbeast.upgrade_table(path, dry_run=dry_run)))
+    actual.append((version(path), qbeast.open_table(path).reindex(cube_size=50)))
+    actual.append((version(path), qbeast.open_table(path).reindex(cube_size=50)))
     actual.append((version(path), qbeast.open_table(path).switch_dialect("qbeast-spark", jvm="0.8")))
     return actual
 

@@ -25,6 +25,7 @@ _GROUPS: Final = {
     "Read": {"show": "read", "sample": "read", "sql": "read", "estimate": "estimate", "explain": "read"},
     "Change rows": {"merge": "change", "update": "change", "delete": "change"},
     "Change columns and settings": {
+        "reindex": "maintenance",
         "add-columns": "maintenance",
         "widen-columns": "maintenance",
         "add-sample-column": "maintenance",

@@ -30,6 +30,7 @@ from qbeast_core.spec.table_config import (
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
+    may_have_other_columns,
 )
 
 _MAX_TAGS: Final = 1000
@@ -97,6 +98,9 @@ def rebase(
         if intent.drops_unused and head is not None:
             metadata = _without_unused(metadata, intent, head, newest=revision)
         number = revision.revision_id
+    excluded = _excluded_dialect(metadata)
+    if excluded is not None:
+        return Conflict(excluded)
     protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
@@ -145,9 +149,24 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
         return None
     if any(add.has_hidden_weights and add.blocks for add in intent.adds):
         return "a sample column was added meanwhile, and these files do not have it"
-    if metadata.configuration.get(BLOCKS_DIALECT) == "qbeast-spark":
-        return "the dialect qbeast-spark and a sample column exclude each other, and another writer chose one of them"
     return None
+
+
+def _excluded_dialect(metadata: Metadata) -> str | None:
+    """Return why the dialect and the rest of the metadata exclude each other; None if they do not."""
+    configuration = metadata.configuration
+    if configuration.get(BLOCKS_DIALECT) != "qbeast-spark":
+        return None
+    if has_sample_column(metadata):
+        other = "a sample column"
+    elif (
+        may_have_other_columns(configuration)
+        and TableConfig.from_configuration(configuration).has_other_columns
+    ):
+        other = "several lists of indexed columns"
+    else:
+        return None
+    return f"the dialect qbeast-spark and {other} exclude each other, and another writer chose one of them"
 
 
 def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:

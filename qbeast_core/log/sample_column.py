@@ -10,7 +10,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.schema import schema_from_delta, schema_to_delta
-from qbeast_core.spec.table_config import MIN_READER, SAMPLE_COLUMN, SAMPLE_COLUMN_READER
+from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 DTYPE: Final = pl.Float32()
 
@@ -42,8 +42,7 @@ def with_sample_column(metadata: Metadata, name: str) -> Metadata:
     A version of this library that does not compute the column must refuse the table. Versions from before
     ``qbeast.minReader`` do not know this, so the values in their files are not trusted.
     """
-    needed = max(int(metadata.configuration.get(MIN_READER, "1")), SAMPLE_COLUMN_READER)
-    entries = {SAMPLE_COLUMN: name, MIN_READER: str(needed)}
+    entries = {SAMPLE_COLUMN: name, **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER)}
     changed = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     if has_sample_column(changed):
         return changed

@@ -29,9 +29,11 @@ SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
-READER_VERSION: Final = 2
+READER_VERSION: Final = 3
 # The version that tables with a sample column need.
 SAMPLE_COLUMN_READER: Final = 2
+# The version that tables need whose revisions have different columns.
+OTHER_COLUMNS_READER: Final = 3
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9
@@ -50,7 +52,8 @@ class TableConfig:
     # The whole configuration as it was read, in order.
     entries: Mapping[str, str]
     # Id of the newest revision. If its key, or the revision that it names, cannot be read, the newest revision that
-    # can, provided that all of them index the same columns. None: not a Qbeast table, or no such revision.
+    # can, provided that all of them index the same columns or the table was reindexed. None: not a Qbeast table, or no
+    # such revision.
     last_revision_id: int | None
     # Readable revisions by id, ascending.
     revisions: Mapping[int, Revision]
@@ -118,6 +121,12 @@ class TableConfig:
         """The newest revision; None: not a Qbeast table."""
         return None if self.last_revision_id is None else self.revisions[self.last_revision_id]
 
+    @property
+    def has_other_columns(self) -> bool:
+        """Whether revisions of the table have different columns, after a reindex."""
+        lists = {revision.columns for revision in self.revisions.values()}
+        return may_have_other_columns(self.entries) and len(lists) > 1
+
     def free_revision_id(self, seen: int) -> int:
         """Return an id that the table neither has nor had, larger than `seen`, the largest that files name."""
         taken = set(self.revision_ids)
@@ -170,6 +179,24 @@ class TableConfig:
         return left if is_known else left.with_entries({HIGHEST_REVISION_ID: str(highest)})
 
 
+def min_reader_entry(configuration: Mapping[str, str], version: int) -> dict[str, str]:
+    """Return the key that makes readers before `version` refuse the table.
+
+    >>> min_reader_entry({"qbeast.minReader": "3"}, 2)
+    {'qbeast.minReader': '3'}
+    """
+    return {MIN_READER: str(max(_min_reader(configuration), version))}
+
+
+def may_have_other_columns(configuration: Mapping[str, str]) -> bool:
+    """Return whether files of a table may be indexed by other columns than the newest revision."""
+    return _min_reader(configuration) >= OTHER_COLUMNS_READER
+
+
+def _min_reader(configuration: Mapping[str, str]) -> int:
+    return _read_id(configuration.get(MIN_READER, "1")) or 1
+
+
 def qbeast_spark_entries(columns: Sequence[str], *, cube_size: int) -> dict[str, str]:
     """Return the keys that qbeast-spark 0.8 writes beside Qbeast's own, lower-case twins included.
 
@@ -200,7 +227,7 @@ def _read_revision(key: str, text: str) -> Revision:
 def _last_revision_id(
     configuration: Mapping[str, str], revisions: Mapping[int, Revision], faults: dict[str, str]
 ) -> int | None:
-    """Return the id of the newest revision; if it is unknown, of the newest one if all index the same columns."""
+    """Return the id of the newest revision; if it is unknown, of the newest one whose columns can be relied on."""
     text = configuration.get(LAST_REVISION_ID)
     number = None if text is None else _read_id(text)
     if number in revisions or (text is None and not _numbered(configuration, REVISION_PREFIX)):
@@ -211,7 +238,8 @@ def _last_revision_id(
         missing if text is None else str(invalid_metadata(LAST_REVISION_ID, text, [problem]))
     )
     column_lists = {revision.columns for revision in revisions.values()}
-    return max(revisions) if len(column_lists) == 1 else None
+    is_known = len(column_lists) == 1 or (bool(revisions) and may_have_other_columns(configuration))
+    return max(revisions) if is_known else None
 
 
 def _read_highest(key: str, text: str) -> int:

@@ -56,9 +56,11 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
+    from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.inspect.plot import PlotKind
     from qbeast_core.table.maintenance.dialect import DialectResult, JvmRelease
+    from qbeast_core.table.maintenance.reindex import ReindexResult
     from qbeast_core.table.maintenance.restore import RestoreResult
     from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult
     from qbeast_core.table.maintenance.vacuum import VacuumResult
@@ -134,8 +136,15 @@ class Table:
         columns = ", ".join(f"{name}:{kind}" for name, kind in self._kinds.items()) or "unknown columns"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}"
+            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}{self._left()}"
         )
+
+    def _left(self) -> str:
+        """Return how many rows are indexed by other columns, after a reindex."""
+        rows = (
+            self._reader.index_state.rows_of_other_columns if self._snapshot.config.has_other_columns else 0
+        )
+        return f"; {rows:,} rows by other columns, until optimize moves them" if rows else ""
 
     def _repr_html_(self) -> str:
         types = [str(dtype) for dtype in self.schema.dtypes()]
@@ -168,7 +177,7 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Names of the indexed columns, in order. Empty if there is no valid revision."""
+        """Columns that the newest revision indexes, in order. Empty if there is no valid revision."""
         return self._reader.indexed
 
     @property
@@ -990,9 +999,11 @@ class Table:
         implementation (both ``"foreign layout"``), and files with mostly rows that a rewrite would place deeper in the
         tree (``"overfull cubes"``). A few more files may be rewritten to keep the thresholds in order (``"order of
         weights"``). Rows outside of the newest revision begin a new one in the same commit. If joined files make others
-        small, a further commit joins these.
+        small, a further commit joins these. After a `reindex`, the oldest files of other columns are moved as well, up
+        to a quarter of the table's bytes (``"older revision"``).
 
-        Full reads and samples return the same rows before and after. Concurrent appends are kept.
+        Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
+        Concurrent appends are kept.
 
         Parameters
         ----------
@@ -1067,6 +1078,93 @@ class Table:
             result, newest = optimize(self._reader, options, engine=local)
             result = local.report(result)
         return self._moved(result, newest) if result.committed else result
+
+    @shows_progress("reindexing")
+    def reindex(
+        self,
+        columns: IndexColumns | None = None,
+        *,
+        cube_size: int | None = None,
+        full: bool = False,
+        commit_metadata: Mapping[str, str] | None = None,
+        progress: ProgressLike = None,
+        resources: Resources | None = None,
+        memory_bytes: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+    ) -> ReindexResult:
+        """Index the table by other columns, or with another cube size, without rewriting it at once.
+
+        One commit adds a revision, and no file is written. New rows are indexed with it; the files of older revisions
+        stay as they are: reads skip files, cubes and pages by the columns of each. Each `optimize` without options
+        moves up to a quarter of the table's bytes to the new columns, until no row is left under others.
+
+        Until then, a row belongs to a sample by the columns of its file. Samples stay random, disjoint samples have no
+        row in common, and together they have all rows of a version. But rows that move have other weights, so a sample
+        is repeatable only within a version. Versions of qbeast from before this method refuse the table.
+
+        Parameters
+        ----------
+        columns : sequence of str or mapping of str to str, optional
+            Columns to index, in order, as in `qbeast.write_table`. Hashed columns stay hashed unless another kind is
+            named. By default the columns stay.
+        cube_size : int, optional
+            Target number of rows per cube. By default it stays.
+        full : bool, default False
+            Also move all rows now, as ``optimize(into="newest")``, in further commits. If this is interrupted, rows
+            that have not moved stay readable, and the same call moves the rest.
+        commit_metadata : mapping of str to str, optional
+            Entries to add to the history.
+        progress : callable or bool, optional
+            See `optimize`.
+        resources, memory_bytes, spill_dir
+            See `qbeast.write_table`. They limit the memory of ``full=True``.
+
+        Returns
+        -------
+        ReindexResult
+            The newest revision, and the number of rows that moved and that are left under other columns. Nothing is
+            committed if the table has these columns and this cube size.
+
+        Raises
+        ------
+        InvalidColumnsError
+            The columns are unknown, repeated, cannot be indexed or are too many.
+        InvalidInputError
+            The cube size is invalid, a column is the sample column, or the dialect of the table is ``"qbeast-spark"``.
+        UnsupportedTableError
+            The table cannot be written, or holds copies of rows.
+        CommitConflictError
+            Other writers committed first each time. Nothing was changed, or with ``full=True`` only the new revision
+            was added: see `QbeastError.changed`.
+
+        Notes
+        -----
+        The ranges of numbers come from the statistics in the log, and the quantiles from about a million rows. If the
+        log has no ranges of a column, the columns are read once.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.DataFrame({"day": [i % 365 for i in range(1000)], "price": [37 * i % 997 for i in range(1000)]})
+        >>> _ = qbeast.write_table(rows, "sales", columns=["price"])
+        >>> table = qbeast.open_table("sales")
+        >>> result = table.reindex(columns=["day", "price"])
+        >>> result.columns, result.rows_left, table.indexed_columns
+        (('day', 'price'), 1000, ('day', 'price'))
+        >>> table.optimize().plan["reason"].to_list(), table.metrics().health.rows_of_other_columns
+        (['older revision'], 0)
+        """
+        from qbeast_core.table.engine.choice import local_engine
+        from qbeast_core.table.maintenance.reindex import ReindexOptions, reindex
+        from qbeast_core.table.write.options import metadata_of
+
+        options = ReindexOptions(
+            columns=columns, cube_size=cube_size, full=full, commit_metadata=metadata_of(commit_metadata)
+        )
+        with local_engine(resources, memory_bytes, spill_dir) as local:
+            options = replace(options, progress=local.report_progress(callback_of(progress)))
+            result, newest = reindex(self._reader, options, engine=local)
+        return self._moved(result, newest)
 
     @shows_progress("deleting")
     def delete(

@@ -31,11 +31,17 @@ def tasks_of(
     columns: Sequence[str] | None = None,
     task_bytes: int = TASK_BYTES,
     schema: StructType | None = None,
+    weight_column: str | None = None,
 ) -> list[ReadTask]:
-    """Split a planned read into tasks of about equal bytes."""
+    """Split a planned read into tasks of about equal bytes.
+
+    `weight_column` adds a column with the weights of rows; `schema` has it too.
+    """
     whole = schema or nullable_schema(spark_schema(reader.snapshot.schema_json))
-    types = arrow_schema(StructType([whole[name] for name in reader.names_of(columns)]))
-    return [ReadTask(task, types) for task in scan_tasks(reader, job, columns, task_bytes=task_bytes)]
+    added = [] if weight_column is None else [weight_column]
+    types = arrow_schema(StructType([whole[name] for name in [*reader.names_of(columns), *added]]))
+    tasks = scan_tasks(reader, job, columns, task_bytes=task_bytes, weight_column=weight_column)
+    return [ReadTask(task, types) for task in tasks]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

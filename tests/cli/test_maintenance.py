@@ -193,6 +193,19 @@ def test_sample_column_is_written_and_added(tmp_path: Path) -> None:
     )
 
 
+def test_reindex_moves_rows_at_once_or_later(mine: Path) -> None:
+    before = qbeast.open_table(mine)
+    later = run_json("reindex", mine, "-c", "brand,id:hash", "--cube-size", "70")
+    assert (later["columns"], later["cube_size"], later["committed"]) == (["brand", "id"], 70, True)
+    assert later["rows_left"] == len(before) > 0
+    assert "rows by other columns" in repr(qbeast.open_table(mine))
+    at_once = run("reindex", mine, "--full").stdout
+    assert "rows_left" in at_once
+    assert qbeast.open_table(mine).metrics().health.rows_of_other_columns == 0
+    assert "there was nothing to do" in run("reindex", mine, "--full").stdout
+    assert "names no such column" in run_error("reindex", mine, "-c", "brands", code=2)
+
+
 def test_widen_and_switch_dialect(tmp_path: Path) -> None:
     small = pl.DataFrame({"id": range(10), "size": pl.Series(range(10), dtype=pl.Int16)})
     qbeast.write_table(small, tmp_path / "t", columns=["id:linear"])

@@ -154,7 +154,7 @@ def _check_sample_column(table: Path, add: dict[str, Any], log: Log) -> None:
     name = log.configuration.get("qbeast.sampleColumn")
     if (name, "float") not in [(field["name"], field["type"]) for field in log.schema["fields"]]:
         return
-    assert log.configuration["qbeast.minReader"] == "2"
+    assert log.configuration["qbeast.minReader"] in ("2", "3")
     with pq.ParquetFile(table / unquote(add["path"])) as file:
         stored, footer = pl.DataFrame(file.read(use_threads=False)), file.metadata
     assert "_qbeast_weight" not in stored.columns

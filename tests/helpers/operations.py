@@ -67,6 +67,14 @@ def begin_with_samples(path: Path) -> None:
     write_deltalake(path, rows(120).with_columns(sample=pl.lit(0.5, pl.Float32)), mode="append")
 
 
+def begin_reindexed(path: Path) -> None:
+    """Create a table whose files are indexed by two lists of columns."""
+    begin_with_rows(path)
+    open_at(str(path), {}).reindex(["a"])
+    with small_files(file_rows=20):
+        qbeast.write_table(rows(120), path, mode="append")
+
+
 def begin_with_removed(path: Path) -> None:
     """Create a table with files that the newest version does not need."""
     begin_with_rows(path)
@@ -136,6 +144,11 @@ OPERATIONS: dict[str, Operation] = {
     "set properties": _of_table(lambda table: table.set_properties({"owner": "us"})),
     "add columns": _of_table(lambda table: table.add_columns({"n": pl.Int8})),
     "add sample column": _of_table(lambda table: table.add_sample_column()),
+    "reindex": _of_table(lambda table: table.reindex(["a", "row:hash"], cube_size=15)),
+    "reindex fully": _of_table(lambda table: table.reindex(["a"], full=True)),
+    "optimize after reindex": Operation(
+        begin_reindexed, lambda uri, options: open_at(uri, options).optimize()
+    ),
     "optimize with samples": Operation(
         begin_with_samples, lambda uri, options: open_at(uri, options).optimize()
     ),

@@ -16,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 import qbeast
 from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.query.plan.fractions import Sample
 from tests.helpers.invariants import check_invariants
+from tests.helpers.mixed_columns import sampled_by_files
 from tests.helpers.stateful_model import Batch, Row, State
-from tests.helpers.tables import assert_same_rows, sampled, small_files
+from tests.helpers.tables import assert_same_rows, small_files
 
 __all__ = ["INDEXED", "SAMPLE", "Known", "without_samples"]
 
@@ -78,6 +80,10 @@ class Known(RuleBasedStateMachine):
             change(self.table())
         return True
 
+    def sampled(self, rows: pl.DataFrame, sample: Sample | None, version: int | None = None) -> pl.DataFrame:
+        """Return the rows of a sample: each file by the columns of its revision."""
+        return sampled_by_files(self.path, rows, sample, key="id", version=version)
+
     @invariant()
     def every_row_is_there_once_and_samples_are_nested(self) -> None:
         if not self.versions:
@@ -89,12 +95,12 @@ class Known(RuleBasedStateMachine):
         taken: set[int] = set()
         for fraction in (0.1, 0.45, 0.8):
             sample = without_samples(table.scan(sample=fraction).collect())
-            assert_same_rows(sample, sampled(state.frame, INDEXED, fraction), "id")
+            assert_same_rows(sample, self.sampled(state.frame, fraction), "id")
             assert taken <= set(sample["id"])
             taken = set(sample["id"])
         rows = without_samples(table.scan(sample=(0.2, 0.9)).filter(pl.col("a") < 40).collect())
         below = state.kept(lambda row: None if row["a"] is None else row["a"] < 40)
-        assert_same_rows(rows, sampled(below.frame, INDEXED, (0.2, 0.9)), "id")
+        assert_same_rows(rows, self.sampled(below.frame, (0.2, 0.9)), "id")
 
     @invariant()
     def the_format_is_kept(self) -> None:
@@ -120,7 +126,7 @@ class Known(RuleBasedStateMachine):
         for fraction in (0.25, 0.5, 1 / 3):
             step = math.ceil(fraction * 65536) / 65536
             found = pl.scan_delta(str(self.path)).filter(pl.col(SAMPLE) < fraction).collect()
-            expected = sampled(self.now.frame, INDEXED, step)
+            expected = self.sampled(self.now.frame, step)
             assert missing or set(found["id"]) == set(expected["id"])
 
 

@@ -14,8 +14,10 @@ from qbeast_core.spec.table_config import (
     COLUMN_SPECS,
     HIGHEST_REVISION_ID,
     LAST_REVISION_ID,
+    OTHER_COLUMNS_READER,
     REPLICATED_SET_PREFIX,
     TableConfig,
+    min_reader_entry,
 )
 
 STAGING = staging_revision(["x"], timestamp_ms=1, table_id="/t", cube_size=5)
@@ -151,6 +153,8 @@ def test_unreadable_revision_needs_one_with_same_columns():
     other = staging_revision(["y"], timestamp_ms=1, table_id="/t", cube_size=5).with_id(1)
     broken = config(0).to_configuration() | {"qbeast.revision.1": other.to_json(), LAST_REVISION_ID: "2"}
     assert TableConfig.from_configuration(broken).latest is None
+    reindexed = TableConfig.from_configuration(broken | min_reader_entry(broken, OTHER_COLUMNS_READER))
+    assert (reindexed.last_revision_id, reindexed.has_other_columns) == (1, True)
 
 
 @pytest.mark.parametrize("had", ["9" * 18, "9" * 17, str(10**9), str(10**9 + 1)])

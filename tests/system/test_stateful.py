@@ -21,9 +21,10 @@ from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.small_files import NO_BANDS, resized
 from tests.helpers.stateful_model import KEYS, Batch, Condition, State, assignments, batches, conditions
 from tests.helpers.stateful_table import INDEXED, SAMPLE, Known, without_samples
-from tests.helpers.tables import assert_same_rows, sampled, samples
+from tests.helpers.tables import assert_same_rows, samples
 
 BEGINNINGS = [*["written"] * 6, "converted", "converted", "Parquet", "legacy"]
+COLUMNS = [None, INDEXED, ["a"], ["x", "s:hash"], ["id", "a:quantiles", "s"]]
 CUBE_SIZES = st.sampled_from([None, None, None, 5, 40])
 
 
@@ -241,11 +242,28 @@ class Life(Known):
         self.becomes(self.now)
         assert not self.table().metrics().health.rows_without_sample
 
+    @rule(columns=st.sampled_from(COLUMNS), cube_size=CUBE_SIZES, full=st.booleans(), stale=st.booleans())
+    def reindex(self, columns: list[str] | None, cube_size: int | None, *, full: bool, stale: bool) -> None:
+        if self.refused(lambda table: table.reindex(columns, cube_size=cube_size)):
+            return
+        table = self.table(stale=stale)
+        if dialect_of(load_snapshot(self.path)) == "qbeast-spark":
+            with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
+                table.reindex(columns, cube_size=cube_size)
+            return
+        result = table.reindex(columns, cube_size=cube_size, full=full)
+        self.becomes(self.now)
+        assert not (full and result.rows_left)
+
     @precondition(lambda self: not self.has_copies)
     @rule()
     def switch_dialect(self) -> None:
-        spelled = load_snapshot(self.path).config.dialect
-        other: BlocksDialect = "documented" if spelled == "qbeast-spark" else "qbeast-spark"
+        config = load_snapshot(self.path).config
+        other: BlocksDialect = "documented" if config.dialect == "qbeast-spark" else "qbeast-spark"
+        if config.has_other_columns and other == "qbeast-spark" and SAMPLE not in self.table().schema:
+            with pytest.raises(qbeast.InvalidInputError, match="reindex"):
+                self.table().switch_dialect(other)
+            return
         if SAMPLE in self.table().schema and other == "qbeast-spark":
             with pytest.raises(qbeast.InvalidInputError, match="sample column"):
                 self.table().switch_dialect(other)
@@ -267,7 +285,7 @@ class Life(Known):
         version = data.draw(st.sampled_from(sorted(self.versions)))
         rows = self.versions[version].frame
         sample, expr = data.draw(samples()), data.draw(filters(rows.select(list(KEYS))))
-        expected = kept_rows(sampled(rows, INDEXED, sample), expr)
+        expected = kept_rows(self.sampled(rows, sample, version), expr)
         if expected is not None:
             actual = qbeast.read_table(self.path, where=expr, sample=sample, version=version)
             assert_same_rows(without_samples(actual), expected, "id")

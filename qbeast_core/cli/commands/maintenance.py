@@ -21,6 +21,7 @@ from qbeast_core.cli.options import (
     flag,
     memory_option,
     option,
+    spill_dir_option,
     table_argument,
     writing_options,
 )
@@ -90,6 +91,21 @@ def optimize(table: qbeast.Table, *, files: Sequence[str], revision: str | None,
     number: Any = int(revision) if revision is not None and revision.isdecimal() else revision
     result = table.optimize(files=list(files) or None, revision=number, **options)
     return Answer(parts=(repr(result).removeprefix("OptimizeResult: "),), data=result.to_dict())
+
+
+@on_table(
+    "reindexing",
+    columns_option("Columns to index, as for `qbeast write`; by default they stay."),
+    option("--cube-size", "Target number of rows per cube; by default it stays.", type=int),
+    flag("--full", "Also move all rows now, instead of a part at each optimize."),
+    commit_metadata_option,
+    memory_option,
+    spill_dir_option,
+    progress=True,
+)
+def reindex(table: qbeast.Table, *, columns: Sequence[str] | None, **options: Any) -> Answer:
+    """Index a table by other columns. No file is written: `qbeast optimize` moves the rows in steps."""
+    return answer_of(table.reindex(columns, **options))
 
 
 _types: Final = click.argument(

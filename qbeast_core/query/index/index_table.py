@@ -152,6 +152,13 @@ class IndexTable:
         return self.blocks["usable"].to_numpy()
 
     @cached_property
+    def revision_of(self) -> I64Array:
+        """Revision of each file, or `NO_REVISION` if its index cannot be used, shape (files,)."""
+        revisions = np.full(self.files.height, NO_REVISION, np.int64)
+        revisions[self.usable["file"].to_numpy()] = self.usable["revision"].to_numpy()
+        return revisions
+
+    @cached_property
     def num_records(self) -> I64Array:
         """Rows of each file, shape (files,); -1 where unknown, or where the log contradicts itself."""
         return np.where(self.corrupt_files, -1, trusted_counts(self.files))

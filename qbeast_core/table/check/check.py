@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.errors import QbeastError, UnsupportedTableError
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.query.index.index_table import IndexTable
+from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults
 from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
@@ -112,13 +113,15 @@ def _contents(
 def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
+    # Hidden weights of files without index may be those of other columns, then nothing relies on them.
+    weighed = () if may_have_other_columns(snapshot.metadata.configuration) else indexed
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
     blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
         job = FileCheck(
-            path, snapshot.files[number], indexed, reserved, snapshot.sample_column, snapshot.schema
+            path, snapshot.files[number], weighed, reserved, snapshot.sample_column, snapshot.schema
         )
         of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)

@@ -62,7 +62,8 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    return index, [*faults, branches], [*_staging_notes(files, index), *_sample_notes(state), *notes]
+    notes = [*_staging_notes(files, index), *_sample_notes(state), *_column_notes(state), *notes]
+    return index, [*faults, branches], notes
 
 
 def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
@@ -158,6 +159,13 @@ def _sample_notes(state: IndexState) -> list[str]:
         return [] if named is None else [f"another writer dropped or changed the sample column {named!r}"]
     rows = state.rows_without_sample
     note = f"{rows:,} rows have no value in {name!r} that can be trusted: other engines may miss them until an optimize"
+    return [note] if rows else []
+
+
+def _column_notes(state: IndexState) -> list[str]:
+    """Return how many rows a reindex left to optimize."""
+    rows = state.rows_of_other_columns
+    note = f"{rows:,} rows are indexed by other columns than the newest revision; each optimize moves some"
     return [note] if rows else []
 
 

@@ -40,7 +40,7 @@ class FileCheck:
     path: str
     # Its row of the snapshot's files.
     record: pl.DataFrame
-    # The table's indexed columns; empty if rows have no weights any more.
+    # The columns whose hash is the hidden weight in files without index; empty if these weights are not known.
     indexed: tuple[str, ...]
     # Whether another writer added a column with the name of the hidden one: files of others may hold its values.
     reserved: bool

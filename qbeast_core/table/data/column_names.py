@@ -66,7 +66,7 @@ def refuse_sample_column(name: str | None, names: Iterable[str], *, argument: st
     if name is not None and name in names:
         msg = (
             f"`{argument}` names the sample column {name!r}, which is computed from the indexed columns; {outcome}. "
-            "Leave it out; to change samples, overwrite the table with other indexed columns."
+            "Leave it out; to change samples, index other columns: Table.reindex."
         )
         raise InvalidInputError(msg, argument=argument, value=name)
 

@@ -44,7 +44,7 @@ class PlannedRows:
 
     # Number of files to write.
     file_count: int
-    # Rows that filters on one, two and three columns are expected to open in these files, see `qbeast_core.tree.layout.gain`.
+    # Rows that filters on one, two and three columns are expected to open in these files.
     opened_rows: F64Array
     # Number of cubes with rows. With workers: the number of cubes with sampled rows.
     cube_count: int

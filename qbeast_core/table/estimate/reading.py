@@ -302,10 +302,8 @@ class Reading:
     def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
         name = WEIGHT if window.by_key else None
-        tasks = [
-            replace(task, keep=replace(task.keep, weight_column=name))
-            for task in scan_tasks(self.reader, window.plan.scan_plan, window.left.columns)
-        ]
+        plan = window.plan.scan_plan
+        tasks = scan_tasks(self.reader, plan, window.left.columns, weight_column=name)
         if tasks:
             # For all tasks from the first few, because sums with different centres cannot be added.
             self._find_centres(

@@ -69,7 +69,7 @@ def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, f
     return (
         f"rows with equal values of {list(indexed)} enter a sample together (cluster sampling); design effect "
         f"{effect:.2f}: a sampled count varies {effect**0.5:.1f} times as much as with independent rows. The rows are "
-        f"written and complete. Add a column of many values to `columns` of a new table{column}."
+        f"written and complete. Index a column of many values as well, with Table.reindex(columns=[...]){column}."
     )
 
 

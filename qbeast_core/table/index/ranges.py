@@ -39,7 +39,9 @@ def bounded_columns(files: pl.DataFrame) -> set[str]:
 
 
 def _axis(files: pl.DataFrame, name: str, dtype: pl.DataType, space: Transformation) -> Axis:
-    bounds = pl.DataFrame({end: files[end].struct.field(name).cast(dtype, strict=False) for end in ("min", "max")})
+    bounds = pl.DataFrame(
+        {end: files[end].struct.field(name).cast(dtype, strict=False) for end in ("min", "max")}
+    )
     if dtype.is_float():
         bounds = bounds.with_columns(pl.when(pl.all().is_finite()).then(pl.all()).name.keep())
     known = bounds.select(pl.all_horizontal(pl.all().is_not_null())).to_series().to_numpy()

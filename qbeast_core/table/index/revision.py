@@ -211,7 +211,8 @@ def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tup
     if current is not None and tuple(names) != current.columns:
         msg = (
             f"the table is indexed by {list(current.columns)}, not by {names}; nothing was written. Append with its "
-            'own columns in that order (or leave `columns` out), or use mode="overwrite".'
+            "own columns in that order (or leave `columns` out). Table.reindex indexes it by other columns, and "
+            'mode="overwrite" replaces its rows.'
         )
         raise InvalidColumnsError(msg, columns=names)
     return specs

@@ -24,7 +24,7 @@ from qbeast_core.tree.layout.order import broken_order, open_where_broken
 from qbeast_core.tree.space.columns import text_column
 
 # In place of a revision id: the file has no usable index.
-STAGED: Final = -1
+STAGED: Final = NO_REVISION
 
 # In place of a file index: the block is in a file that is not committed yet.
 NEW_FILE: Final = -1
@@ -89,12 +89,23 @@ class IndexState:
             "replicated",
         )
 
-    @cached_property
+    @property
     def revision_of(self) -> I64Array:
         """Revision of each live file, or `STAGED`; shape (files,)."""
-        revisions = np.full(self.snapshot.files.height, STAGED, np.int64)
-        revisions[self.blocks["file"].to_numpy()] = self.blocks["revision"].to_numpy()
-        return revisions
+        return self.table.revision_of
+
+    @cached_property
+    def of_other_columns(self) -> BoolArray:
+        """Mask of the live files that are indexed by other columns than the newest revision."""
+        config = self.snapshot.config
+        latest = () if config.latest is None else config.latest.columns
+        others = [number for number, revision in config.revisions.items() if revision.columns != latest]
+        return np.isin(self.revision_of, others)
+
+    @property
+    def rows_of_other_columns(self) -> int:
+        """Number of rows that are indexed by other columns than the newest revision."""
+        return int(self.snapshot.files["num_records"].filter(_mask(self.of_other_columns)).sum())
 
     @property
     def rows_without_sample(self) -> int:

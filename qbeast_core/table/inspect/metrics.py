@@ -107,12 +107,22 @@ class Health(_Value):
     needs_optimize: bool
     # Distinct reasons in the plan of `optimize(dry_run=True)`, sorted.
     reasons: tuple[str, ...]
+    # Share of the rows that filters open now, which they would not open after the next optimize. Estimated from the
+    # blocks and statistics of the indexed files, for ranges of a tenth of the values of one to three columns.
+    saved_share: float = 0.0
     # Rows without a value in the sample column that can be trusted; 0 in a table without one. Optimize computes them.
     rows_without_sample: int = 0
+    # Rows that are indexed by other columns than the newest revision, after a reindex. Optimize moves them in steps.
+    rows_of_other_columns: int = 0
 
     def __str__(self) -> str:
         """Return "yes" or "no", with the reasons."""
         reasons = ", ".join(self.reasons)
+        rows = self.rows_of_other_columns
+        reasons += f" ({rows:,} rows are indexed by other columns)" if rows else ""
+        reasons += (
+            f"; filters would open about {self.saved_share:.0%} less" if self.saved_share >= 0.01 else ""
+        )
         return f"yes, because {reasons}" if self.needs_optimize else f"no{f': {reasons}' if reasons else ''}"
 
 
@@ -128,8 +138,9 @@ class Metrics(_Value):
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
     health : Health
-        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``, and
-        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`).
+        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``,
+        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`), and
+        `rows_of_other_columns`, the rows that a reindex left to `Table.optimize`.
 
     Examples
     --------
@@ -291,11 +302,13 @@ def _health(state: IndexState) -> Health:
     """Return whether an optimize without options would rewrite files."""
     if state.has_copies:  # optimize refuses such a table
         return Health(needs_optimize=False, reasons=("it holds copies of rows: upgrade the table first",))
-    reasons = choose_files(state, DEFAULT_SCOPE).reasons
+    choice = choose_files(state, DEFAULT_SCOPE)
     return Health(
-        needs_optimize=bool(reasons),
-        reasons=tuple(sorted(set(reasons))),
+        needs_optimize=bool(choice.reasons),
+        reasons=tuple(sorted(set(choice.reasons))),
+        saved_share=round(choice.saved, 4),
         rows_without_sample=state.rows_without_sample,
+        rows_of_other_columns=state.rows_of_other_columns,
     )
 
 

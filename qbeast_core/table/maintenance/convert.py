@@ -138,7 +138,7 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
     if tuple(requested) != tuple(indexed):
         msg = (
             f"{snapshot.uri!r} is a qbeast table already, indexed by {list(indexed)}, not by {requested}; nothing was "
-            'changed. Only a write with mode="overwrite" can index other columns.'
+            "changed. Table.reindex(columns=[...]) indexes it by other columns."
         )
         raise InvalidColumnsError(msg, columns=requested)
     if options.dialect not in (None, config.dialect) and config.column_specs:

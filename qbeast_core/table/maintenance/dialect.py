@@ -79,6 +79,7 @@ def switch_dialect(
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         _refuse_sample_column(snapshot)
+        _refuse_other_columns(snapshot)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
@@ -131,6 +132,15 @@ def _refuse_sample_column(snapshot: Snapshot) -> None:
             f"{snapshot.uri!r} has the sample column {name!r}, and appends of qbeast-spark would leave nulls in it; "
             "nothing was changed. Write the rows without the column to a new table, with "
             'dialect="qbeast-spark".'
+        )
+        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
+
+
+def _refuse_other_columns(snapshot: Snapshot) -> None:
+    if snapshot.config.has_other_columns:
+        msg = (
+            f"revisions of {snapshot.uri!r} have different columns, after a reindex, and qbeast-spark knows one list "
+            'of columns; nothing was changed. Call Table.optimize(into="new") first: it leaves one revision.'
         )
         raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
 

@@ -163,6 +163,13 @@ class Plan:
         """Columns to read."""
         return self.reader.row_filter(self.scan_plan, self.columns).needed
 
+    def _needed_of(self, number: int) -> list[str]:
+        """Return the columns to read from one file: a sample reads the columns of its revision."""
+        indexed = self.reader.other_columns(self.scan_plan.selection.table, number)
+        if indexed is None:
+            return self._needed
+        return self.reader.row_filter(self.scan_plan, self.columns).hashing(indexed).needed
+
     @property
     def _sizes(self) -> pl.Series:
         """Sizes of the live data files."""
@@ -176,7 +183,7 @@ class Plan:
         if request is None:
             return None
         try:
-            return self.reader.files.pages.ranges(request, self._needed)
+            return self.reader.files.pages.ranges(request, self._needed_of(number))
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
 
@@ -185,14 +192,14 @@ class Plan:
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.reader.files.pages.bytes_of(request, self._needed)
+                return self.reader.files.pages.bytes_of(request, self._needed_of(number))
         return int(self._sizes[number])
 
     def _request_of(self, number: int) -> PageRequest | None:
         """Return the pages to read from an opened file. None: the whole file."""
         chosen = self.scan_plan.selection
         request = self.reader.request(chosen, number)
-        if request is None and not set(self._needed) >= set(self.reader.snapshot.schema):
+        if request is None and not set(self._needed_of(number)) >= set(self.reader.snapshot.schema):
             return self.reader.all_pages(chosen, number)  # fewer bytes than the file, because of `columns`
         return request
 

@@ -101,6 +101,21 @@ class Reader:
         latest = self.snapshot.config.latest
         return () if latest is None else latest.columns
 
+    @cached_property
+    def _other_columns(self) -> dict[int, tuple[str, ...]]:
+        """Columns by revision, of revisions that have other columns than the newest one."""
+        revisions = self.snapshot.config.revisions.items()
+        return {
+            number: revision.columns for number, revision in revisions if revision.columns != self.indexed
+        }
+
+    def other_columns(self, table: IndexTable, number: int) -> tuple[str, ...] | None:
+        """Return the columns whose hash is the weight of the rows of a file. None: the columns of the newest revision.
+
+        Files without a usable index have no revision: their rows have the weights of the newest one.
+        """
+        return self._other_columns.get(int(table.revision_of[number])) if self._other_columns else None
+
     @property
     def paths(self) -> list[str]:
         """Decoded paths of the live files."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -37,7 +37,7 @@ class RowFilter:
     columns: tuple[str, ...]
     # Types of at least the columns in `needed`.
     schema: pl.Schema
-    # Indexed columns of the table. Their hash is the weight.
+    # Columns of the newest revision. Their hash is the weight, except in files with `FileParts.indexed`.
     indexed: tuple[str, ...]
     weights: WeightRange
     predicate: pl.Expr | None = None
@@ -52,6 +52,10 @@ class RowFilter:
         filtered = [] if self.predicate is None else self.predicate.meta.root_names()
         hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
         return list(dict.fromkeys([*self.columns, *filtered, *hashed]))
+
+    def hashing(self, indexed: tuple[str, ...] | None) -> RowFilter:
+        """Return the filter for files whose weights are the hash of other columns. None: of the same columns."""
+        return self if indexed is None else replace(self, indexed=indexed)
 
     def finish(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of the sample and the filter, with the columns to return.
@@ -100,6 +104,10 @@ class FileParts:
     others: Mapping[str, int] = field(default_factory=dict[str, int])
     # Pages of files with drawn rows.
     drawn: tuple[DrawnPages, ...] = ()
+    # Columns of the revision of these files, if they differ from the columns of the newest revision.
+    indexed: tuple[str, ...] | None = None
+    # Files of revisions with other columns.
+    older: tuple[FileParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,13 +199,14 @@ def read_parts(
     parts: FileParts, keep: RowFilter, files: TableFiles, *, limit: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield the filtered rows of files and pages, in frames of bounded size."""
-    try:
-        yield from _read(parts, keep, files, limit)
-    except QbeastError:
-        raise
-    except (OSError, pl.exceptions.PolarsError) as error:
-        _refuse_missing(files.store, _paths(parts), error)
-        raise
+    for part in (parts, *parts.older):
+        try:
+            yield from _read(part, keep.hashing(part.indexed), files, limit)
+        except QbeastError:
+            raise
+        except (OSError, pl.exceptions.PolarsError) as error:
+            _refuse_missing(files.store, _paths(part), error)
+            raise
 
 
 def _refuse_missing(store: Store, paths: Iterable[str], cause: Exception) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, check_whole_number
 from qbeast_core.query.plan.fractions import Sample, fraction_below
-from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.expressions import Predicate, condition_of, evaluating
 from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.scan import pushed_down
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
-from qbeast_core.tree.space.columns import frame_weights
 
 # Returns the lowest weights of matching rows below a fraction, ascending, with columns `weight` and `rows`. Returns all
 # weights, or as many as hold the requested rows, and one more.
 LowestWeights: TypeAlias = Callable[[float], pl.DataFrame]
 
 _UNREAD: Final = "nothing was read"
+_WEIGHT: Final = own_column("weight")  # the weights of rows, beside their columns
 _MARGIN: Final = 4.0  # standard deviations that the first read adds to the requested rows
 _MIN_GROWTH, _MAX_GROWTH = 2.0, 16.0
 _NO_WEIGHTS: Final = pl.Schema({"weight": pl.Int32, "rows": pl.Int64})
@@ -47,8 +48,9 @@ def sample_of_rows(
 
     def lowest(fraction: float) -> pl.DataFrame:
         plan = plan_of(fraction)
-        frames = read_parts(all_parts(reader, plan), reader.row_filter(plan, columns), reader.files)
-        return _lowest((frame_weights(frame.filter(condition), reader.indexed) for frame in frames), rows)
+        keep = replace(reader.row_filter(plan, columns), weight_column=_WEIGHT)
+        frames = read_parts(all_parts(reader, plan), keep, reader.files)
+        return _lowest((frame.filter(condition)[_WEIGHT] for frame in frames), rows)
 
     with evaluating(where, outcome=_UNREAD):
         return fraction_of_matches(rows, max_rows(reader, pushed), lowest)
@@ -94,7 +96,7 @@ def refuse_rows(rows: object, sample: Sample | None) -> None:
     check_whole_number("rows", rows, 0, _UNREAD)
 
 
-def _lowest(parts: Iterable[I32Array], rows: int) -> pl.DataFrame:
+def _lowest(parts: Iterable[pl.Series], rows: int) -> pl.DataFrame:
     """Count the rows of each weight. Keep only the lowest weights that are needed."""
     lowest = pl.DataFrame(schema=_NO_WEIGHTS)
     for weights in parts:

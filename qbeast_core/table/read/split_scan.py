@@ -25,12 +25,20 @@ _NONE: Final = np.zeros(0, np.int64)
 
 
 def scan_tasks(
-    reader: Reader, plan: ScanPlan, columns: Sequence[str] | None = None, *, task_bytes: int = TASK_BYTES
+    reader: Reader,
+    plan: ScanPlan,
+    columns: Sequence[str] | None = None,
+    *,
+    task_bytes: int = TASK_BYTES,
+    weight_column: str | None = None,
 ) -> list[ScanTask]:
-    """Split a read into tasks; see `Table.scan_tasks`."""
+    """Split a read into tasks; see `Table.scan_tasks`. `weight_column` adds a column with the weights of rows."""
     check_whole_number("task_bytes", task_bytes, 1, "nothing was read")
-    keep = reader.row_filter(plan, reader.names_of(columns))
-    keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in keep.needed}))
+    keep = replace(reader.row_filter(plan, reader.names_of(columns)), weight_column=weight_column)
+    split = _split(reader, plan, task_bytes)
+    lists = {part.indexed for parts in split for part in (parts, *parts.older)}
+    needed = dict.fromkeys(name for indexed in (None, *lists) for name in keep.hashing(indexed).needed)
+    keep = replace(keep, schema=pl.Schema({name: keep.schema[name] for name in needed}))
     return [
         ScanTask(
             uri=reader.store.uri,
@@ -40,7 +48,7 @@ def scan_tasks(
             storage_options=dict(reader.snapshot.storage_options),
             allow_absolute_paths=reader.store.allow_absolute_paths,
         )
-        for parts in _split(reader, plan, task_bytes)
+        for parts in split
     ]
 
 
@@ -51,6 +59,12 @@ def all_parts(reader: Reader, plan: ScanPlan) -> FileParts:
 
 def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     """Return the parts of one file that a read opens."""
+    parts = _file_parts(reader, plan, number)
+    indexed = reader.other_columns(plan.selection.table, number)
+    return parts if indexed is None else replace(parts, indexed=indexed)
+
+
+def _file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     reader.store.locate(reader.paths[number])  # raise for an invalid path here, not in a worker
     request = reader.request(plan.selection, number)
     if request is not None and number in plan.selection.drawn:
@@ -95,6 +109,17 @@ def _opened(plan: ScanPlan) -> list[int]:
 
 
 def _together(parts: Sequence[FileParts]) -> FileParts:
+    """Join parts; those of revisions with other columns are apart, because their weights differ."""
+    older: dict[tuple[str, ...], list[FileParts]] = {}
+    for part in parts:
+        if part.indexed is not None:
+            older.setdefault(part.indexed, []).append(part)
+    joined = _joined([part for part in parts if part.indexed is None]) if older else _joined(parts)
+    others = (replace(_joined(same), indexed=indexed) for indexed, same in older.items())
+    return replace(joined, older=tuple(others)) if older else joined
+
+
+def _joined(parts: Sequence[FileParts]) -> FileParts:
     return FileParts(
         pages=tuple(request for part in parts for request in part.pages),
         drawn=tuple(drawn for part in parts for drawn in part.drawn),
@@ -127,5 +152,5 @@ def _pieces(
         yield parts, stored + OPEN_COST_BYTES
         return
     for pages in np.array_split(request.pages, count):
-        piece = FileParts(pages=(replace(request, pages=pages),))
+        piece = FileParts(pages=(replace(request, pages=pages),), indexed=parts.indexed)
         yield piece, size * len(pages) / total + OPEN_COST_BYTES

@@ -82,14 +82,14 @@ def _of_atom(atom: Atom, schema: pl.Schema, table: IndexTable) -> str | None:
     ]
     if not spaces:
         return (
-            f"{column!r} is not indexed, and all files have similar values of it; write the rows to a new table that "
-            "indexes it too"
+            f"{column!r} is not indexed, and all files have similar values of it; index it too: "
+            "Table.reindex(columns=[...])"
         )
     if any(coordinate_intervals(atom, space, foreign=foreign) is not None for space, foreign in spaces):
         return None
     if any(isinstance(space, HashTransformation) for space, _ in spaces):
         return (
-            f"{column!r} is indexed by hash, which has no order; use single values (= or IN), or write the rows to "
-            f"a new table that indexes {f'{column}:quantiles'!r}"
+            f"{column!r} is indexed by hash, which has no order; use single values (= or IN), or index "
+            f"{f'{column}:quantiles'!r}: Table.reindex(columns=[...])"
         )
     return f"the index of {column!r} cannot place the value; compare it with values of its own type, {schema[column]}"

@@ -11,7 +11,6 @@ import polars as pl
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
-from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.index.state import STAGED, IndexState
@@ -34,8 +33,11 @@ _SMALL_SHARE: Final = 0.5
 
 # Maximum number of rows that one optimize restores: for each row that it rewrites for another reason, and as a share of
 # the table. One file may have more.
-_RESTORED_PER_ROW: Final = float(__import__("os").environ.get("MOST", "0.75"))
+_RESTORED_PER_ROW: Final = 0.8
 _RESTORED_SHARE: Final = 0.05
+
+# Maximum share of the table's bytes that one optimize moves from revisions with other columns, at least one file.
+_MOVED_SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +54,11 @@ class Scope:
     beyond: bool = False
     # Include all files of other revisions.
     older: bool = False
+    # Include some files that are indexed by other columns.
+    moves: bool = False
     # Include all files of the revision, also those in good shape.
     full: bool = False
-    # Include files of the revision whose cubes are overfull.
+    # Include some files of the revision whose cubes are overfull.
     restores: bool = True
     # Include only these files (decoded paths), also those in good shape. None: any files.
     paths: frozenset[str] | None = None
@@ -75,7 +79,7 @@ class Scope:
 
 
 # Scope of an optimize without options.
-DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True)
+DEFAULT_SCOPE: Final = Scope(newest=True, beyond=True, moves=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +89,9 @@ class Choice:
     # Indexes in the snapshot, ascending.
     files: I64Array
     reasons: list[RewriteReason]
+    # Share of the rows that filters open now, which they would not open after the rewrite: an estimate for the indexed
+    # files of the scope's revision.
+    saved: float = 0.0
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
@@ -106,23 +113,26 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     reasons: dict[RewriteReason, BoolArray] = {
         "requested": current if scope.full else (current | staged) & (scope.paths is not None),
         "staged": staged & scope.staged,
-        "older revision": ~current & ~staged & scope.older,
+        "older revision": (~current & ~staged & scope.older) | _to_move(state, scope),
         "deletion vector": considered & files["has_deletion_vector"].to_numpy(),
         "foreign layout": (current & ~has_exact_layout(files)) | (considered & _lacks_samples(state)),
     }
     # Files with one of these reasons are rewritten in any case. Small and overfull files are worth it only if enough
     # rows are rewritten with them.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
-    shaped = considered & within & ~certain & (scope.paths is None)
+    shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    overfull = _overfull(state, scope, shaped & current & ~small & scope.restores, certain | small)
+    gain = _gain(state, scope, current)
+    among = shaped & current & ~small & scope.restores
+    overfull = _overfull(gain, _rows(files), among, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
-    return Choice(numbers, [names[index] for index in first[numbers].tolist()])
+    saved = 0.0 if gain is None else max(float(gain.saved(chosen & current).sum()), 0.0)
+    return Choice(numbers, [names[index] for index in first[numbers].tolist()], saved)
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
@@ -140,6 +150,20 @@ def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
     oldest = order.filter(before < scope.fraction * int(order["size_bytes"].sum()))["file"]
     within[oldest.to_numpy()] = True
     return within
+
+
+def _to_move(state: IndexState, scope: Scope) -> BoolArray:
+    """Return the oldest files that are indexed by other columns, up to a share of the table's bytes."""
+    files = state.snapshot.files
+    chosen = np.zeros(files.height, np.bool_)
+    if not (scope.moves and state.newest is not None and state.of_other_columns.any()):
+        return chosen
+    order = files.with_row_index("file").filter(pl.Series(state.of_other_columns, dtype=pl.Boolean))
+    order = order.sort("modification_time", "path")
+    sizes = order["size_bytes"].cum_sum().to_numpy()
+    within = max(int((sizes <= _MOVED_SHARE * int(files["size_bytes"].sum())).sum()), 1)
+    chosen[order["file"].head(within).to_numpy()] = True
+    return chosen
 
 
 def has_exact_layout(files: pl.DataFrame) -> BoolArray:
@@ -181,17 +205,19 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
-    """Return which files hold mostly rows that a rewrite would place deeper in the tree."""
-    if scope.revision is None or not among.any():
+def _overfull(gain: Gain | None, rows: I64Array, among: BoolArray, anyway: BoolArray) -> BoolArray:
+    """Return the files whose rewrite would save filters most, up to a number of rows."""
+    if gain is None or not among.any():
         return np.zeros_like(among)
-    revision = state.snapshot.config.revisions[scope.revision]
-    rows = _rows(state.snapshot.files)
     max_rows = max(_RESTORED_PER_ROW * float(rows[anyway].sum()), _RESTORED_SHARE * float(rows.sum()))
-    return _gain(state, revision).files_to_restore(among, anyway, max_rows=max_rows)
+    return gain.files_to_restore(among, anyway, max_rows=max_rows)
 
 
-def _gain(state: IndexState, revision: Revision) -> Gain:
+def _gain(state: IndexState, scope: Scope, current: BoolArray) -> Gain | None:
+    """Return the gain of rewrites within the revision of the scope; None if it has no files."""
+    if scope.revision is None or not current.any():
+        return None
+    revision = state.snapshot.config.revisions[scope.revision]
     blocks = state.blocks.filter(pl.col("revision") == revision.revision_id)
     listed = Blocks(
         decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),

@@ -91,7 +91,7 @@ def optimize(
             if rounds[-1].done is None:
                 break
             reader = _after(reader, rounds[-1].done[1])
-            scope = replace(scope, restores=False)
+            scope = replace(scope, moves=False, restores=False)  # once per optimize
             # Compared with a joined file, others may be small now.
             if not scope.can_be_finished or options.into == "new":
                 break
@@ -138,7 +138,10 @@ def _older_scopes(reader: Reader, newest: Scope) -> list[Scope]:
     state = reader.index_state
     among = [newest.paths is None or path in newest.paths for path in reader.paths]
     ids = sorted(set(state.revision_of[among].tolist()) - {STAGED, newest.at(state).revision})
-    return [replace(newest, revision=number, newest=False, staged=False, beyond=False) for number in ids]
+    return [
+        replace(newest, revision=number, newest=False, staged=False, beyond=False, moves=False)
+        for number in ids
+    ]
 
 
 def _check(options: OptimizeOptions) -> None:
@@ -288,7 +291,10 @@ class OptimizeResult(RewriteResult):
         if self.committed and not self.plan.height:
             return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
-            return f"{head} is in shape; nothing was changed"
+            return (
+                f"{head} is in shape: no file is small or staged or has deleted rows, and a rewrite of a file would "
+                "save filters less than a fifth of its rows; nothing was changed"
+            )
         counts = self.plan.group_by("reason", maintain_order=True).agg(
             pl.len(), pl.col("rows").sum(), pl.col("bytes").sum()
         )

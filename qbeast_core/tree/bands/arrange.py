@@ -30,6 +30,8 @@ _PAGE_SHARE: Final = 0.27
 # reads too much do not average out.
 _PAGE_SHARE_OF_FEW_CUBES: Final = 0.15
 _FEW_CUBES: Final = 16
+# Blocks of fewer pages are thin.
+_FEW_PAGES: Final = 8
 _PAGE_STEP: Final = 128  # integers are packed in blocks of 128
 _MAX_PAGE_ROWS: Final = 2048
 _MIN_BANDS: Final = 4  # of the minimum number of rows
@@ -136,6 +138,8 @@ class _File:
         pages_at = self._page_rows(numbers, edges)
         ends, limits = [*edges[1:], 1.0], [np.full(len(numbers), MAX_BLOCK_PAGES)] * len(edges)
         if self._is_in_step(numbers, pages_at[0]):
+            # Pages of thin blocks would all end at the same weights, and a sample just above reads a page too much of
+            # each block. So half of the blocks begin with half a page, the others with two.
             pages_at, ends = [pages_at[0] // 2, *pages_at], [1.0, *ends]
             limits = [1 + numbers % 2, *limits]
         at, whole_pages = self._starts[numbers], list[I64Array]()
@@ -174,13 +178,13 @@ class _File:
         return [min(max(int(target) // _PAGE_STEP * _PAGE_STEP, low), _MAX_PAGE_ROWS) for target in targets]
 
     def _is_in_step(self, numbers: I64Array, page_rows: int) -> bool:
-        """Return whether many blocks have few pages, which would end together: half of them start with half a page."""
-        import os
-        rows = int(self.sizes[numbers].sum())
-        few = float(np.median(self.sizes[numbers])) < int(os.environ.get("FEW","8")) * page_rows
-        return few and len(numbers) * page_rows // 2 >= sizing().min_band_rows
+        """Return whether many blocks have few pages."""
+        is_thin = float(np.median(self.sizes[numbers])) < _FEW_PAGES * page_rows
+        return is_thin and page_rows > 1 and len(numbers) * page_rows // 2 >= sizing().min_band_rows
 
-    def _pages(self, at: I64Array, numbers: I64Array, page_rows: int, edge: float, limit: I64Array) -> I64Array:
+    def _pages(
+        self, at: I64Array, numbers: I64Array, page_rows: int, edge: float, limit: I64Array
+    ) -> I64Array:
         """Return how many whole pages of each block, from the rows `at` on, have the weights below a fraction."""
         needed = -(-(self._below(numbers, edge) - at) // page_rows)
         whole = np.minimum(needed, (self._ends[numbers] - at) // page_rows)

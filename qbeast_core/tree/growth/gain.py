@@ -8,7 +8,6 @@ rows.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -20,12 +19,12 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import weight_to_fraction
 from qbeast_core.tree.growth.opened import shares_opened
 from qbeast_core.tree.growth.ranges import Axis, box_shares
-from qbeast_core.tree.layout.build import _LEAF, inner_size
+from qbeast_core.tree.layout.build import inner_size, rows_of_leaf
 from qbeast_core.tree.layout.existing import place_cubes, region_rows
 from qbeast_core.tree.layout.plan import smallest_block_rows
 
 # Minimum share of the rows that filters open of a file, which a rewrite saves.
-_WORTH: Final = float(os.environ.get("WORTH", "0.2"))
+_WORTH: Final = 0.2
 
 # A single file may have this many times the maximum number of rows: few files are that small.
 _MAX_EXCESS: Final = 1.5
@@ -92,7 +91,7 @@ class Gain:
         while True:
             saved = self._saved(chosen | anyway)
             of_file = np.divide(saved, self._opened, out=np.zeros_like(saved), where=self._opened > 0)
-            remaining = chosen & (of_file.mean(axis=0) > _WORTH)
+            remaining: BoolArray = chosen & (of_file.mean(axis=0) > _WORTH)
             if np.array_equal(remaining, chosen):
                 if is_limited:
                     return remaining
@@ -162,7 +161,7 @@ class _Thresholds:
         for k, (domains, rows) in enumerate(zip(self._domains, back, strict=True)):
             above = levels[-1][self._keys[k] >> self._cubes.dimensions]
             left = 1.0 - above
-            is_leaf = (domains * left <= self._size) | (rows * left <= _LEAF * smallest)
+            is_leaf = (domains * left <= self._size) | (rows * left <= rows_of_leaf(smallest, self._size))
             kept = np.maximum(inner / np.maximum(domains, 1.0), smallest / np.maximum(rows, 1.0))
             levels.append(np.where(is_leaf, 1.0, np.minimum(above + kept, 1.0)))
         return np.concatenate(levels[1:])[self._cube]

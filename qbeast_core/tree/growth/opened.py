@@ -36,7 +36,9 @@ def shares_opened(extents: F64Array) -> F64Array:
     return sums[1:] / counts[1:, None]
 
 
-def opened_rows(depths: npt.NDArray[np.integer[Any]], rows: I64Array | F64Array, *, dimensions: int) -> F64Array:
+def opened_rows(
+    depths: npt.NDArray[np.integer[Any]], rows: I64Array | F64Array, *, dimensions: int
+) -> F64Array:
     """Return the rows that filters are expected to open in blocks, with half a page per block, shape (columns,).
 
     >>> opened_rows(np.array([0, 1]), np.array([1000, 4000]), dimensions=1).round().tolist()

@@ -31,9 +31,9 @@ _MAX_ROUND_NODES: Final = 1 << 18
 # Rows that stay together in 16 successive splits have equal or nearly equal keys. More levels would cost time and add
 # cubes without rows, so the cube becomes a large leaf, which is split into several files.
 _MAX_CHAIN: Final = 16
-import os
 
-_LEAF = float(os.environ.get("LEAF","1"))
+# A cube of an append is split if its rows fill this many of the smallest blocks.
+_BLOCKS_OF_SPLIT: Final = 4
 
 # Thresholds of the nodes of a level, and the index of its first node.
 _Path = tuple[I32Array, int]
@@ -83,6 +83,15 @@ def inner_size(cube_size: int) -> int:
     return -(-cube_size // 2)
 
 
+def rows_of_leaf(smallest_block_rows: int, cube_size: int) -> int:
+    """Return the maximum rows of an append that are not divided among the children of a cube.
+
+    >>> rows_of_leaf(1024, 16_384), rows_of_leaf(100, 100)
+    (4096, 100)
+    """
+    return min(_BLOCKS_OF_SPLIT * smallest_block_rows, cube_size)
+
+
 class TreeBuilder:
     """The state of the rounds: the cubes so far, and the cube of each row."""
 
@@ -102,6 +111,7 @@ class TreeBuilder:
         self.inner_size = inner_size(cube_size)
         self.tree = existing or ExistingTree(len(cells), ())
         self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
+        self.rows_of_leaf = rows_of_leaf(self.smallest_block_rows, cube_size)
         self.rows_each = rows_each
         self.row_cube = np.full(len(weights), -1, np.int32)
         self.levels: list[Level] = []
@@ -194,7 +204,7 @@ class TreeBuilder:
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
         rows = level.rows * self.rows_each
-        leaf |= (rows * left <= _LEAF * self.smallest_block_rows) | ~level.open
+        leaf |= (rows * left <= self.rows_of_leaf) | ~level.open
         if level.depth >= GRID_BITS:  # the grid has no finer cells
             leaf[:] = True
         # A block of an append should fill some pages. If few rows arrive, the cube takes a larger share than its domain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -31,7 +30,7 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
 )
 
-_PAGES_OF_APPENDED_BLOCK: Final = int(os.environ.get("PG","4"))
+_PAGES_OF_APPENDED_BLOCK: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -92,7 +92,7 @@ def next_revision(
     fitted: list[Fitted] = []
     for i, (spec, data) in enumerate(zip(wish.specs, wish.data_of(summary, knots), strict=True)):
         pair = pairs[i] if i < len(pairs) else None
-        if pair is None or not _is_kept(spec.kind, pair[0].kind):
+        if pair is None or not keeps_kind(spec.kind, pair[0].kind):
             fitted.append(fit_column(spec.kind, data))
         else:
             fitted.append((pair[0], refit_column(pair, data, growth)))
@@ -103,7 +103,7 @@ def next_revision(
     )
 
 
-def _is_kept(requested: ColumnKind, stored: str) -> bool:
+def keeps_kind(requested: ColumnKind, stored: str) -> bool:
     """Return whether a column keeps its kind; a requested histogram is stored as quantiles."""
     return requested in {"auto", stored} or (requested, stored) == ("histogram", "quantiles")
 

@@ -64,7 +64,7 @@ def state_of(
         data_paths=frame["path"].to_list(),
         schema=schema,
         sample_column=sample_column,
-        config=Mock(revisions=revisions),
+        config=Mock(revisions=revisions, latest=item),
         index=build_index_table(frame, revisions, schema),
     )
     return IndexState(snapshot)

@@ -1,0 +1,279 @@
+"""Index a table by other columns, or with another cube size: a new revision, to which rows move later (format 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, changed_before
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.protocol import check_writable
+from qbeast_core.log.rebase import dialect_of
+from qbeast_core.results import Result
+from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.revision import STAGING_REVISION_ID, Revision, staging_revision
+from qbeast_core.spec.table_config import (
+    OTHER_COLUMNS_READER,
+    REVISION_PREFIX,
+    TableConfig,
+    min_reader_entry,
+    qbeast_spark_entries,
+)
+from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
+from qbeast_core.table.commit.commit import CommitOutcome, commit
+from qbeast_core.table.data.column_names import refuse_sample_column
+from qbeast_core.table.data.foreign_schema import refuse_taken_name
+from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
+from qbeast_core.table.index.column_texts import IndexColumns
+from qbeast_core.table.index.revision import check_columns, specs_of_overwrite
+from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
+from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
+from qbeast_core.table.rewrite.publish import with_attempts
+from qbeast_core.table.rewrite.replace import refuse_copies
+from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.tree.space.evolve import IndexWish, first_revision, keeps_kind
+from qbeast_core.tree.space.fit import ColumnBounds
+from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
+
+_OUTCOME: Final = "nothing was changed"
+_OPERATION: Final = "REINDEX"
+
+# Rows that the quantiles are learnt from, if the log has the ranges of numbers.
+_SAMPLED_ROWS: Final = 1 << 20
+
+# Maximum number of tasks that read the columns: each returns a sample.
+_MAX_TASKS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReindexOptions:
+    """Options of a reindex. `Table.reindex` documents them."""
+
+    columns: IndexColumns | None = None
+    cube_size: int | None = None
+    full: bool = False
+    commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    progress: ProgressCallback | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReindexResult(Result):
+    """Result of `Table.reindex`.
+
+    Attributes
+    ----------
+    version : int
+        Version of the table; the current one if nothing was committed.
+    committed : bool
+        Whether a version was committed. False if the table has these columns and this cube size already, and no row
+        had to move.
+    new_revision : bool
+        Whether a new revision was added.
+    revision_id : int
+        The newest revision.
+    columns : tuple of str
+        Its columns, in order.
+    transformers : dict of str to str
+        Kind of each column: ``"linear"``, ``"quantiles"`` or ``"hash"``; ``"empty"`` for a converted table that waits
+        for its first optimize.
+    cube_size : int
+        Target number of rows per cube.
+    rows : int
+        Number of rows that ``full=True`` moved.
+    rows_left : int
+        Number of rows that are still indexed by other columns. `Table.optimize` moves them in steps.
+    """
+
+    new_revision: bool
+    revision_id: int
+    columns: tuple[str, ...]
+    transformers: dict[str, str]
+    cube_size: int
+    rows: int
+    rows_left: int
+
+
+def reindex(
+    reader: Reader, options: ReindexOptions, *, engine: Engine = MEMORY
+) -> tuple[ReindexResult, Snapshot]:
+    """Index a table otherwise; see `Table.reindex`. Return the result and the new version."""
+    check_options(WriteOptions(cube_size=options.cube_size))
+    reader, outcome = with_attempts(reader, lambda newest: _attempt(newest, options, engine))
+    if not options.full:
+        return _result(reader.snapshot, outcome, None), reader.snapshot
+    moving = OptimizeOptions(
+        into="newest", commit_metadata=options.commit_metadata, progress=options.progress
+    )
+    with changed_before(lambda: outcome is not None):
+        moved, snapshot = optimize(reader, moving, engine=engine)
+    return _result(snapshot, outcome, moved), snapshot
+
+
+def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeResult | None) -> ReindexResult:
+    latest = Reader(snapshot).latest
+    return ReindexResult(
+        version=snapshot.version,
+        committed=outcome is not None or (moved is not None and moved.committed),
+        new_revision=outcome is not None,
+        revision_id=latest.revision_id,
+        columns=latest.columns,
+        transformers=latest.transformer_kinds,
+        cube_size=latest.desired_cube_size,
+        rows=0 if moved is None else moved.rows,
+        rows_left=IndexState(snapshot).rows_of_other_columns,
+    )
+
+
+def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[Reader, CommitOutcome | None]:
+    """Commit the new revision. Return the reader of the new version, and None if there is nothing to change."""
+    snapshot, latest = reader.snapshot, reader.latest
+    # As for an append, the newest revision has to be known.
+    check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
+    refuse_copies(reader.index_state)
+    specs = _specs(reader, options)
+    size = options.cube_size or latest.desired_cube_size
+    intent = WriteIntent(mode="metadata", brings="settings", operation=_OPERATION)
+    if latest.revision_id == STAGING_REVISION_ID:
+        metadata = _staged(snapshot, latest, specs, size)
+        if metadata == snapshot.metadata:
+            return reader, None
+        intent = replace(intent, metadata=metadata)
+    else:
+        revision = _revision(reader, specs, size, options, engine)
+        if revision is None:
+            return reader, None
+        metadata = _metadata(snapshot, revision, specs)
+        intent = replace(intent, metadata=metadata, revision=revision, new_revision=True)
+    parameters = {"columns": ",".join(map(str, specs)), "cubeSize": str(size)}
+    info = {**options.commit_metadata, "operationParameters": parameters}
+    intent = replace(intent, commit_info=info)
+    outcome = commit(reader.store, snapshot, intent, conflict_with=lambda now: _conflict(snapshot, now))
+    return (reader.renewed() if outcome.snapshot is None else reader.at(outcome.snapshot)), outcome
+
+
+def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
+    """Return why another writer's version conflicts with a new revision, or None."""
+    same = newest.config.latest == planned.config.latest
+    return None if same else "another writer began a revision"
+
+
+def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
+    """Validate and return the columns to index."""
+    snapshot, dialect = reader.snapshot, dialect_of(reader.snapshot)
+    if dialect == "qbeast-spark":
+        msg = (
+            f"{snapshot.uri!r} uses the dialect 'qbeast-spark', and qbeast-spark knows one list of columns; "
+            f'{_OUTCOME}. Call Table.switch_dialect("documented") first, or write the rows with mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument="columns", value=options.columns)
+    refuse_taken_name(snapshot.uri, snapshot.schema_json)
+    specs = specs_of_overwrite(options.columns, snapshot.config, snapshot.schema)
+    names = [spec.name for spec in specs]
+    refuse_sample_column(snapshot.sample_column, names, argument="columns", outcome=_OUTCOME)
+    check_columns(specs, snapshot.schema, dialect)
+    return specs
+
+
+def _revision(
+    reader: Reader, specs: tuple[ColumnSpec, ...], size: int, options: ReindexOptions, engine: Engine
+) -> Revision | None:
+    """Return the new revision, or None if the newest one has these columns and this cube size."""
+    newest, uri = reader.index_state.newest, reader.snapshot.uri
+    wish = IndexWish(specs, size, "documented")
+    if newest is not None and tuple(wish.names) == newest.columns:
+        pairs = zip(specs, newest.column_transformers, strict=True)
+        if all(keeps_kind(spec.kind, transformer.kind) for spec, transformer in pairs):
+            if size == newest.desired_cube_size:
+                return None
+            return newest.model_copy(update={"desired_cube_size": size, "timestamp_ms": now_ms()})
+    report(options.progress, Progress("read"))
+    bounds = _ranges(reader.snapshot, wish.names)
+    summary = _summary(reader, wish.names, engine, sampled=bounds is not None)
+    wish = replace(wish, bounds=bounds or {})
+    return first_revision(wish, summary, table_id=uri, timestamp_ms=now_ms())
+
+
+def _metadata(snapshot: Snapshot, revision: Revision, specs: tuple[ColumnSpec, ...]) -> Metadata:
+    """Return the metadata without the new revision, which gets its number in the commit."""
+    config, columns = snapshot.config, revision.columns
+    entries = _entries(config, specs, revision.desired_cube_size)
+    if any(older.columns != columns for older in config.revisions.values()):
+        entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
+        staging = f"{REVISION_PREFIX}{STAGING_REVISION_ID}"
+        if staging in config.entries:  # files without index have the weights of the newest revision
+            entries[staging] = revision.staging().to_json()
+    return snapshot.metadata.model_copy(update={"configuration": {**config.entries, **entries}})
+
+
+def _staged(snapshot: Snapshot, latest: Revision, specs: tuple[ColumnSpec, ...], size: int) -> Metadata:
+    """Return the metadata of a converted table that has no index yet."""
+    config, listed = snapshot.config, tuple(map(str, specs))
+    if listed == config.column_specs and size == latest.desired_cube_size:
+        return snapshot.metadata
+    names = [spec.name for spec in specs]
+    staging = staging_revision(names, timestamp_ms=now_ms(), table_id=snapshot.uri, cube_size=size)
+    entries = _entries(config, specs, size)
+    if staging.columns != latest.columns:  # other weights than the hidden ones, if files have them
+        entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
+    config = config.with_entries(entries).with_revisions([staging]).with_column_specs(listed)
+    return snapshot.metadata.model_copy(update={"configuration": config.to_configuration()})
+
+
+def _entries(config: TableConfig, specs: tuple[ColumnSpec, ...], size: int) -> dict[str, str]:
+    """Return the keys of qbeast-spark 0.8 that the table has, with new values."""
+    entries = qbeast_spark_entries([str(spec) for spec in specs], cube_size=size)
+    return {key: text for key, text in entries.items() if key in config.entries}
+
+
+def _ranges(snapshot: Snapshot, names: list[str]) -> dict[str, ColumnBounds] | None:
+    """Return the ranges of the columns that are no text, from the log; None if a file lacks one."""
+    ranges: dict[str, ColumnBounds] = {}
+    for name in names:
+        dtype = snapshot.schema[name]
+        if dtype == pl.String:
+            continue  # its quantiles need no range
+        try:
+            bounds = snapshot.files.select(
+                pl.col("min").struct.field(name).alias("low"),
+                pl.col("max").struct.field(name).alias("high"),
+                pl.col("null_count").struct.field(name).eq(pl.col("num_records")).alias("empty"),
+            )
+        except pl.exceptions.PolarsError:  # no file has statistics of the column
+            return None
+        bounds = bounds.filter(~pl.col("empty").fill_null(value=False))
+        if bounds["low"].null_count() or bounds["high"].null_count():
+            return None
+        ends = pl.Series(name, [bounds["low"].min(), bounds["high"].max()], dtype=bounds["low"].dtype)
+        if dtype.is_float() and not ends.is_finite().fill_null(value=True).all():
+            return None  # the range of a space is finite
+        column = summarise_ends(ends.cast(dtype), nulls=0)
+        ranges[name] = ColumnBounds(column.lowest, column.highest)
+    return ranges
+
+
+def _summary(reader: Reader, names: list[str], engine: Engine, *, sampled: bool) -> IndexSummary:
+    """Summarise columns: of a sample of the rows, or of all rows if the sample is small or not allowed."""
+    rows = reader.snapshot.counted_rows
+    if sampled and rows > _SAMPLED_ROWS and reader.index_state.newest is not None:
+        summary = _summarised(reader, names, engine, _SAMPLED_ROWS / rows)
+        if summary.rows >= _SAMPLED_ROWS // 2:  # else few keys have most rows
+            return summary
+    return _summarised(reader, names, engine, None)
+
+
+def _summarised(reader: Reader, names: list[str], engine: Engine, sample: float | None) -> IndexSummary:
+    size = int(reader.snapshot.files["size_bytes"].sum())
+    plan, task_bytes = reader.plan(None, sample), max(TASK_BYTES, size // _MAX_TASKS)
+    tasks = list(enumerate(scan_tasks(reader, plan, names, task_bytes=task_bytes)))
+    parts = engine.map(SummariseTask(tuple(names)), tasks, at_once=1)
+    nothing = summarise(reader.snapshot.schema.to_frame(), names)
+    return merge_summaries([nothing, *parts])

@@ -1,0 +1,113 @@
+"""Samples of a table whose files are indexed by different columns: each file by the columns of its revision."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from urllib.parse import unquote
+
+import polars as pl
+from deltalake import DeltaTable
+
+import qbeast
+from qbeast_core.log.intent import WriteIntent
+from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.table.commit import commit
+from tests.helpers.invariants import read_log
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled, small_files
+
+__all__ = [
+    "FRACTIONS",
+    "ROWS",
+    "check_version",
+    "columns_of_files",
+    "files_that_lost_their_place",
+    "new",
+    "sampled_by_files",
+    "sampled_by_log",
+]
+
+FRACTIONS = (0.0, 0.07, 0.3, 0.5, 0.85, 1.0)
+
+
+ROWS = pl.DataFrame({ROW: range(400)}).with_columns(
+    a=pl.col(ROW) * 31 % 101,
+    b=(pl.col(ROW) * 7919 % 997) / 7,
+    s=pl.format("key {}", pl.col(ROW) % 40),
+    flag=pl.col(ROW) % 3 == 0,
+)
+
+
+def new(path: Path, columns: Any = (ROW,), **options: Any) -> qbeast.Table:
+    with small_files(file_rows=40, page_rows=8):
+        qbeast.write_table(ROWS, path, list(columns), cube_size=20, **options)
+    return qbeast.open_table(path)
+
+
+def columns_of_files(path: Path) -> list[tuple[str, ...]]:
+    log = read_log(path)
+    return [log.revisions[int(add["tags"]["revision"])].columns for add in log.adds.values()]
+
+
+def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: str = ROW) -> pl.DataFrame:
+    """Return the rows of a sample by a log of JSON commits; a file without tags has the newest columns."""
+    log = read_log(path)
+    newest = log.revisions[int(log.configuration["qbeast.lastRevisionID"])]
+    parts = [rows.clear()]
+    for name, add in log.adds.items():
+        number = (add.get("tags") or {}).get("revision")
+        revision = newest if number is None else log.revisions[int(number)]
+        keys = pl.read_parquet(path / unquote(name), columns=[key])
+        parts.append(sampled(rows.join(keys, on=key, how="semi"), list(revision.columns), sample))
+    return pl.concat(parts)
+
+
+def sampled_by_files(
+    path: Path, rows: pl.DataFrame, sample: Sample | None, *, key: str, version: int | None = None
+) -> pl.DataFrame:
+    """Return the rows of a sample of any table by its list of files."""
+    table = qbeast.open_table(path, version=version)
+    columns = {revision.revision_id: list(revision.columns) for revision in table.revisions}
+    newest, parts = list(table.indexed_columns), [rows.clear()]
+    if all(names == newest for names in columns.values()):
+        return sampled(rows, newest, sample)
+    for name, number in table.files().select("path", "revision_id").iter_rows():
+        keys = pl.read_parquet(path / name, columns=[key])
+        mine = rows.join(keys, on=key, how="semi")
+        parts.append(sampled(mine, newest if number is None else columns[number], sample))
+    return pl.concat(parts)
+
+
+@contextmanager
+def files_that_lost_their_place() -> Generator[None]:
+    """Let appends that lose a race publish their files without index, as if thresholds had changed."""
+
+    def without_index(intent: WriteIntent, _: object) -> WriteIntent:
+        return replace(intent, adds=tuple(add.without_index() for add in intent.adds))
+
+    with mock.patch.object(commit, "fit_blocks", without_index):
+        yield
+
+
+def check_version(path: Path, rows: pl.DataFrame, key: str = ROW) -> qbeast.Table:
+    """Assert that the newest version has the rows, each once in a partition into samples, as others read them."""
+    table = qbeast.open_table(path)
+    assert_same_rows(table.read(), rows, key)
+    parts = [table.read(sample=ends) for ends in pairwise(FRACTIONS)]
+    assert_same_rows(pl.concat(parts), rows, key)
+    for sample in (0.3, (0.07, 0.85)):
+        assert_same_rows(table.read(sample=sample), sampled_by_log(path, rows, sample, key), key)
+        assert table.count(sample=sample) == table.read(sample=sample).height
+    assert table.count() == rows.height
+    report = table.check()
+    assert report.ok, report
+    others = pl.DataFrame(DeltaTable(path).to_pyarrow_table())
+    assert set(others[key]) == set(rows[key])
+    assert others.height == rows.height
+    return table
