@@ -41,7 +41,7 @@ class Budget:
 
     @staticmethod
     def of(memory_bytes: int | None = None) -> Budget:
-        """Return the budget of a call that may add `memory_bytes`, by default half of the machine's or cgroup's memory."""
+        """Return the budget of a call that may add this memory, by default half of the machine's or cgroup's."""
         if memory_bytes is None:
             memory_bytes = memory_of_machine() // 2
         return Budget(max(memory_bytes - _OTHER_BYTES, memory_bytes // 2), pl.thread_pool_size())
