@@ -18,9 +18,10 @@ class Resources:
     Attributes
     ----------
     memory_bytes : int, optional
-        Approximate memory that the call may add to the process, 4 MiB or more. By default the environment variable
-        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of the memory of the machine or its cgroup. It limits the
-        rows in memory. Python and its libraries need about 100 MiB more, and so does a query that produces the rows.
+        Memory that the call may add to the process, 4 MiB or more. By default the environment variable
+        ``QBEAST_MEMORY_BYTES`` (such as ``2GiB``), or half of the memory of the machine or its cgroup. It includes what
+        Python and the libraries need, about 140 MiB, so a smaller budget is exceeded. It does not include the memory
+        of a query that filters, sorts or joins before it returns the rows.
     spill_dir : path-like, optional
         Folder for temporary files, which need at most twice the size of the rows. By default the environment variable
         ``QBEAST_SPILL_DIR``, or the temporary folder of the system. The files are removed when the call ends. Files of

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from queue import Full, Queue
-from threading import Event, Thread, current_thread
+from threading import Event, Lock, Thread, current_thread
 from typing import Final
 
 import polars as pl
@@ -12,6 +15,14 @@ import polars as pl
 _LOOK_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 2.0
 _BATCH_ROWS: Final = 65_536
+
+_FIRST_ROWS: Final = 1 << 14
+_MAX_SOURCES: Final = 64  # each slice reads the footers of the files before it
+_OTHER_SOURCES: Final = re.compile(r"(\d+) other sources\]")
+
+_READ_AHEAD: Final = "POLARS_ROW_GROUP_PREFETCH_SIZE"
+_LOCK: Final = Lock()
+_users: list[None] = []  # queries that run with little read-ahead
 
 
 def batches_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Generator[pl.DataFrame]:
@@ -29,6 +40,63 @@ def within(frame: pl.DataFrame, size_bytes: int) -> Iterator[pl.DataFrame]:
     if frame.height:
         row_bytes = max(frame.estimated_size() / frame.height, 1.0)
         yield from frame.iter_slices(max(int(size_bytes / row_bytes), 1))
+
+
+@contextmanager
+def little_read_ahead() -> Generator[None]:
+    """Let Polars read only one row group ahead in scans that start in this block, instead of hundreds of megabytes.
+
+    Polars has no option of a query for it, only an environment variable. A value that the user set stays.
+    """
+    with _LOCK:
+        is_set = not _users and _READ_AHEAD in os.environ
+        if not is_set:
+            _users.append(None)
+            os.environ[_READ_AHEAD] = "1"
+    try:
+        yield
+    finally:
+        with _LOCK:
+            if not is_set:
+                _users.pop()
+                if not _users:
+                    os.environ.pop(_READ_AHEAD, None)
+
+
+def takes_slices(lazy: pl.LazyFrame) -> bool:
+    """Return whether a slice of a query reads only its rows: the query selects columns of a few local Parquet files.
+
+    >>> pl.DataFrame({"x": [1, 2]}).write_parquet("x.parquet")
+    >>> rows = pl.scan_parquet("x.parquet")
+    >>> takes_slices(rows.select(pl.col("x") + 1)), takes_slices(rows.filter(pl.col("x") > 1))
+    (True, False)
+    """
+    plan = lazy.slice(1, 1).explain()
+    others = _OTHER_SOURCES.search(plan)
+    return (
+        plan.count("SCAN [") == plan.count("Parquet SCAN [") == plan.count("SLICE: Positive") == 1
+        and not any(text in plan for text in ("SLICE[", "SELECTION:", "://"))
+        and (others is None or int(others[1]) < _MAX_SOURCES)
+    )
+
+
+def slices_within(lazy: pl.LazyFrame, *, size_bytes: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a query in order, read as slices of about `size_bytes`.
+
+    Polars reads many row groups of a scan ahead, whatever the size of the batches. A slice limits them.
+
+    >>> [frame.height for frame in slices_within(pl.LazyFrame({"a": range(50_000)}), size_bytes=240_000)]
+    [16384, 30000, 3616]
+    """
+    first, rows = 0, _FIRST_ROWS
+    while True:
+        frame = lazy.slice(first, rows).collect(engine="streaming")
+        if frame.height:
+            yield frame
+        if frame.height < rows:
+            return
+        first += rows
+        rows = max(int(size_bytes * rows / max(frame.estimated_size(), 1)), 1)
 
 
 def query_batches(lazy: pl.LazyFrame, *, batch_rows: int | None = None) -> Generator[pl.DataFrame]:

@@ -18,6 +18,9 @@ MIN_MEMORY_BYTES: Final = 4 << 20
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
+_OTHER_BYTES: Final = (
+    80 << 20
+)  # not rows: code of libraries, their threads, and freed memory that allocators keep
 _MIN_LOAD_BYTES: Final = 32 << 20  # half a file: prefer fewer writers to smaller files
 _COPIES: Final = 5  # copies of the rows of a file: as read, in order, encoded, and memory that is freed late
 _BATCHES: Final = 64
@@ -31,17 +34,17 @@ _MIN_SAMPLE_ROWS: Final = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Memory that a call may use in addition to the process, and number of cores."""
+    """Memory that the rows of a call may use, and number of cores."""
 
     memory_bytes: int
     cores: int
 
     @staticmethod
     def of(memory_bytes: int | None = None) -> Budget:
-        """Return a budget on this machine, by default half of the memory of the machine or its cgroup."""
+        """Return the budget of a call that may add this memory, by default half of the machine's or cgroup's."""
         if memory_bytes is None:
             memory_bytes = memory_of_machine() // 2
-        return Budget(memory_bytes, pl.thread_pool_size())
+        return Budget(max(memory_bytes - _OTHER_BYTES, memory_bytes // 2), pl.thread_pool_size())
 
     @property
     def writers(self) -> int:

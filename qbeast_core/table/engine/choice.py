@@ -82,6 +82,7 @@ class LocalEngine:
         self._memory = MemoryEngine(budget.writers)
         self._spill: Spill | None = None
         self._decided: tuple[Source, _Readable] | None = None
+        self._held_bytes = 0
         self.name: Literal["memory", "spill"] = "memory"
         self.spilled_bytes = 0
 
@@ -100,7 +101,7 @@ class LocalEngine:
         self, call: Callable[[ItemT], AnswerT], items: Sequence[ItemT], *, at_once: int
     ) -> Sequence[AnswerT]:
         """Call a function for each item, in as many threads as the budget allows; see `Engine`."""
-        max_calls = max(self.budget.memory_bytes // _ONE_CALL_BYTES, 1)
+        max_calls = max(self.free.memory_bytes // _ONE_CALL_BYTES, 1)
         return self._memory.map(call, items, at_once=min(at_once, max_calls))
 
     def has_room(self, size_bytes: int) -> bool:
@@ -108,19 +109,28 @@ class LocalEngine:
         return not self._spills(size_bytes)
 
     def take(self, source: Source, *, copies: int) -> Source:
-        """Return a `FrameSource` if `copies` of the rows fit the budget, else a source that can be read again."""
+        """Return a `FrameSource` if `copies` of the rows fit the budget, else a source that can be read again.
+
+        The rows in a `FrameSource` stay until the call ends: other steps have less memory.
+        """
         rows = self._decide(source, held=copies, read=copies)
-        if not rows.fits:
+        if isinstance(rows.source, FrameSource) and rows.fits:
+            self._held_bytes = _HELD * int(rows.source.frame.estimated_size())
+        else:
             self.name = "spill"
         return rows.source
+
+    @property
+    def free(self) -> Budget:
+        """The budget without the rows that stay in memory until the call ends."""
+        return replace(self.budget, memory_bytes=self.budget.memory_bytes - self._held_bytes)
 
     @property
     def spill(self) -> Spill:
         """The temporary files of rows that do not fit in memory."""
         if self._spill is None:
-            size = self.budget.memory_bytes
-            LOG.info("rows need more than %d bytes of memory: using temporary files", size)
-            self._spill = Spill(SpillFolder(self._spill_dir), self.budget, self._count)
+            LOG.info("rows need more than %d bytes of memory: using temporary files", self.free.memory_bytes)
+            self._spill = Spill(SpillFolder(self._spill_dir), self.free, self._count)
         return self._spill
 
     def close(self) -> None:
@@ -162,7 +172,7 @@ class LocalEngine:
 
     def _spills(self, needed_bytes: int) -> bool:
         if self._choice == "auto":
-            return needed_bytes > self.budget.memory_bytes
+            return needed_bytes > self.free.memory_bytes
         return self._choice == "spill"
 
     def _take(self, source: Source, *, copies: int) -> _Readable:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.frames import ArrowStream, FrameLike, to_frame
-from qbeast_core.table.data.query_batches import query_batches, within
+from qbeast_core.table.data.query_batches import (
+    little_read_ahead,
+    query_batches,
+    slices_within,
+    takes_slices,
+    within,
+)
 from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.protocol import Source
 
@@ -33,6 +39,8 @@ class ArrowDataset(Protocol):
 
 # Input of a write: tables of rows, or sources of batches.
 RowsLike: TypeAlias = FrameLike | ArrowDataset | Iterator[FrameLike]
+
+_SLICE_BATCHES: Final = 4  # batches per slice: a slice of a row group reads the row group up to it
 
 
 class FrameSource:
@@ -90,9 +98,14 @@ class _Query:
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         query = self._lazy if columns is None else self._lazy.select(columns)
+        if takes_slices(query):
+            for frame in slices_within(query, size_bytes=_SLICE_BATCHES * size_bytes):
+                yield from within(to_frame(frame), size_bytes)
+            return
         rows = _batch_rows(pl.Schema(query.collect_schema()), size_bytes)
-        for batch in query_batches(query, batch_rows=rows):
-            yield from within(to_frame(batch), size_bytes)
+        with little_read_ahead():
+            for batch in query_batches(query, batch_rows=rows):
+                yield from within(to_frame(batch), size_bytes)
 
 
 class _Dataset:

@@ -43,8 +43,9 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         return InPlace()
     files = files[_can_keep_blocks(reader, newest)[files]]
     needed = reader.snapshot.files["size_bytes"].to_numpy()[files] * _HELD_BYTES
-    if not len(files) or not engine.has_room(int(needed.max()) * _AT_ONCE):
+    if not len(files) or not engine.has_room(int(needed.max())):
         return InPlace()
+    at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
     snapshot, operation = reader.snapshot, new_id()
     call = ChangeFile(
         files=reader.files,
@@ -61,7 +62,7 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         if (function := change.of_file(reader.paths[file])) is not None
     }
     try:
-        answers = engine.map(call, list(items.values()), at_once=_AT_ONCE)
+        answers = engine.map(call, list(items.values()), at_once=at_once)
     except BaseException:  # also after an interrupt or a panic of Rust
         # List files by prefix: workers may have written files that this process does not know.
         delete_files(reader.store, [path for path in reader.store.list("") if path.startswith(operation)])

@@ -58,7 +58,7 @@ def local_merge_source(source: Source, engine: LocalEngine) -> MergeSource:
     """Return a merge source. It is in memory if the rows fit."""
     taken = engine.take(source, copies=_COPIES)
     if isinstance(taken, FrameSource):
-        room = engine.budget.memory_bytes // _MATCHED_BYTES
+        room = engine.free.memory_bytes // _MATCHED_BYTES
         return FrameMergeSource(taken.frame, min(max(room, _MIN_ROWS_MATCHED), MAX_ROWS_MATCHED))
     return StreamMergeSource(taken, engine.spill)
 

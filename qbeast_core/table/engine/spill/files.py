@@ -15,6 +15,7 @@ import pyarrow as pa
 from qbeast_core.space.arrays import I64Array, U64Array
 from qbeast_core.table.data.query_batches import within
 from qbeast_core.table.engine.spill.folder import SpillFolder
+from qbeast_core.table.engine.tasks.added_rows import as_bytes
 
 _KEYS: Final = "sort key"  # the last column, accessed by position: other columns may have any name
 _SAMPLED_BATCHES: Final = 64
@@ -129,24 +130,24 @@ def spool(
 
 
 def sampled(
-    batches: Iterable[pl.DataFrame], sample: list[pl.DataFrame], *, total: int, rows: int
+    batches: Iterable[pl.DataFrame], sample: list[bytes], *, total: int, rows: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield batches, and append copies of evenly spaced rows to `sample`.
+    """Yield batches, and append evenly spaced rows to `sample`, as Arrow IPC files.
 
     Each copy costs time, so at most `_SAMPLED_BATCHES` batches are sampled.
 
     >>> sample = []
     >>> parts = list(sampled([pl.DataFrame({"x": range(100)})] * 3, sample, total=300, rows=6))
-    >>> len(parts), pl.concat(sample)["x"].to_list()
+    >>> len(parts), pl.concat(map(pl.read_ipc, sample))["x"].to_list()
     (3, [0, 50, 0, 50, 0, 50])
     """
     seen = next_sample = 0
     for batch in batches:
         if seen >= next_sample:
             stride = max(batch.height, total // _SAMPLED_BATCHES, 1)
+            # Small frames that stay between freed batches would keep much memory of Polars' allocator in use.
             some = batch.gather_every(max(batch.height * total // (stride * rows), 1))
-            # A round trip through Arrow copies the rows: a slice would keep the batch in memory.
-            sample.append(_frame(_table(some), batch.schema))
+            sample.append(bytes(as_bytes(some)))
             next_sample += stride
         seen += batch.height
         yield batch

@@ -168,7 +168,7 @@ class _Threads:
 
     def _scatter(self, task: PlaceTask, written: list[PlacedFile]) -> tuple[_Files, list[SpilledRange]]:
         is_spooled = isinstance(self.stream, SpilledRows)  # the rows are on disk already: compress the copy
-        sample: list[pl.DataFrame] = []
+        sample: list[bytes] = []
         batches = self.stream.batches(None, size_bytes=self.spill.budget.batch_bytes)
         ranges = self.spill.scatter(
             sampled(batches, sample, total=task.rows, rows=self._sampled_rows),
@@ -178,7 +178,7 @@ class _Threads:
             packed=is_spooled,
             at_once=self.spill.budget.cores,
         )
-        rows = task.target.shape.fit(pl.concat(sample or [self.stream.empty]))
+        rows = task.target.shape.fit(pl.concat([*map(pl.read_ipc, sample)] or [self.stream.empty]))
         size_bytes = int(task.rows * self.row_bytes)
         settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
         return _Files(task, self.spill, settings, written, is_spooled), ranges
