@@ -1,0 +1,102 @@
+"""Candidate indexes of a table, and the one of which the filters open the fewest bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.space.arrays import F64Array
+from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.table.advise.simulated import Opened
+from qbeast_core.table.advise.stored import Encoder, StoredRows
+from qbeast_core.table.advise.trial import ColumnSet, Index, Trial
+
+# Number of best sets of one size to which further columns are added.
+_EXTENDED: Final = 3
+
+_NOTICED: Final = 1e-9
+
+
+class Candidates:
+    """Indexes, each simulated once."""
+
+    def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder | None = None) -> None:
+        self.trial, self._importance, self._encoder = trial, importance, encoder
+        self._opened: dict[Index, Opened] = {}
+        self._stored: dict[Index, StoredRows] = {}
+
+    def search(
+        self, options: Sequence[ColumnSpec], *, most: int, together: Callable[[ColumnSet], bool]
+    ) -> None:
+        """Try single columns, and add further columns to the best sets, up to `most` columns."""
+        level: list[ColumnSet] = [(option,) for option in options]
+        for _ in range(most):
+            tried = {frozenset[ColumnSpec](index.columns) for index in self._opened}
+            sets = {frozenset(columns): columns for columns in level if together(columns)}
+            fresh = [Index(columns) for key, columns in sets.items() if key not in tried]
+            for index in fresh:
+                self.opened(index)
+            best = sorted(fresh, key=self.share_that_decides)[:_EXTENDED]
+            level = [(*index.columns, option) for index in best for option in options]
+
+    def best(self, *, tie: float) -> Index:
+        """Return the index with the fewest columns of all that cost at most `tie` times the minimum."""
+        return self.best_of(self._opened, self.share_that_decides, tie=tie)
+
+    def best_of(self, tried: Iterable[Index], cost: Callable[[Index], float], *, tie: float) -> Index:
+        """Return the index with the fewest columns of those that cost at most `tie` times the minimum."""
+        costs = {index: cost(index) for index in tried}
+        limit = tie * min(costs.values()) + _NOTICED
+        return min(
+            (index for index, value in costs.items() if value <= limit), key=lambda i: _rank(i, costs[i])
+        )
+
+    def nearly_best(self, most: int, *, within: float) -> list[Index]:
+        """Return the indexes that open the smallest shares, best first."""
+        ordered = sorted(self._opened, key=self.share_that_decides)[:most]
+        limit = within * self.share_that_decides(ordered[0]) + _NOTICED
+        return [index for index in ordered if self.share_that_decides(index) <= limit]
+
+    def share_that_decides(self, index: Index) -> float:
+        """Return the mean share that is opened by the filters for which indexes differ."""
+        decide = self._differences > _NOTICED
+        return float(self._opened[index].shares[decide] @ self._importance[decide])
+
+    def opened(self, index: Index) -> Opened:
+        """Return what the filters open. A new index is tried first."""
+        if index not in self._opened:
+            self._opened[index] = self.trial.opened(index)
+        return self._opened[index]
+
+    def share(self, columns: ColumnSet) -> float:
+        """Return the mean share that all filters open."""
+        return float(self.opened(Index(columns)).shares @ self._importance)
+
+    def bytes(self, index: Index) -> F64Array:
+        """Return the bytes that each filter opens, shape (filters,)."""
+        if index not in self._stored:
+            if self._encoder is None:
+                raise AssertionError
+            self._stored[index] = self.trial.stored(index, self._encoder)
+        return self._stored[index].bytes_of(self.opened(index), rows=self.trial.table_rows)
+
+    def mean_bytes(self, index: Index) -> float:
+        """Return the mean of the bytes that the filters open."""
+        return float(self.bytes(index) @ self._importance)
+
+    @property
+    def decides(self) -> bool:
+        """Whether a filter opens more with one index than with another."""
+        return bool((self._differences > _NOTICED).any())
+
+    @property
+    def _differences(self) -> F64Array:
+        shares = np.array([opened.shares for opened in self._opened.values()])
+        return np.asarray(np.ptp(shares, axis=0), np.float64)
+
+
+def _rank(index: Index, cost: float) -> tuple[int, int, bool, float]:
+    hashes = sum(column.kind == "hashing" for column in index.columns)
+    return len(index.columns), hashes, index.cube_size is not None, cost
