@@ -140,7 +140,7 @@ class _Advising:
             rows=sample.table_rows,
             row_bytes=sample.rows.estimated_size() / sample.rows.height,
             ends=ends_of(snapshot.files, snapshot.schema),
-            by_weight=sample.by_weight,
+            drawn_by=sample.drawn_by,
             configuration=snapshot.metadata.configuration,
         )
         self._search = Search(sample.rows, facts, workload)
@@ -166,7 +166,7 @@ class _Advising:
                     "query": [str(query) for query in self._queries],
                     "bytes_now": self._now.astype(np.int64),
                     "bytes_advised": then.astype(np.int64),
-                    "share": many.opened(chosen).shares,
+                    "share": many.trial.opened(chosen).shares,
                 }
             ),
             alternatives=self._alternatives([index for index in finalists if index != chosen], then),
@@ -174,10 +174,12 @@ class _Advising:
 
     def _finalists(self, most: int) -> list[Index]:
         """Return the best indexes by few rows, and the index of the table."""
-        search = self._search
-        search.few.search(search.options(self._named), most=most, together=_have_different_names)
-        others = search.weighed[:_MAX_OTHERS]
-        best = search.with_other_size(search.with_other_kinds(search.by_bytes()))
+        search, few = self._search, self._search.few
+        options = search.options(self._named)
+        few.search(options, most=most, together=_have_different_names, by_bytes=True)
+        others = few.by_bytes[:_MAX_OTHERS]
+        best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
+        best = search.with_other_size(search.with_other_kinds(best))
         present = [] if self._present is None else [self._present]
         return list(dict.fromkeys([best, *others, *present]))
 

@@ -10,11 +10,14 @@ import numpy as np
 from qbeast_core.space.arrays import F64Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.table.advise.simulated import Opened
-from qbeast_core.table.advise.stored import Encoder, StoredRows
+from qbeast_core.table.advise.stored import Encoder
 from qbeast_core.table.advise.trial import ColumnSet, Index, Trial
 
 # Number of best sets of one size to which further columns are added.
 _EXTENDED: Final = 3
+
+# Number of sets of one size that are compared by bytes, which takes longer than by shares.
+_WEIGHED: Final = 6
 
 _NOTICED: Final = 1e-9
 
@@ -22,24 +25,40 @@ _NOTICED: Final = 1e-9
 class Candidates:
     """Indexes, each simulated once."""
 
-    def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder | None = None) -> None:
+    def __init__(self, trial: Trial, importance: F64Array, encoder: Encoder) -> None:
         self.trial, self._importance, self._encoder = trial, importance, encoder
         self._opened: dict[Index, Opened] = {}
-        self._stored: dict[Index, StoredRows] = {}
+        self._bytes: dict[Index, F64Array] = {}
 
     def search(
-        self, options: Sequence[ColumnSpec], *, most: int, together: Callable[[ColumnSet], bool]
+        self,
+        options: Sequence[ColumnSpec],
+        *,
+        most: int,
+        together: Callable[[ColumnSet], bool],
+        by_bytes: bool = False,
     ) -> None:
-        """Try single columns, and add further columns to the best sets, up to `most` columns."""
+        """Try single columns, and add further columns to the best sets, up to `most` columns.
+
+        The best sets are those of which the filters open the smallest share, or with `by_bytes`, of the best of these,
+        those of which they open the fewest bytes: tables of the same rows differ by up to a third in bytes.
+        """
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(most):
             tried = {frozenset[ColumnSpec](index.columns) for index in self._opened}
             sets = {frozenset(columns): columns for columns in level if together(columns)}
             fresh = [Index(columns) for key, columns in sets.items() if key not in tried]
             for index in fresh:
-                self.opened(index)
-            best = sorted(fresh, key=self.share_that_decides)[:_EXTENDED]
-            level = [(*index.columns, option) for index in best for option in options]
+                self._opened[index] = self.trial.opened(index, quickly=True)
+            best = sorted(fresh, key=self.share_that_decides)
+            if by_bytes:
+                best = sorted(best[:_WEIGHED], key=self.mean_bytes)
+            level = [(*index.columns, option) for index in best[:_EXTENDED] for option in options]
+
+    @property
+    def by_bytes(self) -> list[Index]:
+        """The indexes whose bytes are known, with the fewest bytes first."""
+        return sorted(self._bytes, key=self.mean_bytes)
 
     def best(self, *, tie: float) -> Index:
         """Return the index with the fewest columns of all that cost at most `tie` times the minimum."""
@@ -53,34 +72,20 @@ class Candidates:
             (index for index, value in costs.items() if value <= limit), key=lambda i: _rank(i, costs[i])
         )
 
-    def nearly_best(self, most: int, *, within: float) -> list[Index]:
-        """Return the indexes that open the smallest shares, best first."""
-        ordered = sorted(self._opened, key=self.share_that_decides)[:most]
-        limit = within * self.share_that_decides(ordered[0]) + _NOTICED
-        return [index for index in ordered if self.share_that_decides(index) <= limit]
-
     def share_that_decides(self, index: Index) -> float:
         """Return the mean share that is opened by the filters for which indexes differ."""
         decide = self._differences > _NOTICED
         return float(self._opened[index].shares[decide] @ self._importance[decide])
 
-    def opened(self, index: Index) -> Opened:
-        """Return what the filters open. A new index is tried first."""
-        if index not in self._opened:
-            self._opened[index] = self.trial.opened(index)
-        return self._opened[index]
-
     def share(self, columns: ColumnSet) -> float:
         """Return the mean share that all filters open."""
-        return float(self.opened(Index(columns)).shares @ self._importance)
+        return float(self.trial.opened(Index(columns)).shares @ self._importance)
 
     def bytes(self, index: Index) -> F64Array:
         """Return the bytes that each filter opens, shape (filters,)."""
-        if index not in self._stored:
-            if self._encoder is None:
-                raise AssertionError
-            self._stored[index] = self.trial.stored(index, self._encoder)
-        return self._stored[index].bytes_of(self.opened(index), rows=self.trial.table_rows)
+        if index not in self._bytes:
+            self._bytes[index] = self.trial.bytes_opened(index, self._encoder)
+        return self._bytes[index]
 
     def mean_bytes(self, index: Index) -> float:
         """Return the mean of the bytes that the filters open."""

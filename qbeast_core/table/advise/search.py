@@ -33,11 +33,6 @@ _ROWS_OF_CUBE: Final = 32
 # Times the minimum up to which indexes count as equal: tables are drawn from a sample.
 TIE: Final = 1.05
 
-# Number of indexes that are compared by bytes, and times the minimum share up to which they are. Tables of the same
-# rows differ by up to a third in bytes.
-_WEIGHED: Final = 8
-_WITHIN: Final = 1.4
-
 # Times fewer bytes that another cube size than the default has to open. Smaller cubes make the log longer, and larger
 # ones make filters less precise that are not listed.
 _WORTH_A_SIZE: Final = 1.1
@@ -79,8 +74,8 @@ class TableFacts:
     row_bytes: float
     # Rows with the minimum and maximum of each column; columns without known ends are missing.
     ends: pl.DataFrame
-    # Whether the sample was chosen by weights.
-    by_weight: bool = False
+    # Columns by whose weights the sample was chosen.
+    drawn_by: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -106,7 +101,7 @@ class Search:
             filters=self._nodes,
             filtered=workload.named,
             ends=facts.ends,
-            by_weight=facts.by_weight,
+            drawn_by=facts.drawn_by,
         )
         return Candidates(trial, workload.importance, self._encoder)
 
@@ -118,15 +113,6 @@ class Search:
     def by_hash(self, name: str) -> ColumnSpec:
         """Return a column by hash; dates and times have none in the format."""
         return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
-
-    def by_bytes(self, tie: float = TIE) -> Index:
-        """Return the best index of all that were tried on few rows, by the bytes that are opened."""
-        return self.few.best_of(self.weighed, self.few.mean_bytes, tie=tie)
-
-    @property
-    def weighed(self) -> list[Index]:
-        """The indexes that open the smallest shares, by the bytes that are opened."""
-        return sorted(self.few.nearly_best(_WEIGHED, within=_WITHIN), key=self.few.mean_bytes)
 
     def with_other_kinds(self, index: Index) -> Index:
         """Return the index with other kinds of columns, where the filters open less then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +16,8 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.bands.arrange import arrange
-from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.build import Assignment
-from qbeast_core.tree.layout.pack import PackedFiles, page_rows_for
+from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, order_in_file, page_rows_for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +56,8 @@ class SimulatedTable:
     packed: PackedFiles
     # Statistics in the log.
     statistics: Statistics
-    page_rows: float
+    # Mean rows per page of each file.
+    page_rows: F64Array
     has_bands: bool
 
     def opened(self, node: Node) -> Opened:
@@ -83,22 +83,27 @@ class SimulatedTable:
         """Number of files."""
         return len(self.packed.file_starts) - 1
 
-    def mean_page_rows(self, weights: I32Array, *, scale: float, cube_size: int) -> int:
-        """Return the mean number of rows of a page of the table, from the pages of its first and its last file.
+    @cached_property
+    def order(self) -> RowNumbers:
+        """The rows in the order of the files."""
+        return order_in_file(self.placed.row_cube, self.weights)
 
-        `weights` are in the order of the files. The first file has the upper levels of the tree, which have smaller
-        pages; the last is like all others.
+    def with_real_pages(self, *, scale: float, cube_size: int) -> SimulatedTable:
+        """Return the table with the mean rows per page of files that are arranged like those of the real table.
+
+        The first file has the upper levels of the tree, which have smaller pages; the last is like all others.
         """
+        weights = self.weights[self.order]
         first, last = (
             self._arranged(number, weights, scale=scale, cube_size=cube_size)
             for number in (0, self.file_count - 1)
         )
-        counts = np.array([1, self.file_count - 1])
-        rows = counts @ [shape.runs.rows.sum() for shape in (first, last)]
-        return max(round(float(rows / (counts @ [first.pages, last.pages]))), 1)
+        page_rows = np.full(self.file_count, last)
+        page_rows[0] = first
+        return replace(self, page_rows=page_rows * scale)
 
-    def _arranged(self, file: int, weights: I32Array, *, scale: float, cube_size: int) -> FileShape:
-        """Return the shape of one file of the table, whose blocks have more rows in proportion."""
+    def _arranged(self, file: int, weights: I32Array, *, scale: float, cube_size: int) -> float:
+        """Return the mean rows per page of one file of the real table, whose blocks have more rows in proportion."""
         blocks = slice(*self.packed.file_first_block[file : file + 2].tolist())
         firsts, stops = (self.packed.block_starts[blocks], self.packed.block_starts[1:][blocks])
         sizes = np.maximum(np.rint((stops - firsts) / scale), 1).astype(np.int64)
@@ -108,7 +113,7 @@ class SimulatedTable:
         spread = (np.repeat(low, sizes) + place).astype(np.int32)
         depths = self.placed.cubes.depth[self.packed.block_cube[blocks]].astype(np.int64)
         page_rows = page_rows_for(len(spread), cube_size=cube_size)
-        return arrange(spread, starts, depths, page_rows=page_rows).shape
+        return len(spread) / arrange(spread, starts, depths, page_rows=page_rows).shape.pages
 
     def _may_match(self, atom: Atom) -> BoolArray:
         """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
@@ -137,7 +142,8 @@ class SimulatedTable:
     def _rows_alone(self) -> F64Array:
         """Rows of each block in pages without rows of other blocks: all but a part of a page in files with bands."""
         rows = np.diff(self.packed.block_starts)
-        whole = rows // self.page_rows * self.page_rows
+        page_rows = self.page_rows[self._file]
+        whole = rows // page_rows * page_rows
         return np.where(self.has_bands, whole, 0.0)
 
     @cached_property
@@ -146,11 +152,12 @@ class SimulatedTable:
         files = np.bincount(self._file, rows)
         counts = np.ceil(files / self.page_rows).astype(np.int64)
         ends = np.cumsum(counts)
-        sizes = np.full(ends[-1], self.page_rows)
+        sizes = np.repeat(self.page_rows, counts)
         used = counts > 0
         sizes[ends[used] - 1] = (files - (counts - 1) * self.page_rows)[used]
         stops = np.cumsum(rows) - (np.cumsum(files) - files)[self._file]
-        begins, stops = (stops - rows) / self.page_rows, stops / self.page_rows
+        page_rows = self.page_rows[self._file]
+        begins, stops = (stops - rows) / page_rows, stops / page_rows
         base = (ends - counts)[self._file]
         last = np.minimum(np.ceil(stops).astype(np.int64), counts[self._file])
         file = np.repeat(np.arange(len(counts)), counts)

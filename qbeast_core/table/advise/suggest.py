@@ -18,6 +18,7 @@ from qbeast_core.table.advise.profile import Profile, window
 from qbeast_core.table.advise.search import (
     FEW_ROWS,
     MANY_ROWS,
+    TIE,
     Search,
     TableFacts,
     Workload,
@@ -208,12 +209,13 @@ class _Suggestion:
     def _best(self) -> ColumnSet:
         names, few = self.compared[:_MAX_TRIED], self.search.few
         options = self.search.options(names) if self.filtered else list(map(ColumnSpec, names))
-        few.search(options, most=self.most, together=self._together)
+        few.search(options, most=self.most, together=self._together, by_bytes=bool(self.filtered))
         # The rows may show no difference: the first rows of a file all have the same day.
         if not few.decides:
             return tuple(map(ColumnSpec, names[: self.most]))
-        best = self.search.by_bytes() if self.filtered else few.best(tie=_TIE_OF_WINDOWS)
-        return best.columns
+        if not self.filtered:
+            return few.best(tie=_TIE_OF_WINDOWS).columns
+        return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE).columns
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether the last column may be proposed with the columns before it."""

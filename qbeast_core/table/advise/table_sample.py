@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,6 +12,7 @@ import polars as pl
 from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.table.estimate.heavy_rows import heavy_rows
+from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import explain
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
@@ -18,6 +20,9 @@ from qbeast_core.table.read.split_scan import all_parts
 
 # Of the rows of a sample in memory.
 _MAX_BYTES: Final = 128 << 20
+
+# Maximum number of rows that are read for each one that is kept, if samples of the table are clustered.
+_MAX_TIMES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,22 +32,26 @@ class TableSample:
     rows: pl.DataFrame
     # Number of rows of the table.
     table_rows: int
-    # Whether the rows were chosen by weights.
-    by_weight: bool
+    # Columns by whose weights the rows were chosen; none if the sample has all rows.
+    drawn_by: tuple[str, ...]
 
 
 def table_sample(reader: Reader, *, rows: int, max_bytes: int = _MAX_BYTES) -> TableSample:
     """Read about a number of rows of a table, fewer if they take too many bytes.
 
-    Rows of heavy keys are drawn one by one, as in estimates. Files without index are read as a whole, in parts, because
-    the weights of their rows are not known.
+    Rows of heavy keys are drawn one by one, as in estimates. If samples of the table are clustered, more rows are read
+    than kept. Files without index are read as a whole, in parts, because the weights of their rows are not known.
     """
     total = explain(reader, None, None, None).rows_total
     total -= sum(len(deleted) for deleted in reader.deleted_rows.values())
-    fraction = min(rows / max(total, 1), 1.0)
+    wanted = min(rows / max(total, 1), 1.0)
+    effect = counts_of(reader.snapshot).lower_bound
+    fraction = min(wanted * min(math.ceil(effect), _MAX_TIMES), 1.0)
     frames = _read(reader, reader.plan(None, None)) if fraction == 1.0 else _sampled(reader, fraction, total)
-    kept = _within(frames, max_bytes, schema=reader.snapshot.schema)
-    return TableSample(kept, max(total, kept.height), by_weight=fraction < 1.0)
+    kept = _within(frames, max_bytes, schema=reader.snapshot.schema, share=wanted / fraction)
+    # Shuffled: rows with equal keys are written in the order of the input, which should not be that of this table.
+    shuffled = kept.sample(fraction=1.0, shuffle=True, seed=0)
+    return TableSample(shuffled, max(total, kept.height), reader.indexed if fraction < 1.0 else ())
 
 
 def ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
@@ -91,9 +100,11 @@ def _read(reader: Reader, plan: ScanPlan) -> Iterator[pl.DataFrame]:
     return read_parts(all_parts(reader, plan), row_filter, reader.files)
 
 
-def _within(frames: Iterable[pl.DataFrame], max_bytes: int, *, schema: pl.Schema) -> pl.DataFrame:
-    """Join frames; halve the rows at random each time that they take too many bytes."""
-    kept, share = schema.to_frame(), 1.0
+def _within(
+    frames: Iterable[pl.DataFrame], max_bytes: int, *, schema: pl.Schema, share: float
+) -> pl.DataFrame:
+    """Join a share of the rows of frames; halve them at random each time that they take too many bytes."""
+    kept = schema.to_frame()
     for number, frame in enumerate(frames):
         kept = pl.concat([kept, frame if share == 1.0 else frame.sample(fraction=share, seed=number)])
         while kept.estimated_size() > max_bytes and kept.height > 1:

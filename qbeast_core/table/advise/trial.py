@@ -12,7 +12,7 @@ import polars as pl
 
 from qbeast_core.query.filters.nodes import Node
 from qbeast_core.query.plan.statistics import Statistics
-from qbeast_core.space.arrays import I32Array, I64Array, U32Array
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.spec.revision import Revision
@@ -24,7 +24,6 @@ from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
-    order_in_file,
     pack_files,
     page_rows_for,
     rows_by_file,
@@ -63,32 +62,35 @@ class Trial:
     filtered: tuple[str, ...]
     # Rows with the minimum and maximum of each column of the table; columns without known ends are missing.
     ends: pl.DataFrame
-    # Whether `rows` were chosen by weights, so that those of an index may be the lowest only.
-    by_weight: bool = False
+    # Columns by whose weights `rows` were chosen: rows of an index on them have the lowest weights only.
+    drawn_by: tuple[str, ...] = ()
     _axes: dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]] = field(
         default_factory=dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]], init=False, repr=False
     )
 
-    def opened(self, index: Index) -> Opened:
-        """Return what each filter opens of the table with an index."""
-        table = self._table(index)
+    def opened(self, index: Index, *, quickly: bool = False) -> Opened:
+        """Return what each filter opens of the table with an index; `quickly` with approximate pages."""
+        table = self._table(index) if quickly else self._with_real_pages(index)
         return Opened.join([table.opened(node) for node in self.filters])
 
-    def stored(self, index: Index, encoder: Encoder) -> StoredRows:
-        """Return the size of the rows in a table with an index."""
-        table = self._table(index)
-        order = order_in_file(table.placed.row_cube, table.weights)
-        rows, weights = self.rows[pl.Series(order)], table.weights[order]
-        file_rows = self.table_rows / table.file_count
-        page_rows = table.mean_page_rows(weights, scale=self._scale, cube_size=self._real_cube_size(index))
+    def bytes_opened(self, index: Index, encoder: Encoder) -> F64Array:
+        """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
+        table = self._with_real_pages(index)
+        opened = Opened.join([table.opened(node) for node in self.filters])
+        return self._stored(table, index, encoder).bytes_of(opened, rows=self.table_rows)
+
+    def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> StoredRows:
+        """Return the size of the rows in a table."""
+        rows, weights = self.rows[pl.Series(table.order)], table.weights[table.order]
+        pages = float((np.diff(table.packed.file_starts) / table.page_rows).sum())
         encode = partial(
             encoder.encode,
             indexed=[column.name for column in index.columns],
-            page_rows=page_rows,
-            file_rows=file_rows,
+            page_rows=max(round(self.table_rows / pages), 1),
+            file_rows=self.table_rows / table.file_count,
         )
         stored = encode(rows, weights)
-        if self._scale > 1 - 1e-9 or rows.height < _THINNED * page_rows:
+        if self._scale > 1 - 1e-9:
             return stored
         thin = encode(rows.gather_every(_THINNED), weights[::_THINNED])
         return stored.extrapolated(thin, steps=min(-math.log(self._scale, _THINNED), 1.0))
@@ -100,9 +102,15 @@ class Trial:
 
     def weights(self, columns: ColumnSet) -> I32Array:
         """Return the weight of each row."""
-        weights = frame_weights(self.rows, [column.name for column in columns])
+        names = tuple(column.name for column in columns)
+        weights = frame_weights(self.rows, names)
+        if names != self.drawn_by:
+            return weights
         # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
-        return frame_weights(pl.DataFrame({"weight": weights}), ["weight"]) if self.by_weight else weights
+        return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
+
+    def _with_real_pages(self, index: Index) -> SimulatedTable:
+        return self._table(index).with_real_pages(scale=self._scale, cube_size=self._real_cube_size(index))
 
     def _table(self, index: Index) -> SimulatedTable:
         cube_size = self._real_cube_size(index)
@@ -128,7 +136,7 @@ class Trial:
             placed=placed,
             packed=packed,
             statistics=self._statistics(placed, packed, weights),
-            page_rows=page_rows * self._scale,
+            page_rows=np.full(len(packed.file_starts) - 1, page_rows * self._scale),
             has_bands=bands,
         )
 
