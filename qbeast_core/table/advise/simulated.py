@@ -16,6 +16,7 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import cube_boxes
 from qbeast_core.spec.transformation import Transformation
 from qbeast_core.tree.bands.arrange import arrange
+from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.build import Assignment
 from qbeast_core.tree.layout.pack import PackedFiles, RowNumbers, order_in_file, page_rows_for
 
@@ -59,6 +60,8 @@ class SimulatedTable:
     # Mean rows per page of each file.
     page_rows: F64Array
     has_bands: bool
+    # Row groups of a file.
+    row_groups: int = 1
 
     def opened(self, node: Node) -> Opened:
         """Return what a filter opens."""
@@ -98,12 +101,12 @@ class SimulatedTable:
             self._arranged(number, weights, scale=scale, cube_size=cube_size)
             for number in (0, self.file_count - 1)
         )
-        page_rows = np.full(self.file_count, last)
-        page_rows[0] = first
-        return replace(self, page_rows=page_rows * scale)
+        page_rows = np.full(self.file_count, _mean_page_rows(last))
+        page_rows[0] = _mean_page_rows(first)
+        return replace(self, page_rows=page_rows * scale, row_groups=len(last.bands.page_rows))
 
-    def _arranged(self, file: int, weights: I32Array, *, scale: float, cube_size: int) -> float:
-        """Return the mean rows per page of one file of the real table, whose blocks have more rows in proportion."""
+    def _arranged(self, file: int, weights: I32Array, *, scale: float, cube_size: int) -> FileShape:
+        """Return the shape of one file of the real table, whose blocks have more rows in proportion."""
         blocks = slice(*self.packed.file_first_block[file : file + 2].tolist())
         firsts, stops = (self.packed.block_starts[blocks], self.packed.block_starts[1:][blocks])
         sizes = np.maximum(np.rint((stops - firsts) / scale), 1).astype(np.int64)
@@ -113,7 +116,7 @@ class SimulatedTable:
         spread = (np.repeat(low, sizes) + place).astype(np.int32)
         depths = self.placed.cubes.depth[self.packed.block_cube[blocks]].astype(np.int64)
         page_rows = page_rows_for(len(spread), cube_size=cube_size)
-        return len(spread) / arrange(spread, starts, depths, page_rows=page_rows).shape.pages
+        return arrange(spread, starts, depths, page_rows=page_rows).shape
 
     def _may_match(self, atom: Atom) -> BoolArray:
         """Return the blocks that may hold a matching row, by the statistics of their files and by their cubes."""
@@ -162,6 +165,10 @@ class SimulatedTable:
         last = np.minimum(np.ceil(stops).astype(np.int64), counts[self._file])
         file = np.repeat(np.arange(len(counts)), counts)
         return _SharedPages(base + begins.astype(np.int64), base + last, sizes, file)
+
+
+def _mean_page_rows(shape: FileShape) -> float:
+    return float(shape.runs.rows.sum()) / shape.pages
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -63,8 +63,9 @@ class Encoder:
         indexed: Sequence[str],
         page_rows: int,
         file_rows: float,
+        row_groups: int,
     ) -> StoredRows:
-        """Return the size of rows in their order.
+        """Return the size of rows in their order, for a table with `file_rows` rows and some row groups per file.
 
         Rows of a cube are in no order but that of their weights. So a page of some of the rows is like a page of all
         rows, as long as the sample has about as many rows in a cube as a page has.
@@ -85,8 +86,10 @@ class Encoder:
         is_read = [leaf != WEIGHT_COLUMN for leaf in leaves]
         chunks = tail.footer.groups[0].chunks
         dictionaries = sum(chunk.data_start - chunk.start for chunk in chunks)
+        footer = int.from_bytes(encoded.data[-8:-4], "little")
+        directory = (encoded.tail_bytes - footer) * file_rows / rows.height
         return StoredRows(
             in_files=in_files,
             in_pages=float(tail.page_sizes[is_read].sum()) / rows.height,
-            tail=encoded.tail_bytes * file_rows / rows.height + dictionaries,
+            tail=directory + footer * row_groups + dictionaries,
         )

@@ -88,6 +88,7 @@ class Trial:
             indexed=[column.name for column in index.columns],
             page_rows=max(round(self.table_rows / pages), 1),
             file_rows=self.table_rows / table.file_count,
+            row_groups=table.row_groups,
         )
         stored = encode(rows, weights)
         if self._scale > 1 - 1e-9:

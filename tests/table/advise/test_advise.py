@@ -46,6 +46,10 @@ def write(
     return qbeast.open_table(path)
 
 
+def names(advice: qbeast.Advice) -> list[str]:
+    return [text.partition(":")[0] for text in advice.columns]
+
+
 def opened(table: qbeast.Table, queries: list[str]) -> list[int]:
     return [table.explain(query).bytes_opened for query in queries]
 
@@ -96,8 +100,8 @@ def test_best_index_is_kept(tmp_path: Path) -> None:
 
 def test_repeated_query_counts_more(by_order: qbeast.Table) -> None:
     rare = "supplier < 10"
-    assert by_order.advise([rare, *["price > 5000"] * 8], most=1).columns == ("price",)
-    assert by_order.advise([*[rare] * 8, "price > 5000"], most=1).columns == ("supplier",)
+    assert names(by_order.advise([rare, *["price > 5000"] * 8], most=1)) == ["price"]
+    assert names(by_order.advise([*[rare] * 8, "price > 5000"], most=1)) == ["supplier"]
 
 
 def test_files_without_index_are_compared(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def test_files_without_index_are_compared(tmp_path: Path) -> None:
     table = qbeast.open_table(tmp_path / "t")
     advice = table.advise(["price > 5000"])
     assert advice.bytes_opened_now == table.explain("price > 5000").bytes_opened
-    assert advice.columns == ("price",)
+    assert names(advice) == ["price"]
     assert not advice.keep
 
 
@@ -118,7 +122,7 @@ def test_deleted_rows_do_not_count(tmp_path: Path) -> None:
     sample = table_sample(table.reader, rows=10_000)
     assert sample.table_rows == table.count() == ROWS - 4_000
     assert set(sample.rows.rows()) <= set(table.read().rows())
-    assert table.advise(["price > 5000"]).columns == ("price",)
+    assert names(table.advise(["price > 5000"])) == ["price"]
 
 
 def test_hashed_column_of_table_gets_its_kind(tmp_path: Path) -> None:
@@ -128,9 +132,9 @@ def test_hashed_column_of_table_gets_its_kind(tmp_path: Path) -> None:
 
 
 def test_narrow_filter_gets_smaller_cubes(tmp_path: Path) -> None:
-    rows = pl.select(id=pl.int_range(300_000)).with_columns(price=pl.col("id") * 7919 % 100_003)
+    rows = pl.select(id=pl.int_range(300_000)).with_columns(price=pl.col("id") * 7919 % 300_007)
     table = write(tmp_path / "t", ["id"], rows)
-    query = "price BETWEEN 500 AND 510"
+    query = "price BETWEEN 500 AND 6500"
     advice = table.advise([query])
     small = opened(write(tmp_path / "small", list(advice.columns), rows, advice.cube_size), [query])
     usual = opened(write(tmp_path / "usual", list(advice.columns), rows), [query])
@@ -140,7 +144,7 @@ def test_narrow_filter_gets_smaller_cubes(tmp_path: Path) -> None:
 
 
 def test_sample_by_own_columns_is_like_the_table(tmp_path: Path) -> None:
-    """A sample of a table has the lowest weights of its index; an index on the same columns is simulated all the same."""
+    """A sample has the lowest weights of the index of its table: an index on these columns needs other weights."""
     rows = pl.select(id=pl.int_range(300_000)).with_columns(price=pl.col("id") * 7919 % 100_003)
     table = write(tmp_path / "t", ["price"], rows)
     advice = table.advise(["price < 20000"])
