@@ -44,7 +44,9 @@ def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
 
 @on_table(
     "comparing indexes",
-    option("--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True, required=True),
+    option(
+        "--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True, required=True
+    ),
     option("--most", "Maximum number of columns.", type=click.IntRange(1, 8), default=4, show_default=True),
     version_option,
     absolute_paths_option,

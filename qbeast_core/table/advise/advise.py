@@ -179,9 +179,11 @@ class _Advising:
         few.search(options, most=most, together=_have_different_names, by_bytes=True)
         others = few.by_bytes[:_MAX_OTHERS]
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
-        best = search.with_other_size(search.with_other_kinds(best))
+        # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
+        # are compared on more rows.
+        bests = [search.with_other_size(index) for index in (best, search.with_other_kinds(best))]
         present = [] if self._present is None else [self._present]
-        return list(dict.fromkeys([best, *others, *present]))
+        return list(dict.fromkeys([*bests, *others, *present]))
 
     @cached_property
     def _present(self) -> Index | None:

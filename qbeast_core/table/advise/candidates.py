@@ -102,6 +102,7 @@ class Candidates:
         return np.asarray(np.ptp(shares, axis=0), np.float64)
 
 
-def _rank(index: Index, cost: float) -> tuple[int, int, bool, float]:
-    hashes = sum(column.kind == "hashing" for column in index.columns)
-    return len(index.columns), hashes, index.cube_size is not None, cost
+def _rank(index: Index, cost: float) -> tuple[int, int, int, bool, float]:
+    kinds = [column.kind for column in index.columns]
+    named = len(kinds) - kinds.count("auto")
+    return len(kinds), kinds.count("hashing"), named, index.cube_size is not None, cost

@@ -33,9 +33,9 @@ _ROWS_OF_CUBE: Final = 32
 # Times the minimum up to which indexes count as equal: tables are drawn from a sample.
 TIE: Final = 1.05
 
-# Times fewer bytes that another cube size than the default has to open. Smaller cubes make the log longer, and larger
-# ones make filters less precise that are not listed.
-_WORTH_A_SIZE: Final = 1.1
+# Times fewer bytes that other kinds and cube sizes than the default ones have to open. Smaller cubes make the log
+# longer, and larger ones make filters less precise that are not listed.
+_WORTHWHILE: Final = 1.1
 _MIN_CUBE_SIZE: Final = 4096
 _MAX_CUBE_SIZE: Final = 65_536
 _MAX_CUBES: Final = 32_768
@@ -121,7 +121,7 @@ class Search:
             others = [kind for kind in _KINDS if kind != now and self._fits(column.name, kind)]
             changed = [_with_column(index, at, ColumnSpec(column.name, kind)) for kind in others]
             best = min(changed, key=self.few.mean_bytes, default=index)
-            if self.few.mean_bytes(best) * TIE < self.few.mean_bytes(index):
+            if self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index):
                 index = best
         return index
 
@@ -132,7 +132,7 @@ class Search:
         least = max(_MIN_CUBE_SIZE, self._facts.rows // _MAX_CUBES)
         changed = [Index(index.columns, size) for size in sizes if least <= size <= _MAX_CUBE_SIZE]
         best = min(changed, key=self.few.mean_bytes, default=index)
-        is_better = self.few.mean_bytes(best) * _WORTH_A_SIZE < self.few.mean_bytes(index)
+        is_better = self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index)
         return best if is_better else index
 
     def _fits(self, name: str, kind: ColumnKind) -> bool:
