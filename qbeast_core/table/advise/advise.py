@@ -181,7 +181,7 @@ class _Advising:
         best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
         # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
         # are compared on more rows.
-        bests = [search.with_other_size(index) for index in (best, search.with_other_kinds(best))]
+        bests = [search.with_other_size(index) for index in (best, search.with_linear_columns(best))]
         present = [] if self._present is None else [self._present]
         return list(dict.fromkeys([*bests, *others, *present]))
 

@@ -17,7 +17,7 @@ from qbeast_core.table.advise.trial import ColumnSet, Index, Trial
 _EXTENDED: Final = 3
 
 # Number of sets of one size that are compared by bytes, which takes longer than by shares.
-_WEIGHED: Final = 6
+_WEIGHED: Final = 8
 
 _NOTICED: Final = 1e-9
 
@@ -40,8 +40,8 @@ class Candidates:
     ) -> None:
         """Try single columns, and add further columns to the best sets, up to `most` columns.
 
-        The best sets are those of which the filters open the smallest share, or with `by_bytes`, of the best of these,
-        those of which they open the fewest bytes: tables of the same rows differ by up to a third in bytes.
+        The best sets are those of which the filters open the smallest share, and with `by_bytes` also those of which
+        they open the fewest bytes: tables of the same rows differ by up to a third in bytes.
         """
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(most):
@@ -50,10 +50,11 @@ class Candidates:
             fresh = [Index(columns) for key, columns in sets.items() if key not in tried]
             for index in fresh:
                 self._opened[index] = self.trial.opened(index, quickly=True)
-            best = sorted(fresh, key=self.share_that_decides)
+            ordered = sorted(fresh, key=self.share_that_decides)
+            best = ordered[:_EXTENDED]
             if by_bytes:
-                best = sorted(best[:_WEIGHED], key=self.mean_bytes)
-            level = [(*index.columns, option) for index in best[:_EXTENDED] for option in options]
+                best += sorted(ordered[:_WEIGHED], key=self.mean_bytes)[:_EXTENDED]
+            level = [(*index.columns, option) for index in dict.fromkeys(best) for option in options]
 
     @property
     def by_bytes(self) -> list[Index]:

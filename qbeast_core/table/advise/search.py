@@ -40,8 +40,6 @@ _MIN_CUBE_SIZE: Final = 4096
 _MAX_CUBE_SIZE: Final = 65_536
 _MAX_CUBES: Final = 32_768
 
-_KINDS: Final[tuple[ColumnKind, ...]] = ("linear", "quantiles", "hashing")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
@@ -114,15 +112,20 @@ class Search:
         """Return a column by hash; dates and times have none in the format."""
         return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
 
-    def with_other_kinds(self, index: Index) -> Index:
-        """Return the index with other kinds of columns, where the filters open less then."""
+    def with_linear_columns(self, index: Index) -> Index:
+        """Return the index with quantiles replaced by equal ranges, where the filters open much less then.
+
+        Hashes are among the options of a search. Columns that a write divides into equal ranges have evenly spread
+        values, whose quantiles would be the same ranges.
+        """
         for at, column in enumerate(index.columns):
-            now = self.few.trial.kind_of(column)
-            others = [kind for kind in _KINDS if kind != now and self._fits(column.name, kind)]
-            changed = [_with_column(index, at, ColumnSpec(column.name, kind)) for kind in others]
-            best = min(changed, key=self.few.mean_bytes, default=index)
-            if self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index):
-                index = best
+            if self.few.trial.kind_of(column) != "quantiles" or not self._fits(column.name, "linear"):
+                continue
+            linear = ColumnSpec(column.name, "linear")
+            columns = (*index.columns[:at], linear, *index.columns[at + 1 :])
+            changed = Index(columns, index.cube_size)
+            if self.few.mean_bytes(changed) * _WORTHWHILE < self.few.mean_bytes(index):
+                index = changed
         return index
 
     def with_other_size(self, index: Index) -> Index:
@@ -154,10 +157,6 @@ def some_rows(rows: pl.DataFrame, most: int) -> pl.DataFrame:
 def text_of(column: ColumnSpec) -> str:
     """Return a column as users write it; the log has a longer name for a hash."""
     return f"{column.name}:hash" if column.kind == "hashing" else str(column)
-
-
-def _with_column(index: Index, at: int, column: ColumnSpec) -> Index:
-    return Index((*index.columns[:at], column, *index.columns[at + 1 :]), index.cube_size)
 
 
 def _condition(query: Predicate, rows: pl.DataFrame, outcome: str) -> pl.Expr:
