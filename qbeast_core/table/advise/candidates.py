@@ -41,7 +41,7 @@ class Candidates:
         """Try single columns, and add further columns to the best sets, up to `most` columns.
 
         The best sets are those of which the filters open the smallest share, and with `by_bytes` also those of which
-        they open the fewest bytes: tables of the same rows differ by up to a third in bytes.
+        they open the fewest bytes: tables of the same rows differ by up to a third in bytes. All pairs are tried then.
         """
         level: list[ColumnSet] = [(option,) for option in options]
         for _ in range(most):
@@ -50,8 +50,13 @@ class Candidates:
             fresh = [Index(columns) for key, columns in sets.items() if key not in tried]
             for index in fresh:
                 self._opened[index] = self.trial.opened(index, quickly=True)
+            if not fresh:
+                break
             ordered = sorted(fresh, key=self.share_that_decides)
             best = ordered[:_EXTENDED]
+            if by_bytes and len(ordered[0].columns) == 1:
+                # All pairs: of many filters, each column serves one, and the best pair may be of any two.
+                best = [index for index in ordered if (self._opened[index].shares < 1 - _NOTICED).any()]
             if by_bytes:
                 best += sorted(ordered[:_WEIGHED], key=self.mean_bytes)[:_EXTENDED]
             level = [(*index.columns, option) for index in dict.fromkeys(best) for option in options]
