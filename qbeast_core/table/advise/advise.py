@@ -150,7 +150,8 @@ class _Advising:
         """Return the advice."""
         many, present, finalists = self._search.many, self._present, self._finalists(most)
         best = many.best_of(finalists, many.mean_bytes, tie=TIE)
-        keep = present is not None and float(self._now.mean()) <= TIE * many.mean_bytes(best)
+        least = min(map(many.mean_bytes, finalists))
+        keep = present is not None and float(self._now.mean()) <= TIE * least
         chosen = present if keep and present is not None else best
         then = self._now if keep else many.bytes(chosen)
         weights = many.trial.weights(chosen.columns)

@@ -52,14 +52,24 @@ class Candidates:
                 self._opened[index] = self.trial.opened(index, quickly=True)
             if not fresh:
                 break
-            ordered = sorted(fresh, key=self.share_that_decides)
+            ordered = sorted(fresh, key=self._expected_bytes if by_bytes else self.share_that_decides)
             best = ordered[:_EXTENDED]
             if by_bytes and len(ordered[0].columns) == 1:
                 # All pairs: of many filters, each column serves one, and the best pair may be of any two.
                 best = [index for index in ordered if (self._opened[index].shares < 1 - _NOTICED).any()]
-            if by_bytes:
+                ordered = sorted(best or ordered[:1], key=self.mean_bytes)
+            elif by_bytes:
                 best += sorted(ordered[:_WEIGHED], key=self.mean_bytes)[:_EXTENDED]
             level = [(*index.columns, option) for index in dict.fromkeys(best) for option in options]
+
+    def _expected_bytes(self, index: Index) -> float:
+        """Return about the bytes that are opened, from the share and from the tables of the single columns."""
+        alone = [Index((column,)) for column in index.columns]
+        sizes = [self.mean_bytes(one) / self._mean_share(one) for one in alone if one in self._bytes]
+        return self._mean_share(index) * (sum(sizes) / len(sizes) if sizes else 1.0)
+
+    def _mean_share(self, index: Index) -> float:
+        return max(float(self._opened[index].shares @ self._importance), _NOTICED)
 
     @property
     def by_bytes(self) -> list[Index]:
