@@ -26,7 +26,7 @@ from qbeast_core.table.advise.search import (
     text_of,
 )
 from qbeast_core.table.advise.trial import ColumnSet
-from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
 from qbeast_core.tree.space.columns import frame_weights
@@ -183,12 +183,14 @@ class _Suggestion:
         self.rows, self.table_rows, self.most = rows, table_rows, most
         looked_at = some_rows(rows, MANY_ROWS)
         self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
-        workload = Workload.of(queries or (), looked_at, outcome="nothing was written")
+        # A filter without columns opens the same of every index.
+        filters = [query for query in queries or () if not _is_constant(query, looked_at.schema)]
+        workload = Workload.of(filters, looked_at, outcome="nothing was written")
         self.filtered = [name for name in workload.named if name in self.profile.names]
         if not self.filtered:
             named = tuple(self.profile.evenest[:_MAX_WINDOWS])
-            filters = tuple(window(looked_at[name]) for name in named)
-            workload = Workload(filters, named, self.profile.importance(named))
+            windows = tuple(window(looked_at[name]) for name in named)
+            workload = Workload(windows, named, self.profile.importance(named))
         self.compared = self.filtered or list(workload.named)
         ends = rows if rows.height == table_rows else pl.DataFrame()
         facts = TableFacts(table_rows, rows.estimated_size() / rows.height, ends)
@@ -286,3 +288,8 @@ class _Suggestion:
         if follows is not None and not self.filtered:
             return f"follows {follows}, which has nearly the same order"
         return f"adds too little: {only}"
+
+
+def _is_constant(query: Predicate, schema: pl.Schema) -> bool:
+    condition = filter_of(query, schema, argument="queries")
+    return condition is None or not condition.meta.root_names()
