@@ -25,6 +25,7 @@ ABOVE = [
 ]
 ROOMS = {
     "table": "what users hold: the class Table",
+    "advise": "which index filters would open least of",
     "estimate": "aggregates to a promised error: questions, rounds, tasks",
     "dml": "delete, update, merge",
     "inspect": "metrics, plots, history",

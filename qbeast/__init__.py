@@ -58,6 +58,8 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.resources import Resources
     from qbeast_core.results import MetadataResult
     from qbeast_core.support.runtime import Progress
+    from qbeast_core.table.advise.advise import Advice
+    from qbeast_core.table.advise.suggest import SuggestedColumns, suggest_columns
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.plan import ChangeResult
@@ -74,11 +76,11 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.read.scan_task import ScanTask
     from qbeast_core.table.rewrite.optimize import OptimizeResult
     from qbeast_core.table.table import Table
-    from qbeast_core.table.write.suggest import SuggestedColumns, suggest_columns
     from qbeast_core.table.write.write import WriteResult
 
 __all__ = [
     "AddedColumnWarning",
+    "Advice",
     "CarbonPlan",
     "CarbonTable",
     "ChangeResult",
@@ -153,6 +155,8 @@ _HOMES = {
     "resources": ("Resources",),
     "results": ("MetadataResult",),
     "support.runtime": ("Progress",),
+    "table.advise.advise": ("Advice",),
+    "table.advise.suggest": ("SuggestedColumns", "suggest_columns"),
     "table.check.faults": ("CheckReport",),
     "table.check.repair": ("RepairResult",),
     "table.dml.plan": ("ChangeResult",),
@@ -169,7 +173,6 @@ _HOMES = {
     "table.read.scan_task": ("ScanTask",),
     "table.rewrite.optimize": ("OptimizeResult",),
     "table.table": ("Table",),
-    "table.write.suggest": ("SuggestedColumns", "suggest_columns"),
     "table.write.write": ("WriteResult",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}

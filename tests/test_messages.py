@@ -242,6 +242,8 @@ CHANGES = {
     "upgrade copies": Wrong(lambda t: qbeast.upgrade_table(t.table, replicated="maybe"), INPUT, ('"keep" or "drop"',), argument="replicated"),
     "suggest of a file": Wrong(lambda t: qbeast.suggest_columns("f.parquet"), INPUT, ("pl.scan_parquet('f.parquet')",), argument="df"),
     "suggest most": Wrong(lambda t: qbeast.suggest_columns(ROWS, most=0), INPUT, ("1 to 8",), argument="most"),
+    "advise query": Wrong(lambda t: t.it.advise("price < 1"), INPUT, ("list of conditions",), argument="queries"),
+    "advise nothing": Wrong(lambda t: t.it.advise([]), INPUT, ("at least one condition",), argument="queries"),
     "suggest query": Wrong(lambda t: qbeast.suggest_columns(ROWS, "price < 1"), INPUT, ("list of conditions",), argument="queries"),
 }  # fmt: skip
 

@@ -33,7 +33,13 @@ _GROUPS: Final = {
         "switch-dialect": "maintenance",
         "upgrade": "maintenance",
     },
-    "Inspect": {"history": "inspect", "metrics": "inspect", "check": "inspect", "plot": "inspect"},
+    "Inspect": {
+        "history": "inspect",
+        "metrics": "inspect",
+        "advise": "inspect",
+        "check": "inspect",
+        "plot": "inspect",
+    },
     "Maintain": {
         "optimize": "maintenance",
         "vacuum": "maintenance",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from qbeast_core.log.type_names import TypeLike
     from qbeast_core.results import MetadataResult
+    from qbeast_core.table.advise.advise import Advice
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.change import Change, ChangeOptions
@@ -502,6 +503,53 @@ class Table:
         return explain(
             self._reader, where, sample, None if columns is None else self._reader.names_of(columns)
         )
+
+    def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
+        """Return how to index the table so that filters open the fewest bytes.
+
+        Tables with other columns, kinds and cube sizes are simulated on a random sample of the rows, with their cubes,
+        files and pages. Some rows are encoded to estimate bytes. Every filter is planned on each simulated table, and
+        on this table. The sample has up to 131,072 rows and 128 MiB; files without index are read as a whole for it.
+
+        If several indexes are equally good (within 5 %), the index of the table is kept, or else the one with fewer
+        columns is chosen. Another cube size than the default is chosen only if the filters open at least a tenth less,
+        because smaller cubes make the log longer.
+
+        Parameters
+        ----------
+        queries : sequence of polars.Expr or str
+            Filters of later queries, at least one. Repeat one to give it more weight. A text is SQL, as in `delete`.
+        most : int, default 4
+            Maximum number of columns, from 1 to 8.
+
+        Returns
+        -------
+        Advice
+            `.columns` and `.cube_size` go into `qbeast.write_table`.
+
+        Raises
+        ------
+        InvalidInputError
+            The table has no rows, no query names a column that can be indexed, a query cannot be evaluated, or `most`
+            is out of range.
+
+        See Also
+        --------
+        qbeast.suggest_columns : The same for rows that are not in a table yet.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> rows = pl.select(id=pl.int_range(50_000)).with_columns(
+        ...     price=pl.col("id") * 7919 % 10_007, day=pl.col("id") // 500)
+        >>> _ = qbeast.write_table(rows, "sales", columns=["id"])
+        >>> advice = qbeast.open_table("sales").advise(["price < 100", "price BETWEEN 900 AND 950"])
+        >>> advice.columns, advice.keep, advice.bytes_opened < 0.5 * advice.bytes_opened_now
+        (('price',), False, True)
+        """
+        from qbeast_core.table.advise.advise import advise
+
+        return advise(self._reader, queries, most=most)
 
     def files(self, where: Predicate | None = None, *, sample: Sample | None = None) -> pl.DataFrame:
         """Return the data files that a read opens, for other engines.

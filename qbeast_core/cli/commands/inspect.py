@@ -1,8 +1,8 @@
-"""`qbeast metrics`, `check`, `history` and `plot`."""
+"""`qbeast metrics`, `advise`, `check`, `history` and `plot`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,26 @@ def metrics(table: qbeast.Table, *, revision: int | None) -> Answer:
     """Count cubes, blocks, files and rows of the index. No data file is opened."""
     counts = table.metrics(revision=revision)
     return Answer(parts=(repr(counts),), data=counts.model_dump(mode="json"))
+
+
+@on_table(
+    "comparing indexes",
+    option(
+        "--where queries", "A filter of later queries; may be repeated.", "SQL", multiple=True, required=True
+    ),
+    option("--most", "Maximum number of columns.", type=click.IntRange(1, 8), default=4, show_default=True),
+    version_option,
+    absolute_paths_option,
+)
+def advise(table: qbeast.Table, *, queries: Sequence[str], most: int) -> Answer:
+    """Compare other indexes on a sample of the rows, by the bytes that filters would open.
+
+    Each --where is a filter of later queries. Repeat one to give it more weight.
+    """
+    advice = table.advise(queries, most=most)
+    names = ("columns", "cube_size", "keep", "bytes_opened", "bytes_opened_now", "design_effect")
+    frames = {name: getattr(advice, name).to_dicts() for name in ("queries", "alternatives")}
+    return Answer(parts=(repr(advice),), data={**facts_of(advice, *names), **frames})
 
 
 @on_table(

@@ -10,32 +10,30 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, invalid_argument
-from qbeast_core.query.filters.nodes import Node, Unknown
-from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.errors import InvalidInputError, invalid_argument
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.transformer import transformer_for
 from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
-from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
+from qbeast_core.table.advise.profile import Profile, window
+from qbeast_core.table.advise.search import (
+    FEW_ROWS,
+    MANY_ROWS,
+    TIE,
+    Search,
+    TableFacts,
+    Workload,
+    some_rows,
+    text_of,
+)
+from qbeast_core.table.advise.trial import ColumnSet
+from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.frames import FrameLike, to_frame
-from qbeast_core.table.read.scan import pushed_down
-from qbeast_core.table.write.candidates import Candidates, ColumnSet
-from qbeast_core.table.write.profile import Profile, window
-from qbeast_core.table.write.trial import Trial
 from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
-from qbeast_core.tree.space.columns import data_type_of, frame_weights
-from qbeast_core.tree.space.evolve import default_cube_size
+from qbeast_core.tree.space.columns import frame_weights
 
-# Rows for comparing columns, and rows for the shares of the result.
-_ROWS, _ROWS_OF_CLAIMS = 1 << 15, 1 << 17
-
-# Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
-_ROWS_OF_CUBE: Final = 32
-
-# Times the least cost up to which columns count as equal. Tables are drawn from a sample; where no queries
-# are given, each of many windows is about one column, and counts little.
-_TIE, _TIE_OF_WINDOWS = 1.05, 1.005
+# Times the minimum up to which columns count as equal if no queries are given: each of many windows is about one
+# column, and counts little.
+_TIE_OF_WINDOWS: Final = 1.005
 
 _MAX_COLUMNS, _MAX_TRIED, _MAX_WINDOWS = 4, 10, 20
 # Times smaller that the design effect has to become for a column more.
@@ -44,6 +42,8 @@ _WORTHWHILE: Final = 1.5
 # Rows from which on cubes have their usual size: the least that rows given without `table_rows` may be a
 # sample of.
 _USUAL_ROWS: Final = 1 << 18
+
+_UNREAD: Final = "nothing was read"
 
 _FRAME: Final = pl.Schema(
     {
@@ -147,10 +147,7 @@ def suggest_columns(
     >>> qbeast.suggest_columns(rows, ["price < 100", "day = 7", "price BETWEEN 10 AND 20 AND day > 90"]).columns
     ('day', 'price')
     """
-    if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
-        invalid_argument("most", "must be a whole number from 1 to 8", "nothing was read", value=most)
-    if isinstance(queries, str):
-        invalid_argument("queries", "must be a list of conditions", "nothing was read", value=queries)
+    check_request(queries, most)
     rows = to_frame(df)
     if rows.is_empty():
         msg = "there are no rows; give a sample of the rows to write"
@@ -161,6 +158,14 @@ def suggest_columns(
         invalid_argument("table_rows", problem, "nothing was written", value=table_rows)
     least = _USUAL_ROWS if table_rows is None else 0  # the rows may be a sample
     return _Suggestion(rows, total, queries, most, least=least).made()
+
+
+def check_request(queries: Sequence[Predicate] | None, most: int) -> None:
+    """Raise if the queries are one text, or the number of columns is out of range."""
+    if not isinstance(cast("object", most), int) or not 1 <= most <= 8:
+        invalid_argument("most", "must be a whole number from 1 to 8", _UNREAD, value=most)
+    if isinstance(queries, str):
+        invalid_argument("queries", "must be a list of conditions", _UNREAD, value=queries)
 
 
 class _Suggestion:
@@ -176,23 +181,20 @@ class _Suggestion:
         least: int,
     ) -> None:
         self.rows, self.table_rows, self.most = rows, table_rows, most
-        looked_at = _some(rows, _ROWS_OF_CLAIMS)
-        few = _some(looked_at, _ROWS)
-        self.profile = Profile.of(few)
-        filters = [_condition(query, looked_at) for query in queries or ()]
-        named = tuple(dict.fromkeys(name for query in filters for name in query.meta.root_names()))
-        self.filtered = [name for name in named if name in self.profile.names]
-        importance = np.full(len(filters), 1 / max(len(filters), 1))
+        looked_at = some_rows(rows, MANY_ROWS)
+        self.profile = Profile.of(some_rows(looked_at, FEW_ROWS))
+        # A filter without columns opens the same of every index.
+        filters = [query for query in queries or () if not _is_constant(query, looked_at.schema)]
+        workload = Workload.of(filters, looked_at, outcome="nothing was written")
+        self.filtered = [name for name in workload.named if name in self.profile.names]
         if not self.filtered:
             named = tuple(self.profile.evenest[:_MAX_WINDOWS])
-            filters = [window(looked_at[name]) for name in named]
-            importance = self.profile.importance(named)
-        self.compared = self.filtered or list(named)
-        pushed = [pushed_down(rows.schema, query, None)[0] for query in filters]
-        nodes = tuple(Unknown() if some is None else parse_predicate(some, rows.schema) for some in pushed)
-        usual = self._trial(few, nodes, named, least=least)
-        asked_for = self._trial(looked_at, nodes, named)
-        self.candidates, self.claims = Candidates(usual, importance), Candidates(asked_for, importance)
+            windows = tuple(window(looked_at[name]) for name in named)
+            workload = Workload(windows, named, self.profile.importance(named))
+        self.compared = self.filtered or list(workload.named)
+        ends = rows if rows.height == table_rows else pl.DataFrame()
+        facts = TableFacts(table_rows, rows.estimated_size() / rows.height, ends)
+        self.search = Search(looked_at, facts, workload, least_rows=least)
 
     def made(self) -> SuggestedColumns:
         """Return the proposal."""
@@ -200,43 +202,28 @@ class _Suggestion:
         key, effect = self._key_of(best)
         proposed = (*best, *key)
         return SuggestedColumns(
-            columns=tuple(map(_text_of, proposed)),
+            columns=tuple(map(text_of, proposed)),
             design_effect=effect,
-            opened=self.claims.opened(proposed),
+            opened=self.search.many.share(proposed),
             frame=self._frame(best, key),
         )
 
-    def _trial(
-        self, some: pl.DataFrame, nodes: tuple[Node, ...], named: tuple[str, ...], *, least: int = 0
-    ) -> Trial:
-        most = max(some.height // _ROWS_OF_CUBE * default_cube_size(self.table_rows), some.height)
-        row_bytes = self.rows.estimated_size() / self.rows.height
-        whole = self.rows if self.rows.height == self.table_rows else None
-        return Trial(some, min(max(self.table_rows, least), most), row_bytes, nodes, named, whole)
-
     def _best(self) -> ColumnSet:
-        names = self.compared[:_MAX_TRIED]
-        options = list(map(ColumnSpec, names))
-        hashes = [spec for spec in map(self._hash_of, names) if self.filtered and spec.kind == "hashing"]
-        self.candidates.search([*options, *hashes], most=self.most, together=self._together)
+        names, few = self.compared[:_MAX_TRIED], self.search.few
+        options = self.search.options(names) if self.filtered else list(map(ColumnSpec, names))
+        few.search(options, most=self.most, together=self._together, by_bytes=bool(self.filtered))
         # The rows may show no difference: the first rows of a file all have the same day.
-        if not self.candidates.decides:
-            return tuple(options[: self.most])
-        return self.candidates.best(tie=_TIE if self.filtered else _TIE_OF_WINDOWS)
+        if not few.decides:
+            return tuple(map(ColumnSpec, names[: self.most]))
+        if not self.filtered:
+            return few.best(tie=_TIE_OF_WINDOWS).columns
+        return few.best_of(few.by_bytes, few.mean_bytes, tie=TIE).columns
 
     def _together(self, columns: ColumnSet) -> bool:
         """Return whether the last column may be proposed with the columns before it."""
         *others, last = [column.name for column in columns]
         # Of two columns with the same order, the second divides nothing. It is kept only if a query names it.
         return last not in others and (bool(self.filtered) or self.profile.follows(last, others) is None)
-
-    def _hash_of(self, name: str) -> ColumnSpec:
-        """Return a column by hash; dates and times have none in the format."""
-        try:
-            transformer_for(name, kind="hashing", data_type=data_type_of(name, self.rows.schema[name]))
-        except InvalidColumnsError:
-            return ColumnSpec(name)
-        return ColumnSpec(name, "hashing")
 
     def _key_of(self, best: ColumnSet) -> tuple[ColumnSet, float]:
         """Return the column to add so that samples are not clustered, and the design effect with it."""
@@ -249,7 +236,7 @@ class _Suggestion:
     @cached_property
     def key(self) -> ColumnSpec:
         """The column with the most values."""
-        return self._hash_of(self.profile.names[int(np.argmax(self.profile.distinct))])
+        return self.search.by_hash(self.profile.names[int(np.argmax(self.profile.distinct))])
 
     def _effect(self, columns: ColumnSet) -> float:
         weights = frame_weights(self.rows, [column.name for column in columns])
@@ -259,7 +246,9 @@ class _Suggestion:
         """Return one row per column, proposed columns first."""
         profile, proposed = self.profile, {column.name: column for column in (*best, *key)}
         alone: dict[str, float | None] = dict.fromkeys(profile.names)
-        alone |= {name: self.claims.opened((proposed.get(name, ColumnSpec(name)),)) for name in self.compared}
+        alone |= {
+            name: self.search.many.share((proposed.get(name, ColumnSpec(name)),)) for name in self.compared
+        }
         others = sorted(set(alone) - set(proposed), key=lambda name: (alone[name] is None, alone[name]))
         records: list[dict[str, object]] = [
             {
@@ -287,9 +276,9 @@ class _Suggestion:
         if name in names:
             return f"proposed: {only}"
         if name == self.key.name and self._effect(best) > CLUSTERED:
-            opened, instead = self.claims.opened(best), self.claims.opened((*best, self.key))
+            opened, instead = self.search.many.share(best), self.search.many.share((*best, self.key))
             return (
-                f"added as {_text_of(self.key)!r} it makes keys unique, so that samples are not clustered, but "
+                f"added as {text_of(self.key)!r} it makes keys unique, so that samples are not clustered, but "
                 f"{instead:.0%} of the table would be opened instead of {opened:.0%}"
             )
         if alone is None:
@@ -301,19 +290,6 @@ class _Suggestion:
         return f"adds too little: {only}"
 
 
-def _condition(query: Predicate, rows: pl.DataFrame) -> pl.Expr:
-    """Return a query as an expression; raise if it cannot be evaluated."""
-    condition = filter_of(query, rows.schema, argument="queries")
-    condition = pl.lit(value=True) if condition is None else condition
-    with evaluating(query, "queries", "nothing was written"):
-        rows.select(condition)
-    return condition
-
-
-def _some(rows: pl.DataFrame, most: int) -> pl.DataFrame:
-    return rows if rows.height <= most else rows.sample(most, seed=0)
-
-
-def _text_of(column: ColumnSpec) -> str:
-    """Return a column as users write it; the log has a longer name for a hash."""
-    return f"{column.name}:hash" if column.kind == "hashing" else str(column)
+def _is_constant(query: Predicate, schema: pl.Schema) -> bool:
+    condition = filter_of(query, schema, argument="queries")
+    return condition is None or not condition.meta.root_names()

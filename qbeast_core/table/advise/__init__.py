@@ -1,0 +1,1 @@
+"""Advice on the columns to index: candidate tables, simulated on some rows."""

@@ -1,0 +1,230 @@
+"""Advise how to index a table, by what filters would open of other indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.space.arrays import F64Array
+from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
+from qbeast_core.support.forked import refuse_forked
+from qbeast_core.support.html import bar, html_of
+from qbeast_core.support.plain_text import in_lines
+from qbeast_core.table.advise.search import MANY_ROWS, TIE, Search, TableFacts, Workload, text_of
+from qbeast_core.table.advise.suggest import check_request
+from qbeast_core.table.advise.table_sample import TableSample, ends_of, table_sample
+from qbeast_core.table.advise.trial import ColumnSet, Index
+from qbeast_core.table.data.expressions import Predicate
+from qbeast_core.table.data.foreign_schema import lost_columns
+from qbeast_core.table.read.explain import explain
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.tree.keys.design_effect import design_effect
+from qbeast_core.tree.space.evolve import default_cube_size
+
+_UNREAD: Final = "nothing was read"
+
+# Maximum number of columns that are compared, and of the best indexes that are compared on many rows.
+_MAX_TRIED: Final = 10
+_MAX_OTHERS: Final = 3
+
+_ALTERNATIVES: Final = pl.Schema(
+    [
+        ("columns", pl.List(pl.String())),
+        ("cube_size", pl.Int64()),
+        ("bytes_opened", pl.Float64()),
+        ("times", pl.Float64()),
+    ]
+)
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advice:
+    """How to index a table for some filters, see `Table.advise`.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Columns to index, as `qbeast.write_table` accepts them: ``"name"`` or ``"name:kind"``.
+    cube_size : int
+        Target number of rows per cube.
+    keep : bool
+        Whether the table has this index, or one that is as good. Then `columns`, `cube_size` and `bytes_opened` are
+        those of the table, and there is nothing to do.
+    bytes_opened : float
+        Expected mean of the bytes that a query opens of the table with the advised index, written at once.
+    bytes_opened_now : float
+        Mean of the bytes that a query opens of the table as it is.
+    design_effect : float
+        Design effect of samples of the table with the advised index; 1.0 is the minimum.
+    queries : polars.DataFrame
+        One row per query, in their order: `query` (its text), `bytes_now`, `bytes_advised`, and `share` (of the table
+        with the advised index, in [0, 1]).
+    alternatives : polars.DataFrame
+        Other indexes, the best one first: `columns`, `cube_size`, `bytes_opened` (expected mean), and `times` (the
+        bytes divided by those of the advised index).
+    """
+
+    columns: tuple[str, ...]
+    cube_size: int
+    keep: bool
+    bytes_opened: float
+    bytes_opened_now: float
+    design_effect: float
+    queries: pl.DataFrame
+    alternatives: pl.DataFrame
+
+    def __repr__(self) -> str:
+        queries = self.queries.head(_SHOWN).iter_rows()
+        lines = [f"  {query}: {now:,} bytes now, {then:,} bytes then" for query, now, then, _ in queries]
+        more = self.queries.height - len(lines)
+        return in_lines([self._title, *lines, *([f"  and {more:,} more"] if more else [])])
+
+    def _repr_html_(self) -> str:
+        then = self.bytes_opened / max(self.bytes_opened_now, self.bytes_opened, 1.0)
+        facts = {
+            "bytes now": f"{self.bytes_opened_now:,.0f}",
+            "bytes then": f"{self.bytes_opened:,.0f} {bar(then)}",
+        }
+        return html_of(self._title, facts, self.queries, self.alternatives)
+
+    @property
+    def _title(self) -> str:
+        index = f"columns={list(self.columns)}, cube_size={self.cube_size}"
+        if self.keep:
+            return f"keep {index}: a query opens {self.bytes_opened_now:,.0f} bytes, no other index opens much less"
+        return (
+            f"{index}: a query would open {self.bytes_opened:,.0f} bytes instead of {self.bytes_opened_now:,.0f}, "
+            f"design effect {self.design_effect:.2f}"
+        )
+
+
+def advise(reader: Reader, queries: Sequence[Predicate], *, most: int) -> Advice:
+    """Return how to index a table; see `Table.advise`."""
+    refuse_forked(reader.snapshot.uri)
+    check_request(queries, most)
+    queries = list(queries)
+    if not queries:
+        invalid_argument("queries", "must have at least one condition", _UNREAD, value=queries)
+    now = np.array([explain(reader, query, None, None).bytes_opened for query in queries], np.float64)
+    sample = table_sample(reader, rows=MANY_ROWS)
+    if sample.rows.is_empty():
+        msg = f"{reader.snapshot.uri!r} has no rows; no index was compared. Pass the rows to qbeast.suggest_columns."
+        raise InvalidInputError(msg, argument="queries")
+    return _Advising(reader, sample, queries, now).made(most)
+
+
+class _Advising:
+    """The simulated tables of an advice."""
+
+    def __init__(
+        self, reader: Reader, sample: TableSample, queries: Sequence[Predicate], now: F64Array
+    ) -> None:
+        self._queries, self._now, self._sample = queries, now, sample
+        snapshot = reader.snapshot
+        self._newest = snapshot.config.latest
+        workload = Workload.of(queries, sample.rows, outcome=_UNREAD)
+        unfit = {*lost_columns(sample.rows.columns, sample.rows.schema), snapshot.sample_column}
+        self._named = [name for name in workload.named if name not in unfit][:_MAX_TRIED]
+        if not self._named:
+            problem = f"must name a column that can be indexed, one of {list(snapshot.schema)}"
+            invalid_argument("queries", problem, "no index was compared", value=list(map(str, queries)))
+        facts = TableFacts(
+            rows=sample.table_rows,
+            row_bytes=sample.rows.estimated_size() / sample.rows.height,
+            ends=ends_of(snapshot.files, snapshot.schema),
+            drawn_by=sample.drawn_by,
+            configuration=snapshot.metadata.configuration,
+        )
+        self._search = Search(sample.rows, facts, workload)
+        self._usual_size = default_cube_size(sample.table_rows)
+
+    def made(self, most: int) -> Advice:
+        """Return the advice."""
+        many, present, finalists = self._search.many, self._present, self._finalists(most)
+        best = many.best_of(finalists, many.mean_bytes, tie=TIE)
+        least = min(map(many.mean_bytes, finalists))
+        keep = present is not None and float(self._now.mean()) <= TIE * least
+        chosen = present if keep and present is not None else best
+        then = self._now if keep else many.bytes(chosen)
+        weights = many.trial.weights(chosen.columns)
+        return Advice(
+            columns=tuple(map(self._text_of, chosen.columns)),
+            cube_size=self._size_of(chosen),
+            keep=keep,
+            bytes_opened=float(then.mean()),
+            bytes_opened_now=float(self._now.mean()),
+            design_effect=design_effect(weights, share=len(weights) / self._sample.table_rows),
+            queries=pl.DataFrame(
+                {
+                    "query": [str(query) for query in self._queries],
+                    "bytes_now": self._now.astype(np.int64),
+                    "bytes_advised": then.astype(np.int64),
+                    "share": many.trial.opened(chosen).shares,
+                }
+            ),
+            alternatives=self._alternatives([index for index in finalists if index != chosen], then),
+        )
+
+    def _finalists(self, most: int) -> list[Index]:
+        """Return the best indexes by few rows, and the index of the table."""
+        search, few = self._search, self._search.few
+        options = search.options(self._named)
+        few.search(options, most=most, together=_have_different_names, by_bytes=True)
+        others = few.by_bytes[:_MAX_OTHERS]
+        best = few.best_of(few.by_bytes, few.mean_bytes, tie=TIE)
+        # Whether the ends of a filter and of a cube meet is chance, and another kind may seem better by it. So both
+        # are compared on more rows.
+        bests = [search.with_other_size(index) for index in (best, search.with_linear_columns(best))]
+        present = [] if self._present is None else [self._present]
+        return list(dict.fromkeys([*bests, *others, *present]))
+
+    @cached_property
+    def _present(self) -> Index | None:
+        """The index of the table, with kinds and cube size as they are by default; None: there is none."""
+        newest, schema = self._newest, self._sample.rows.schema
+        if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
+            return None
+        specs = map(parse_column_spec, newest.column_specs)
+        size = newest.desired_cube_size
+        return Index(tuple(map(self._short, specs)), None if size == self._usual_size else size)
+
+    def _short(self, column: ColumnSpec) -> ColumnSpec:
+        """Return a column without its kind, if a write chooses this kind by itself."""
+        usual = ColumnSpec(column.name)
+        return usual if self._search.few.trial.kind_of(usual) == column.kind else column
+
+    def _text_of(self, column: ColumnSpec) -> str:
+        """Return a column for a rewrite of the table, which keeps hashes unless another kind is named."""
+        kinds = {} if self._newest is None else self._newest.transformer_kinds
+        if column.kind == "auto" and kinds.get(column.name) == "hash":
+            return f"{column.name}:{self._search.few.trial.kind_of(column)}"
+        return text_of(column)
+
+    def _size_of(self, index: Index) -> int:
+        return index.cube_size or self._usual_size
+
+    def _alternatives(self, others: Sequence[Index], then: F64Array) -> pl.DataFrame:
+        """Return one row per index, the best one first."""
+        mean_bytes = self._search.many.mean_bytes
+        records = [
+            {
+                "columns": list(map(self._text_of, index.columns)),
+                "cube_size": self._size_of(index),
+                "bytes_opened": mean_bytes(index),
+                "times": mean_bytes(index) / max(float(then.mean()), 1.0),
+            }
+            for index in sorted(others, key=mean_bytes)
+        ]
+        return pl.DataFrame(records, schema=_ALTERNATIVES)
+
+
+def _have_different_names(columns: ColumnSet) -> bool:
+    return len({column.name for column in columns}) == len(columns)

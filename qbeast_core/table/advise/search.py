@@ -1,0 +1,168 @@
+"""Search the index of which some filters open the fewest bytes, on a small sample first, then on a larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidColumnsError
+from qbeast_core.query.filters.nodes import Node, Unknown
+from qbeast_core.query.filters.predicate import parse_predicate
+from qbeast_core.space.arrays import F64Array
+from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
+from qbeast_core.spec.transformer import transformer_for
+from qbeast_core.table.advise.candidates import Candidates
+from qbeast_core.table.advise.stored import Encoder
+from qbeast_core.table.advise.trial import Index, Trial
+from qbeast_core.table.data.expressions import Predicate, evaluating, filter_of
+from qbeast_core.table.read.scan import pushed_down
+from qbeast_core.tree.space.columns import data_type_of
+from qbeast_core.tree.space.evolve import default_cube_size
+
+# Rows for comparing indexes, and rows for the shares and bytes of the result.
+FEW_ROWS: Final = 1 << 15
+MANY_ROWS: Final = 1 << 17
+
+# Rows that a cube is drawn from at least: a table of more cubes counts as a smaller one.
+_ROWS_OF_CUBE: Final = 32
+
+# Times the minimum up to which indexes count as equal: tables are drawn from a sample.
+TIE: Final = 1.05
+
+# Times fewer bytes that other kinds and cube sizes than the default ones have to open. Smaller cubes make the log
+# longer, and larger ones make filters less precise that are not listed.
+_WORTHWHILE: Final = 1.1
+_MIN_CUBE_SIZE: Final = 4096
+_MAX_CUBE_SIZE: Final = 65_536
+_MAX_CUBES: Final = 32_768
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Filters of later queries."""
+
+    filters: tuple[pl.Expr, ...]
+    # Columns that the filters name, each once.
+    named: tuple[str, ...]
+    importance: F64Array
+
+    @staticmethod
+    def of(queries: Sequence[Predicate], rows: pl.DataFrame, *, outcome: str) -> Workload:
+        """Parse filters; raise if one cannot be evaluated on the rows."""
+        filters = tuple(_condition(query, rows, outcome) for query in queries)
+        named = dict.fromkeys(name for query in filters for name in query.meta.root_names())
+        return Workload(filters, tuple(named), np.full(len(filters), 1 / max(len(filters), 1)))
+
+    def nodes(self, schema: pl.Schema) -> tuple[Node, ...]:
+        """Return the parts of the filters that skip files and pages."""
+        pushed = (pushed_down(schema, query, None)[0] for query in self.filters)
+        return tuple(Unknown() if some is None else parse_predicate(some, schema) for some in pushed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableFacts:
+    """A table that some rows are a sample of."""
+
+    rows: int
+    # Size of a row in memory.
+    row_bytes: float
+    # Rows with the minimum and maximum of each column; columns without known ends are missing.
+    ends: pl.DataFrame
+    # Columns by whose weights the sample was chosen.
+    drawn_by: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Search:
+    """Simulated tables of a sample, to compare indexes on few rows, and to estimate what is opened on more rows."""
+
+    def __init__(
+        self, rows: pl.DataFrame, facts: TableFacts, workload: Workload, *, least_rows: int = 0
+    ) -> None:
+        self._schema, self._facts, self._workload = rows.schema, facts, workload
+        self._nodes = workload.nodes(rows.schema)
+        self._encoder = Encoder.of(rows, facts.configuration, size_bytes=facts.row_bytes * facts.rows)
+        self.few = self._candidates(some_rows(rows, FEW_ROWS), max(facts.rows, least_rows))
+        self.many = self._candidates(rows, facts.rows)
+
+    def _candidates(self, some: pl.DataFrame, table_rows: int) -> Candidates:
+        most = max(some.height // _ROWS_OF_CUBE * default_cube_size(self._facts.rows), some.height)
+        facts, workload = self._facts, self._workload
+        trial = Trial(
+            rows=some,
+            table_rows=min(table_rows, most),
+            row_bytes=facts.row_bytes,
+            filters=self._nodes,
+            filtered=workload.named,
+            ends=facts.ends,
+            drawn_by=facts.drawn_by,
+        )
+        return Candidates(trial, workload.importance, self._encoder)
+
+    def options(self, names: Sequence[str]) -> list[ColumnSpec]:
+        """Return columns to index, by the kind that a write would choose and by hash."""
+        hashed = [spec for spec in map(self.by_hash, names) if spec.kind == "hashing"]
+        return [*map(ColumnSpec, names), *hashed]
+
+    def by_hash(self, name: str) -> ColumnSpec:
+        """Return a column by hash; dates and times have none in the format."""
+        return ColumnSpec(name, "hashing") if self._fits(name, "hashing") else ColumnSpec(name)
+
+    def with_linear_columns(self, index: Index) -> Index:
+        """Return the index with quantiles replaced by equal ranges, where the filters open much less then.
+
+        Hashes are among the options of a search. Columns that a write divides into equal ranges have evenly spread
+        values, whose quantiles would be the same ranges.
+        """
+        for at, column in enumerate(index.columns):
+            if self.few.trial.kind_of(column) != "quantiles" or not self._fits(column.name, "linear"):
+                continue
+            linear = ColumnSpec(column.name, "linear")
+            columns = (*index.columns[:at], linear, *index.columns[at + 1 :])
+            changed = Index(columns, index.cube_size)
+            if self.few.mean_bytes(changed) * _WORTHWHILE < self.few.mean_bytes(index):
+                index = changed
+        return index
+
+    def with_other_size(self, index: Index) -> Index:
+        """Return the index with another cube size, if the filters open much less then."""
+        usual = default_cube_size(self._facts.rows)
+        sizes = [usual // 4, usual // 2, usual * 2, usual * 4]
+        least = max(_MIN_CUBE_SIZE, self._facts.rows // _MAX_CUBES)
+        changed = [Index(index.columns, size) for size in sizes if least <= size <= _MAX_CUBE_SIZE]
+        best = min(changed, key=self.few.mean_bytes, default=index)
+        is_better = self.few.mean_bytes(best) * _WORTHWHILE < self.few.mean_bytes(index)
+        return best if is_better else index
+
+    def _fits(self, name: str, kind: ColumnKind) -> bool:
+        """Return whether a column can have a kind."""
+        if kind == "auto":
+            return True
+        try:
+            transformer_for(name, kind=kind, data_type=data_type_of(name, self._schema[name]))
+        except InvalidColumnsError:
+            return False
+        return True
+
+
+def some_rows(rows: pl.DataFrame, most: int) -> pl.DataFrame:
+    """Return at most this number of rows, in no order."""
+    return rows if rows.height <= most else rows.sample(most, seed=0)
+
+
+def text_of(column: ColumnSpec) -> str:
+    """Return a column as users write it; the log has a longer name for a hash."""
+    return f"{column.name}:hash" if column.kind == "hashing" else str(column)
+
+
+def _condition(query: Predicate, rows: pl.DataFrame, outcome: str) -> pl.Expr:
+    """Return a query as an expression; raise if it cannot be evaluated."""
+    condition = filter_of(query, rows.schema, argument="queries")
+    condition = pl.lit(value=True) if condition is None else condition
+    with evaluating(query, "queries", outcome):
+        rows.select(condition)
+    return condition

@@ -1,0 +1,201 @@
+"""Simulate a table on a sample of its rows: its tree, files and pages."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.query.filters.nodes import Node
+from qbeast_core.query.plan.statistics import Statistics
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array, U32Array
+from qbeast_core.spec.column_spec import ColumnSpec
+from qbeast_core.spec.own_column import own_column
+from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformer import TransformerKind
+from qbeast_core.table.advise.simulated import Opened, SimulatedTable
+from qbeast_core.table.advise.stored import Encoder, StoredRows
+from qbeast_core.tree.bands.arrange import has_bands
+from qbeast_core.tree.layout.build import Assignment, assign_rows
+from qbeast_core.tree.layout.cells import grid_columns
+from qbeast_core.tree.layout.pack import (
+    PackedFiles,
+    pack_files,
+    page_rows_for,
+    rows_by_file,
+    rows_per_file,
+)
+from qbeast_core.tree.layout.plan import smallest_block_rows
+from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
+from qbeast_core.tree.space.summary import summarise
+
+# Of a sample, one row in so many is encoded as well, to see how the size depends on the number of rows.
+_THINNED: Final = 4
+
+# Columns to index together.
+ColumnSet: TypeAlias = tuple[ColumnSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index to simulate. Cube size None: the default of the table."""
+
+    columns: ColumnSet
+    cube_size: int | None = None
+
+
+@dataclass(frozen=True, eq=False)  # no slots, for cached properties
+class Trial:
+    """A sample of a table, indexed like the table; cubes, files and pages are smaller in proportion."""
+
+    # A uniform sample of the table.
+    rows: pl.DataFrame
+    table_rows: int
+    row_bytes: float
+    # The filters, and the columns that they name.
+    filters: tuple[Node, ...]
+    filtered: tuple[str, ...]
+    # Rows with the minimum and maximum of each column of the table; columns without known ends are missing.
+    ends: pl.DataFrame
+    # Columns by whose weights `rows` were chosen: rows of an index on them have the lowest weights only.
+    drawn_by: tuple[str, ...] = ()
+    _axes: dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]] = field(
+        default_factory=dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]], init=False, repr=False
+    )
+
+    def opened(self, index: Index, *, quickly: bool = False) -> Opened:
+        """Return what each filter opens of the table with an index; `quickly` with approximate pages."""
+        table = self._table(index) if quickly else self._with_real_pages(index)
+        return Opened.join([table.opened(node) for node in self.filters])
+
+    def bytes_opened(self, index: Index, encoder: Encoder) -> F64Array:
+        """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
+        table = self._with_real_pages(index)
+        opened = Opened.join([table.opened(node) for node in self.filters])
+        return self._stored(table, index, encoder).bytes_of(opened, rows=self.table_rows)
+
+    def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> StoredRows:
+        """Return the size of the rows in a table."""
+        rows, weights = self.rows[pl.Series(table.order)], table.weights[table.order]
+        pages = float((np.diff(table.packed.file_starts) / table.page_rows).sum())
+        encode = partial(
+            encoder.encode,
+            indexed=[column.name for column in index.columns],
+            page_rows=max(round(self.table_rows / pages), 1),
+            file_rows=self.table_rows / table.file_count,
+            row_groups=table.row_groups,
+        )
+        stored = encode(rows, weights)
+        if self._scale > 1 - 1e-9:
+            return stored
+        thin = encode(rows.gather_every(_THINNED), weights[::_THINNED])
+        return stored.extrapolated(thin, steps=min(-math.log(self._scale, _THINNED), 1.0))
+
+    def kind_of(self, column: ColumnSpec) -> TransformerKind:
+        """Return the kind of a column that a write would store."""
+        size = self._scaled(self._real_cube_size(Index((column,))))
+        return self._axis(column, size)[0].column_transformers[0].kind
+
+    def weights(self, columns: ColumnSet) -> I32Array:
+        """Return the weight of each row."""
+        names = tuple(column.name for column in columns)
+        weights = frame_weights(self.rows, names)
+        if names != self.drawn_by:
+            return weights
+        # A hash of the weights keeps equal ones equal, and spreads the lowest ones over all weights.
+        return frame_weights(pl.DataFrame({"weight": weights}), ["weight"])
+
+    def _with_real_pages(self, index: Index) -> SimulatedTable:
+        return self._table(index).with_real_pages(scale=self._scale, cube_size=self._real_cube_size(index))
+
+    def _table(self, index: Index) -> SimulatedTable:
+        cube_size = self._real_cube_size(index)
+        size = self._scaled(cube_size)
+        axes = [self._axis(column, size) for column in index.columns]
+        weights = self.weights(index.columns)
+        placed = assign_rows(
+            [cells for _, cells in axes],
+            weights,
+            cube_size=size,
+            smallest_block_rows=round(
+                smallest_block_rows(self.table_rows, cube_size=cube_size) * self._scale
+            ),
+        )
+        packed = pack_files(placed.counts, file_rows=self._scaled(rows_per_file(self.row_bytes)))
+        rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
+        bands = has_bands(rows_of_file)
+        # In files with bands, pages have half as many rows on average.
+        page_rows = page_rows_for(rows_of_file, cube_size=cube_size) / (1 + bands)
+        return SimulatedTable(
+            spaces={space.columns[0]: space.transformations[0] for space, _ in axes},
+            weights=weights,
+            placed=placed,
+            packed=packed,
+            statistics=self._statistics(placed, packed, weights),
+            page_rows=np.full(len(packed.file_starts) - 1, page_rows * self._scale),
+            has_bands=bands,
+        )
+
+    @property
+    def _scale(self) -> float:
+        return self.rows.height / self.table_rows
+
+    def _real_cube_size(self, index: Index) -> int:
+        return index.cube_size or default_cube_size(self.table_rows)
+
+    def _scaled(self, rows: int) -> int:
+        return max(round(rows * self._scale), 1)
+
+    def _axis(self, column: ColumnSpec, cube_size: int) -> tuple[Revision, U32Array]:
+        """Return the space of one column, as a revision, and the cells of the rows in it."""
+        key = column, cube_size
+        if key not in self._axes:
+            wish = IndexWish((column,), cube_size, "documented")
+            space = first_revision(wish, summarise(self.rows, [column.name]), table_id="", timestamp_ms=0)
+            self._axes[key] = space, grid_columns(self.rows, space)[0]
+        return self._axes[key]
+
+    def _statistics(self, placed: Assignment, packed: PackedFiles, weights: I32Array) -> Statistics:
+        sizes = np.diff(packed.file_starts)
+        if len(sizes) == 1:
+            return self._of_one_file
+        return self._of_files(self._filtered[rows_by_file(placed, packed, weights)], sizes)
+
+    @cached_property
+    def _of_one_file(self) -> Statistics:
+        return self._of_files(self._filtered, np.array([self.rows.height]))
+
+    @cached_property
+    def _filtered(self) -> pl.DataFrame:
+        return self.rows[list(self.filtered)]
+
+    def _of_files(self, rows: pl.DataFrame, sizes: I64Array) -> Statistics:
+        """Return the statistics in the log; `rows` are in the order of their files."""
+        names, by = rows.columns, own_column("file")
+        number = pl.Series(by, np.repeat(np.arange(len(sizes)), sizes))
+        grouped = rows.hstack([number]).group_by(by, maintain_order=True)
+        fields = {**self._bounds, "null_count": [pl.col(names).null_count()] if names else []}
+        structs = {name: grouped.agg(some).drop(by).to_struct(name) for name, some in fields.items() if some}
+        nothing = pl.repeat(value=False, n=len(sizes), eager=True)
+        files = pl.DataFrame({by: np.arange(len(sizes)), **structs})
+        return Statistics(files, nothing.alias("foreign"), sizes, nothing)
+
+    @cached_property
+    def _bounds(self) -> dict[str, list[pl.Expr]]:
+        """Bounds of the rows of a file. At the ends of the sample, the bounds of the table, null if not known."""
+        bounds: dict[str, list[pl.Expr]] = {"min": [], "max": []}
+        for name in self.filtered:
+            column, dtype = self.rows[name], self.rows.schema[name]
+            table = self.ends[name] if name in self.ends.columns else column.clear()
+            for end, bound, of_sample, of_table in (
+                ("min", pl.col(name).min(), column.min(), table.min()),
+                ("max", pl.col(name).max(), column.max(), table.max()),
+            ):
+                inside = pl.when(bound != pl.lit(of_sample, dtype)).then(bound)
+                bounds[end].append(inside.otherwise(pl.lit(of_table, dtype)))
+        return bounds
