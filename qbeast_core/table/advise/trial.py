@@ -20,6 +20,7 @@ from qbeast_core.spec.transformer import TransformerKind
 from qbeast_core.table.advise.simulated import Opened, SimulatedTable
 from qbeast_core.table.advise.stored import Encoder, StoredRows
 from qbeast_core.tree.bands.arrange import has_bands
+from qbeast_core.tree.growth.upper import upper_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.pack import (
@@ -29,7 +30,6 @@ from qbeast_core.tree.layout.pack import (
     rows_by_file,
     rows_per_file,
 )
-from qbeast_core.tree.layout.plan import smallest_block_rows
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
 from qbeast_core.tree.space.summary import summarise
@@ -118,15 +118,10 @@ class Trial:
         size = self._scaled(cube_size)
         axes = [self._axis(column, size) for column in index.columns]
         weights = self.weights(index.columns)
-        placed = assign_rows(
-            [cells for _, cells in axes],
-            weights,
-            cube_size=size,
-            smallest_block_rows=round(
-                smallest_block_rows(self.table_rows, cube_size=cube_size) * self._scale
-            ),
-        )
-        packed = pack_files(placed.counts, file_rows=self._scaled(rows_per_file(self.row_bytes)))
+        placed = assign_rows([cells for _, cells in axes], weights, cube_size=size)
+        file_rows = rows_per_file(self.row_bytes)
+        first = upper_cubes(placed.cubes, placed.counts / self._scale, None, file_rows=file_rows)
+        packed = pack_files(placed.counts, file_rows=self._scaled(file_rows), first_cubes=first)
         rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
         bands = has_bands(rows_of_file)
         # In files with bands, pages have half as many rows on average.

@@ -123,7 +123,8 @@ class Gain:
     def _extents(self, lowest: F64Array, highest: F64Array) -> F64Array:
         """Return the part of the cube of each block between two ends, as shares of the table's rows."""
         lower, _, upper = self._box
-        return np.maximum(np.minimum(upper, highest) - np.maximum(lower, lowest), 0.0)
+        extents: F64Array = np.maximum(np.minimum(upper, highest) - np.maximum(lower, lowest), 0.0)
+        return extents
 
     @cached_property
     def _child_extents(self) -> F64Array:
