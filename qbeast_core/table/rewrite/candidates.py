@@ -32,7 +32,7 @@ RewriteReason: TypeAlias = Literal[
 _SMALL_SHARE: Final = 0.5
 
 # Maximum number of rows that one optimize restores: for each row that it rewrites for another reason, and as a share of
-# the table. One file may have more.
+# the table. Without other rows to rewrite it restores the rows of a large file.
 _RESTORED_PER_ROW: Final = 0.8
 _RESTORED_SHARE: Final = 0.05
 
@@ -209,7 +209,9 @@ def _overfull(gain: Gain | None, rows: I64Array, among: BoolArray, anyway: BoolA
     """Return the files whose rewrite would save filters most, up to a number of rows."""
     if gain is None or not among.any():
         return np.zeros_like(among)
-    max_rows = max(_RESTORED_PER_ROW * float(rows[anyway].sum()), _RESTORED_SHARE * float(rows.sum()))
+    others = float(rows[anyway].sum())
+    restored = _RESTORED_PER_ROW * others if others else sizing().max_file_rows
+    max_rows = max(restored, _RESTORED_SHARE * float(rows.sum()))
     return gain.files_to_restore(among, anyway, max_rows=max_rows)
 
 

@@ -128,17 +128,24 @@ def test_files_with_overfull_cubes_are_taken():
     assert chosen(state_of(*[whole(60_000)] * 4, cube_size=100_000)) == dict.fromkeys(
         range(4), "overfull cubes"
     )
-    assert chosen(state_of(*[whole(60_000)] * 3, cube_size=100_000)) == {}  # 4 of 9 rows would go deeper
+    assert chosen(state_of(*[whole(33_000)] * 3, cube_size=100_000)) == {}
     assert chosen(state_of(*[whole(60_000)] * 4, cube_size=30_000)) == {}  # one key is that heavy
 
 
 def test_upper_cubes_are_taken_after_table_doubles():
-    third = int(2**32 / 3) + LOW  # of a table of 300,000 rows the root held 100,000
-    root = File(100_000, blocks=(Block("", LOW, third, 100_000),))
-    halves = [File(100_000, blocks=(Block(cube, third + 1, LAST, 100_000),)) for cube in "Ag"]
+    fifth = int(2**32 / 5) + LOW  # in a table of 250,000 rows the root keeps 50,000
+    root = File(50_000, blocks=(Block("", LOW, fifth, 50_000),))
+    halves = [File(100_000, blocks=(Block(cube, fifth + 1, LAST, 100_000),)) for cube in "Ag"]
     assert chosen(state_of(root, *halves, cube_size=100_000)) == {}
-    assert 0 not in chosen(state_of(root, *halves * 2, cube_size=100_000))
-    assert 0 in chosen(state_of(root, *halves * 3, cube_size=100_000))
+    assert 0 in chosen(state_of(root, *halves * 4, cube_size=100_000))
+
+
+def test_few_files_are_restored_at_once():
+    files = [File(200_000, blocks=(Block("", LOW, LAST, 200_000),)) for _ in range(20)]
+    assert len(chosen(state_of(*files, cube_size=150_000))) == 1  # nothing else is rewritten: the rows of one file
+    staged = [File(500_000, number=None)] * 2
+    reasons = list(chosen(state_of(*files, *staged, cube_size=150_000)).values())
+    assert sorted(reasons) == ["overfull cubes"] * 4 + ["staged"] * 2
 
 
 def test_named_files_are_always_taken():
