@@ -1039,16 +1039,18 @@ class Table:
         memory_bytes: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> OptimizeResult:
-        """Rewrite files to improve the index. The rows stay the same, and a second optimize does nothing.
+        """Rewrite files to improve the index, in steps. The rows stay the same, and a table in shape is left alone.
 
         By default these files are rewritten, and their rows are indexed with the newest revision: files without index
         (``"staged"``); files with deletion vectors (``"deletion vector"``); small files, if there are enough to join
         (``"small file"``); files without the values of a sample column, and of the newest revision, files of another
-        implementation (both ``"foreign layout"``), and files with mostly rows that a rewrite would place deeper in the
-        tree (``"overfull cubes"``). A few more files may be rewritten to keep the thresholds in order (``"order of
-        weights"``). Rows outside of the newest revision begin a new one in the same commit. If joined files make others
-        small, a further commit joins these. After a `reindex`, the oldest files of other columns are moved as well, up
-        to a quarter of the table's bytes (``"older revision"``).
+        implementation (both ``"foreign layout"``), and some files with rows that a rewrite would place deeper in the
+        tree (``"overfull cubes"``). Of the last, the files that save filters most are rewritten, up to 0.8 times the
+        rows that are rewritten for other reasons or 5 % of the table. So an optimize costs about what was appended, and
+        a table that was never optimized takes several. A few more files may be rewritten to keep the thresholds in
+        order (``"order of weights"``). Rows outside of the newest revision begin a new one in the same commit. If
+        joined files make others small, a further commit joins these. After a `reindex`, the oldest files of other
+        columns are moved as well, up to a quarter of the table's bytes (``"older revision"``).
 
         Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
         Concurrent appends are kept.

@@ -138,7 +138,8 @@ class Metrics(_Value):
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
     health : Health
-        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``,
+        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``, `saved_share`,
+        the share of the rows that filters open now and would not open after the next optimize (an estimate, in [0, 1]),
         `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`), and
         `rows_of_other_columns`, the rows that a reindex left to `Table.optimize`.
 

@@ -142,7 +142,9 @@ def test_upper_cubes_are_taken_after_table_doubles():
 
 def test_few_files_are_restored_at_once():
     files = [File(200_000, blocks=(Block("", LOW, LAST, 200_000),)) for _ in range(20)]
-    assert len(chosen(state_of(*files, cube_size=150_000))) == 1  # nothing else is rewritten: the rows of one file
+    assert (
+        len(chosen(state_of(*files, cube_size=150_000))) == 1
+    )  # nothing else is rewritten: the rows of one file
     staged = [File(500_000, number=None)] * 2
     reasons = list(chosen(state_of(*files, *staged, cube_size=150_000)).values())
     assert sorted(reasons) == ["overfull cubes"] * 4 + ["staged"] * 2

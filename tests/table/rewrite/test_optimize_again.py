@@ -1,4 +1,4 @@
-"""What an optimize leaves, the next one has nothing to do about."""
+"""Optimizes in a row restore the shape in steps, and then leave the table alone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+# Maximum number of optimizes until a table is in shape, and of rows that they write for each row of the table.
+MAX_STEPS, MAX_WRITTEN = 12, 8
 KINDS = ["spread", "skewed", "growing", "few keys"]
 
 
@@ -44,11 +46,12 @@ def check_again(kind: str, sizes: list[int], every: int, seed: int) -> None:
 
 
 def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
-    done = qbeast.open_table(path).optimize()
-    table = qbeast.open_table(path)
-    again = table.optimize()
-    assert not again.committed, f"{done}\nagain: {again}"
-    assert (again.version, again.files, again.rows) == (table.version, 0, 0)
+    table, steps = qbeast.open_table(path), list[qbeast.OptimizeResult]()
+    while not steps or steps[-1].committed:
+        assert len(steps) <= MAX_STEPS, steps
+        steps.append(table.optimize())
+    assert (steps[-1].version, steps[-1].files, steps[-1].rows) == (table.version, 0, 0)
+    assert sum(step.rows for step in steps) <= MAX_WRITTEN * rows.height, steps
     assert table.check(data=True).ok
     assert_same_rows(table.scan().collect(), rows)
 
@@ -63,7 +66,7 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
     seed=st.integers(0, 99),
 )
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_second_optimize_does_nothing(
+def test_optimizes_end_with_table_in_shape(
     kind: str, first: int, appended: list[int], every: int, seed: int
 ) -> None:
     check_again(kind, [first, *appended], every, seed)
