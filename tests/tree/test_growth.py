@@ -24,18 +24,15 @@ LOW, LAST = -(2**31), 2**31 - 1
 @pytest.mark.parametrize("dimensions", [1, 2, 4])
 def test_shares_opened_match_drawn_ranges(dimensions: int) -> None:
     random = np.random.default_rng(dimensions)
-    extents = random.random((5, dimensions)) * 0.5
-    # A range of a tenth of the axis around a box of the extent e: it meets the box if it begins within 0.1 + e.
-    begins = random.random((40_000, 1, dimensions)) * 0.9
-    lower = 0.1 + random.random((5, dimensions)) * 0.3
-    meets = (begins < lower + extents) & (begins + 0.1 > lower)
-    sets = [list(combinations(range(dimensions), number)) for number in range(1, min(dimensions, 3) + 1)]
-    drawn = [
-        np.mean([meets[:, :, list(chosen)].all(axis=2).mean(axis=0) for chosen in of_size], axis=0)
-        for of_size in sets
-    ]
-    # The share of ranges counts those near the ends too: 0.1 + 0.9 e instead of (0.1 + e) / 0.9.
-    assert shares_opened(extents) == pytest.approx(np.array(drawn), abs=0.11)
+    parts = random.integers(1, 9, (5, dimensions))
+    # Ranges of a tenth of each axis, and cells drawn from an axis of equal parts.
+    begins = random.random((100_000, 1, dimensions)) * 0.9
+    cells = np.floor(random.random((100_000, 5, dimensions)) * parts)
+    meets = (begins < (cells + 1) / parts) & (begins + 0.1 > cells / parts)
+    for columns, opened in enumerate(shares_opened(1 / parts), 1):
+        sets = combinations(range(dimensions), columns)
+        drawn = [meets[:, :, list(chosen)].all(axis=2).mean(axis=0) for chosen in sets]
+        assert opened == pytest.approx(np.mean(drawn, axis=0), abs=0.02)
 
 
 @given(
