@@ -72,6 +72,16 @@ class Life(Known):
         qbeast.write_table(frame, self.path, mode="append", cube_size=cube_size, schema_mode="merge")
         self.becomes(self.now.plus(state.rows))
 
+    @precondition(lambda self: not self.has_copies)
+    @rule(parts=st.lists(batches(), min_size=3, max_size=6))
+    def grow(self, parts: list[Batch]) -> None:
+        for batch in parts:
+            state = self.now.with_rows(self.take(batch))
+            qbeast.write_table(state.frame, self.path, mode="append", schema_mode="merge")
+            self.becomes(self.now.plus(state.rows))
+        self.table().optimize()
+        self.becomes(self.now)
+
     @rule(batch=batches())
     def append_by_others(self, batch: Batch) -> None:
         more = self.now.with_rows(self.take(batch))
