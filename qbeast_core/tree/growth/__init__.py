@@ -1,1 +1,1 @@
-"""Cut files into bands: row groups with rows of one level and one range of weights (format 7)."""
+"""What filters open of a tree that grows, and what a rewrite of some files would change."""
