@@ -122,7 +122,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["optimize", "TABLE", "--file", "nope.parquet"], 2, "Table.files() lists them"),
     (["restore", "TABLE"], 2, "VERSION"),
     (["vacuum", "TABLE", "--retention-hours", "-1"], 2, "-1"),
-    (["convert", "TABLE", "-c", "brand"], 2, 'mode="overwrite"'),
+    (["convert", "TABLE", "-c", "brand"], 2, "Table.reindex"),
     (["convert", "TABLE"], 2, "--columns"),
     (["write", "PLAIN", "TABLE", "-c", "id"], 5, 'mode="append"'),
     (["write", "PLAIN", "new"], 2, "columns=['a', 'b:quantiles']"),

@@ -21,8 +21,8 @@ from tests.helpers.killed_writer import rows
 from tests.helpers.tables import assert_same_rows
 
 ROOT = Path(__file__).parents[2]
-STEPS = 7
-"""Two data files are opened and renamed; the commit is opened, linked, and its first name removed."""
+STEPS = 9
+"""Three data files are opened and renamed; the commit is opened, linked, and its first name removed."""
 
 
 def run_killed(table: Path, mode: str, step: int) -> int:
@@ -73,7 +73,7 @@ def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame
 
 
 @pytest.mark.parametrize(
-    "steps", [(1, 4, 5, 6), pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"]
+    "steps", [(1, 6, 7, 8), pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_killed_append_is_whole_or_absent(tmp_path: Path, steps: Sequence[int]) -> None:
     check_killed(tmp_path, "append", rows(0), steps)

@@ -19,8 +19,8 @@ from tests.helpers.killed_writer import rows
 from tests.helpers.tables import assert_same_rows
 
 ROOT = Path(__file__).parents[2]
-STEPS = 7
-"""Two data files are opened and renamed; the commit is opened, linked, and its first name removed."""
+STEPS = 9
+"""Three data files are opened and renamed; the commit is opened, linked, and its first name removed."""
 
 
 def run_killed(table: Path, step: int) -> int:
@@ -29,7 +29,7 @@ def run_killed(table: Path, step: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "steps", [(1, 4, 6), pytest.param(tuple(range(STEPS + 1)), marks=pytest.mark.slow)], ids=["some", "all"]
+    "steps", [(1, 6, 8), pytest.param(tuple(range(STEPS + 1)), marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_killed_optimize_is_whole_or_absent(tmp_path: Path, steps: tuple[int, ...]) -> None:
     first = tmp_path / "t"

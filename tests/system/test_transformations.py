@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 import qbeast
 import qbeast_core
+from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.index.revision import growth_of
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import load_snapshot
@@ -130,6 +131,22 @@ def _unused(example: Example, path: Path, _: pl.DataFrame) -> None:
     assert actual == (example.is_hashed and bool(ranges.unused_conditions))
 
 
+def _restored(_: Example, path: Path, rows: pl.DataFrame) -> None:
+    copy = path.with_name("restored")
+    shutil.copytree(path, copy)
+    table, snapshot = qbeast.open_table(copy), load_snapshot(copy)
+    revision = snapshot.config.latest
+    assert revision is not None
+    axes = axes_of(snapshot, revision)
+    assert len(axes) == 2
+    for axis in axes:
+        assert (axis.lowest >= 0).all()
+        assert (axis.lowest <= axis.highest).all()
+        assert axis.highest.max() == 1
+    table.optimize()
+    assert_same_rows(table.scan().collect(), rows, "row")
+
+
 def _respelled(example: Example, path: Path, rows: pl.DataFrame) -> None:
     copy = path.with_name("respelled")
     shutil.copytree(path, copy)
@@ -146,6 +163,7 @@ ON_DISK: dict[str, Callable[[Example, Path, pl.DataFrame], None]] = {
     "qbeast_core.table.read.unused": _unused,
     "qbeast_core.table.check": _checked,
     "qbeast_core.table.index.revision": _grown,
+    "qbeast_core.table.index.ranges": _restored,
     "qbeast_core.table.inspect.metrics": _counted,
     "qbeast_core.table.inspect.plot_space": _drawn,
     "qbeast_core.cli": _command_line,

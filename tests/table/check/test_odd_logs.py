@@ -26,7 +26,7 @@ ROWS = pl.concat([OLD, OLD.with_columns(pl.col(ROW) + 5_000)])
 MORE = OLD.with_columns(pl.col(ROW) + 20_000)
 NARROW = (pl.col("a") < 10) | (pl.col("s") == "12")
 FRACTION = 0.3
-FILES = 6
+FILES = 8
 
 
 @pytest.fixture(scope="module")
