@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from statistics import mean
 
@@ -75,6 +76,7 @@ class Point:
     filters: float
     sample: float
     """The worst A(f)."""
+    sample_at_once: float
     files: float
     written: float
     """Write amplification until then."""
@@ -110,13 +112,33 @@ def figures(lives: dict[str, Life]) -> list[Figure]:
 
 def _figures(name: str, life: Life) -> list[Figure]:
     last = life.points[-1]
-    worst = {what: max(getattr(p, what) for p in life.points) for what in ("filters", "sample", "files")}
+    filters, sample, files = (
+        max(life.points, key=attrgetter(what)) for what in ("filters", "sample", "files")
+    )
     rewritten = ", ".join(f"{rows:,} rows" for rows in life.more)
     by_date = [Figure(f"{name}: a twelfth of the dates", 100 * life.range_share, "%", RANGE_BEFORE)]
     return [
-        Figure(f"{name}: filters", worst["filters"], "x", 1.2, f"{last.filters:.2f} at the end"),
-        Figure(f"{name}: A(f)", worst["sample"], "x", 1.5, f"{last.sample:.2f} at the end"),
-        Figure(f"{name}: files", worst["files"], "x", 1.5, last.note),
+        Figure(
+            f"{name}: filters",
+            filters.filters,
+            "x",
+            1.2,
+            f"after {filters.appends}; {last.filters:.2f} at the end",
+        ),
+        Figure(
+            f"{name}: A(f)",
+            sample.sample,
+            "x",
+            1.5,
+            f"after {sample.appends}, at once {sample.sample_at_once:.2f}; {last.sample:.2f} at the end",
+        ),
+        Figure(
+            f"{name}: files",
+            files.files,
+            "x",
+            1.5,
+            f"after {files.appends}: {files.note}; at the end {last.note}",
+        ),
         Figure(f"{name}: write amplification", last.written, "x", 3.5),
         *(by_date if CASES[name].by_date and not CASES[name].changes else ()),
         Figure(f"{name}: further optimizes with something to do", len(life.more), "", None, rewritten),
@@ -167,7 +189,9 @@ def compare(rows: pl.DataFrame, folder: Path, at_once: Path, number: int, writte
     filters = mean(opened(grown, members) / opened(fresh, members) for members in boxes.values())
     files = grown.files().height, fresh.files().height
     note = f"{files[0]} files, {files[1]} at once"
-    return Point(number, filters, worst_sample(grown), files[0] / files[1], written, note)
+    return Point(
+        number, filters, worst_sample(grown), worst_sample(fresh), files[0] / files[1], written, note
+    )
 
 
 def opened(of: qbeast.Table, boxes: Sequence[Box]) -> int:
@@ -220,13 +244,12 @@ def upserts() -> Iterator[Step]:
 
 def deletes() -> Iterator[Step]:
     rows = by_date()
-    days = rows["l_shipdate"].unique().sort()[FIRST_DAY:]
-    after = rows.filter(DATE.is_between(days[0], days[DAYS - 1]))
-    yield Step(after, after)
+    days = rows["l_shipdate"].unique().sort()[FIRST_DAY : FIRST_DAY + DAYS + NIGHTS + 1]
+    starts = rows["l_shipdate"].search_sorted(days)
+    yield Step(rows[starts[0] : starts[DAYS]], rows[starts[0] : starts[DAYS]])
     for night in range(NIGHTS):
-        newest = days[DAYS + night]
-        after = rows.filter(DATE.is_between(days[night + 1], newest))
-        yield Step(after, rows.filter(newest == DATE), deleted=days[night] == DATE)
+        newest, end = starts[DAYS + night], starts[DAYS + night + 1]
+        yield Step(rows[starts[night + 1] : end], rows[newest:end], deleted=days[night] == DATE)
 
 
 def shuffled() -> pl.DataFrame:
