@@ -12,7 +12,7 @@ lineitem at scale 1, eight or nine columns, indexed by the three W1 columns, wit
 
 After every second optimize the table is compared with one of the same rows written at once: bytes that filters open
 (mean of the classes of W1, 21 boxes in each), A(f) at the worst of 20 fractions, and files. The figures are of the
-worst comparison. Write amplification is that of the whole life: bytes that appends and optimizes wrote over those of
+worst comparison. Write amplification is of the whole life: bytes that appends and optimizes wrote over those of
 the appends, without the first write; with upserts or deletes, bytes that all operations and optimizes wrote over those
 that the same operations write in a copy without optimizes.
 """
@@ -113,8 +113,8 @@ def figures(lives: dict[str, Life]) -> list[Figure]:
 
 def _figures(name: str, life: Life) -> list[Figure]:
     last = life.points[-1]
-    filters, sample, files = (
-        max(life.points, key=attrgetter(what)) for what in ("filters", "sample", "files")
+    filters, sample, files, written = (
+        max(life.points, key=attrgetter(what)) for what in ("filters", "sample", "files", "written")
     )
     rewritten = ", ".join(f"{rows:,} rows" for rows in life.more)
     before = CASES[name].range_before
@@ -147,7 +147,13 @@ def _figures(name: str, life: Life) -> list[Figure]:
             1.5,
             f"after {files.appends}: {files.note}; at the end {last.note}",
         ),
-        Figure(f"{name}: write amplification", last.written, "x", 3.5),
+        Figure(
+            f"{name}: write amplification",
+            last.written,
+            "x",
+            3.5,
+            f"at most {written.written:.2f}, after {written.appends}",
+        ),
         *([] if before is None else [of_range]),
         Figure(f"{name}: further optimizes with something to do", len(life.more), "", None, rewritten),
     ]
@@ -298,7 +304,7 @@ def draw(lives: dict[str, Life], picture: Path) -> None:
         "write amplification",
         "files, over at once",
     )
-    drawn, axes = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
+    drawn, axes = plt.subplots(2, 2, figsize=(11, 7.4), layout="constrained")
     for panel, title, (what, most) in zip(axes.flat, titles, targets.items(), strict=True):
         for name, life in lives.items():
             appends = [point.appends for point in life.points]
@@ -306,7 +312,7 @@ def draw(lives: dict[str, Life], picture: Path) -> None:
         panel.axhline(most, color="#333333", lw=0.8, ls="--")
         panel.set(title=title, xlabel="appends", ylim=(0, None))
         panel.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].legend(frameon=False, fontsize=9)
+    drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     drawn.savefig(picture, dpi=110)
     plt.close(drawn)
 
