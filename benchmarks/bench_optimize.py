@@ -1,12 +1,9 @@
-"""What does a table cost that grows by small appends and is sometimes optimized?
+"""What does an optimize cost, after small appends and of plain files?
 
     python -m benchmarks.bench_optimize
 
 - A hundred appends of 500 rows to lineitem (scale 1, index on three columns), then one optimize: the number of files,
   and what a sample reads before and after (A(f): all bytes read over f times the table).
-- A hundred appends of 1 % of the table each, an optimize after every ten: bytes written, by appends and by optimizes,
-  over the bytes of the appends; and what samples and filters read of the result, compared with the same rows written at
-  once. The curve is saved as a picture.
 - Five million rows of plain Delta in twenty files: converted and optimized, compared with delta-rs `z_order` and
   `compact` of the same files, each in its own process: time and peak memory.
 """
@@ -15,12 +12,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import matplotlib as mpl
-import numpy as np
 import polars as pl
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
@@ -28,22 +22,15 @@ import qbeast
 from benchmarks import data, measure, rivals, tables
 from benchmarks.report import Figure, table
 
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
-
-OUT = Path(__file__).parent / "out"
 FRACTIONS = (0.01, 0.02, 0.05, 0.1)
 SMALL_APPENDS, SMALL_ROWS = 100, 500
-GROWTH_STEPS, EVERY, GROWTH_START = 100, 10, 1_000_000
 PLAIN_ROWS, PLAIN_FILES = 5_000_000, 20
 ROUNDS = 3
-COLUMNS = ["x0", "x1", "x2"]
 
 
 def run() -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=data.CACHE) as scratch:
-        return [*small_appends(Path(scratch)), *growth(Path(scratch)), *throughput(Path(scratch))]
+        return [*small_appends(Path(scratch)), *throughput(Path(scratch))]
 
 
 def amplification(opened: qbeast.Table, fraction: float) -> float:
@@ -81,84 +68,6 @@ def small_appends(scratch: Path) -> list[Figure]:
             for f, a in before.items()
         ),
     ]
-
-
-@dataclass(frozen=True)
-class Step:
-    """The table after some appends and an optimize."""
-
-    rows: int
-    written: float
-    """Bytes written so far, over the bytes of the appends."""
-    of_appended: float
-    """The same without the initial rows."""
-    amplification: float
-
-
-def growth(scratch: Path) -> list[Figure]:
-    folder, everything = scratch / "growth", [points(GROWTH_START, 0)]
-    first = qbeast.write_table(everything[0], folder, columns=COLUMNS)
-    appended_bytes = written = first.bytes
-    steps: list[Step] = []
-    total = GROWTH_START
-    for number in range(1, GROWTH_STEPS + 1):
-        everything.append(points(total // 100, number))
-        total += everything[-1].height
-        added = qbeast.write_table(everything[-1], folder, mode="append").bytes
-        appended_bytes, written = appended_bytes + added, written + added
-        if number % EVERY == 0:
-            opened = qbeast.open_table(folder)
-            written += opened.optimize().bytes
-            appended = (written - first.bytes) / (appended_bytes - first.bytes)
-            steps.append(Step(total, written / appended_bytes, appended, amplification(opened, 0.01)))
-    rows = pl.concat(everything)
-    qbeast.write_table(rows, scratch / "at-once", columns=COLUMNS)
-    opened, fresh = qbeast.open_table(folder), qbeast.open_table(scratch / "at-once")
-    ids = opened.scan().select("id").collect()["id"].sort()
-    assert ids.equals(rows["id"].sort()), "no row is lost, none is there twice"
-    draw(steps, OUT / "write-amplification.png")
-    box = (pl.col("x0") < 0.1) & (pl.col("x1") < 0.1)
-    share = opened.explain(box).share / fresh.explain(box).share
-    whole = f"{GROWTH_START:,} to {total:,} rows"
-    return [
-        Figure("write amplification of growth by 1 % appends", steps[-1].written, "x", 3, whole),
-        Figure("the same, appended rows alone", steps[-1].of_appended, "x", 3),
-        *(
-            Figure(
-                f"A({f:.0%}) then",
-                amplification(opened, f),
-                "x",
-                None,
-                f"at once {amplification(fresh, f):.2f}",
-            )
-            for f in FRACTIONS
-        ),
-        Figure("filter on 2 columns, 10 % each, bytes over the table written at once", share),
-    ]
-
-
-def points(rows: int, seed: int) -> pl.DataFrame:
-    random = np.random.default_rng(seed)
-    columns = {f"x{i}": random.random(rows) for i in range(len(COLUMNS))}
-    identity = pl.Series("id", np.arange(rows) + seed * 10**8)
-    return pl.DataFrame(columns).with_columns(identity, payload=pl.Series(random.integers(0, 2**62, rows)))
-
-
-def draw(steps: list[Step], picture: Path) -> None:
-    picture.parent.mkdir(exist_ok=True)
-    drawn, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    rows = [step.rows / 1e6 for step in steps]
-    axes.plot(rows, [step.of_appended for step in steps], "o-", label="bytes written, appended rows")
-    axes.plot(rows, [step.written for step in steps], "o-", label="bytes written, all rows")
-    axes.plot(rows, [step.amplification for step in steps], "s--", label="A(1 %)")
-    axes.axhline(3, color="#333333", linewidth=1)
-    axes.set_xlabel(f"million rows: appends of 1 %, an optimize every {EVERY}")
-    axes.set_ylabel("amplification")
-    axes.set_ylim(0, 3.5)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    drawn.savefig(picture, dpi=130)
-    plt.close(drawn)
 
 
 def throughput(scratch: Path) -> list[Figure]:

@@ -37,6 +37,7 @@ NAMES = (
     "cores",
     "append",
     "optimize",
+    "growth",
     "dml",
     "plan",
     "ranges",
