@@ -178,7 +178,7 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Columns that the newest revision indexes, in order. Empty if there is no valid revision."""
+        """Columns that the newest revision indexes, in order. Empty without a valid revision."""
         return self._reader.indexed
 
     @property
@@ -525,7 +525,7 @@ class Table:
         Returns
         -------
         Advice
-            `.columns` and `.cube_size` go into `qbeast.write_table`.
+            Pass `.columns` and `.cube_size` to `reindex`, or to `qbeast.write_table` for a new table.
 
         Raises
         ------

@@ -86,7 +86,7 @@ def test_restored_files_fit_maximum_rows() -> None:
         int(gain.files_to_restore(every, no, max_rows=rows).sum()) for rows in (1, 30_000, 125_000, 1e9)
     ]
     assert chosen == [0, 1, 3, 8]
-    assert gain.saved(every).sum() == pytest.approx(1 - (0.1 + 0.9 * 0.5), abs=0.1)
+    assert gain.shares_saved(every).sum() == pytest.approx(1 - (0.1 + 0.9 * 0.5), abs=0.1)
 
 
 @given(st.integers(1, 400), st.integers(2, 60), st.integers(10, 300), st.integers(0, 99))

@@ -188,7 +188,7 @@ class _Advising:
 
     @cached_property
     def _present(self) -> Index | None:
-        """The index of the table, with kinds and cube size as they are by default; None: there is none."""
+        """The index of the table, without kinds and a cube size that are the defaults; None if it has no index."""
         newest, schema = self._newest, self._sample.rows.schema
         if newest is None or not newest.revision_id or lost_columns(newest.columns, schema):
             return None

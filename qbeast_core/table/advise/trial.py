@@ -34,7 +34,7 @@ from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision
 from qbeast_core.tree.space.summary import summarise
 
-# Of a sample, one row in so many is encoded as well, to see how the size depends on the number of rows.
+# Every fourth row of a sample is encoded again alone: this shows how the size depends on the number of rows.
 _THINNED: Final = 4
 
 # Columns to index together.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +19,7 @@ from qbeast_core.spec.layout import WITHOUT_HIDDEN_WEIGHTS
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.tree.growth.ranges import Axis
 from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
 from qbeast_core.tree.layout.order import broken_order, open_where_broken
 from qbeast_core.tree.space.columns import text_column
@@ -52,6 +53,7 @@ class IndexState:
     """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
+    _axes: dict[int, list[Axis]] = field(default_factory=dict[int, list[Axis]], init=False, repr=False)
 
     @cached_property
     def newest(self) -> Revision | None:
@@ -169,10 +171,16 @@ class IndexState:
         tree = existing_tree(cubes, **_bounds(blocks), element_counts=rows, gone=taken)
         return tree if gone is None else replace(open_where_broken(tree), spread=self._spread(revision, gone))
 
+    def axes(self, revision: Revision) -> list[Axis]:
+        """Return the dimensions of a revision, with the ranges of all files; cached."""
+        if revision.revision_id not in self._axes:
+            self._axes[revision.revision_id] = axes_of(self.snapshot, revision)
+        return self._axes[revision.revision_id]
+
     def _spread(self, revision: Revision, files: BoolArray) -> float:
         """Return how widely the rows of some files are spread, see `ExistingTree`."""
         rows = self.snapshot.files["num_records"].fill_null(0).cast(pl.Float64).to_numpy()[files]
-        extents = [(axis.highest - axis.lowest)[files] for axis in axes_of(self.snapshot, revision)]
+        extents = [(axis.highest - axis.lowest)[files] for axis in self.axes(revision)]
         return float((np.array(extents) @ rows).min() / max(rows.sum(), 1.0))
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:

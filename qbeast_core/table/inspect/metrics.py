@@ -15,7 +15,7 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.state import IndexState
-from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files
+from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, choose_files, saved_share
 
 _SPREADS: Final = ("rows_per_cube", "rows_per_block", "bytes_per_file", "blocks_per_cube", "blocks_per_file")
 _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
@@ -138,10 +138,11 @@ class Metrics(_Value):
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
     health : Health
-        State of the table: `needs_optimize`, `reasons` as in the plan of ``optimize(dry_run=True)``, `saved_share`,
-        the share of the rows that filters open now and would not open after the next optimize (an estimate, in [0, 1]),
-        `rows_without_sample`, the rows that samples of other engines may lack (see `Table.add_sample_column`), and
-        `rows_of_other_columns`, the rows that a reindex left to `Table.optimize`.
+        State of the table: `needs_optimize`; `reasons` as in the plan of ``optimize(dry_run=True)``; `saved_share`,
+        the share of the rows that filters open now and would not open after the next optimize, in [0, 1] (a rough
+        estimate, too high if rows arrive in the order of an indexed column); `rows_without_sample`, the rows that
+        samples of other engines may lack (see `Table.add_sample_column`); and `rows_of_other_columns`, the rows that a
+        reindex left to `Table.optimize`.
 
     Examples
     --------
@@ -307,7 +308,7 @@ def _health(state: IndexState) -> Health:
     return Health(
         needs_optimize=bool(choice.reasons),
         reasons=tuple(sorted(set(choice.reasons))),
-        saved_share=round(choice.saved, 4),
+        saved_share=round(saved_share(state, choice), 4),
         rows_without_sample=state.rows_without_sample,
         rows_of_other_columns=state.rows_of_other_columns,
     )

@@ -235,7 +235,7 @@ def _entries(config: TableConfig, specs: tuple[ColumnSpec, ...], size: int) -> d
 
 
 def _ranges(snapshot: Snapshot, names: list[str]) -> dict[str, ColumnBounds] | None:
-    """Return the ranges of the columns that are no text, from the log; None if a file lacks one."""
+    """Return the ranges of all columns but texts, from the log; None if a file lacks one."""
     ranges: dict[str, ColumnBounds] = {}
     for name in names:
         dtype = snapshot.schema[name]

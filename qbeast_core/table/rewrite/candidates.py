@@ -11,8 +11,8 @@ import polars as pl
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.space.cubes import decode_cubes
 from qbeast_core.space.weights import weight_to_fraction
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.sizing import sizing
-from qbeast_core.table.index.ranges import axes_of
 from qbeast_core.table.index.state import STAGED, IndexState
 from qbeast_core.tree.growth.gain import Blocks, Gain
 from qbeast_core.tree.space.columns import text_column
@@ -89,9 +89,6 @@ class Choice:
     # Indexes in the snapshot, ascending.
     files: I64Array
     reasons: list[RewriteReason]
-    # Share of the rows that filters open now, which they would not open after the rewrite: an estimate for the indexed
-    # files of the scope's revision.
-    saved: float = 0.0
 
     def frame(self, state: IndexState) -> pl.DataFrame:
         """Return `path` (decoded), `rows`, `bytes`, `revision_id` (null: none), `reason`."""
@@ -122,17 +119,27 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
     small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    gain = _gain(state, scope, current)
-    among = shaped & current & ~small & scope.restores
-    overfull = _overfull(gain, _rows(files), among, certain | small)
+    overfull = _overfull(state, scope, shaped & current & ~small & scope.restores, certain | small)
     more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
     reasons |= {"small file": small | more, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
-    saved = 0.0 if gain is None else max(float(gain.saved(chosen & current).sum()), 0.0)
-    return Choice(numbers, [names[index] for index in first[numbers].tolist()], saved)
+    return Choice(numbers, [names[index] for index in first[numbers].tolist()])
+
+
+def saved_share(state: IndexState, choice: Choice) -> float:
+    """Return the share of the rows that filters open now, which they would not open after a rewrite, in [0, 1].
+
+    It is an estimate for the files of the newest revision.
+    """
+    if state.newest is None or not len(choice.files):
+        return 0.0
+    chosen = np.zeros(state.snapshot.files.height, np.bool_)
+    chosen[choice.files] = True
+    chosen &= state.revision_of == state.newest.revision_id
+    return max(float(_gain(state, state.newest).shares_saved(chosen).sum()), 0.0) if chosen.any() else 0.0
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
@@ -205,21 +212,20 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _overfull(gain: Gain | None, rows: I64Array, among: BoolArray, anyway: BoolArray) -> BoolArray:
+def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
     """Return the files whose rewrite would save filters most, up to a number of rows."""
-    if gain is None or not among.any():
+    if scope.revision is None or not among.any():
         return np.zeros_like(among)
+    rows = _rows(state.snapshot.files)
     others = float(rows[anyway].sum())
     restored = _RESTORED_PER_ROW * others if others else sizing().max_file_rows
     max_rows = max(restored, _RESTORED_SHARE * float(rows.sum()))
+    gain = _gain(state, state.snapshot.config.revisions[scope.revision])
     return gain.files_to_restore(among, anyway, max_rows=max_rows)
 
 
-def _gain(state: IndexState, scope: Scope, current: BoolArray) -> Gain | None:
-    """Return the gain of rewrites within the revision of the scope; None if it has no files."""
-    if scope.revision is None or not current.any():
-        return None
-    revision = state.snapshot.config.revisions[scope.revision]
+def _gain(state: IndexState, revision: Revision) -> Gain:
+    """Return the gain of rewrites within a revision that has files."""
     blocks = state.blocks.filter(pl.col("revision") == revision.revision_id)
     listed = Blocks(
         decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
@@ -227,6 +233,6 @@ def _gain(state: IndexState, scope: Scope, current: BoolArray) -> Gain | None:
         max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
         element_counts=blocks["rows"].to_numpy(),
         files=blocks["file"].to_numpy(),
-        axes=axes_of(state.snapshot, revision),
+        axes=state.axes(revision),
     )
     return Gain(listed, cube_size=revision.desired_cube_size)

@@ -26,7 +26,7 @@ from qbeast_core.tree.layout.plan import smallest_block_rows
 # Minimum share of the rows that filters open of a file, which a rewrite saves.
 _WORTH: Final = 0.2
 
-# A single file may have this many times the maximum number of rows: few files are that small.
+# A single file may have this many times the maximum number of rows: in a table of few files, each has a large part.
 _MAX_EXCESS: Final = 1.5
 
 # A block of this many cube sizes holds a key that the tree cannot split.
@@ -74,7 +74,7 @@ class Gain:
         # Rows that filters on one, two and three columns are expected to open of each file.
         self._opened = self._sums(blocks.element_counts * self._now)
 
-    def saved(self, taken: BoolArray) -> F64Array:
+    def shares_saved(self, taken: BoolArray) -> F64Array:
         """Return the rows that filters open fewer of the table, as a share, by file that causes it.
 
         These files are rewritten together. The share is the mean over filters on one, two and three columns.
@@ -95,7 +95,10 @@ class Gain:
             if np.array_equal(remaining, chosen):
                 if is_limited:
                     return remaining
-                remaining, is_limited = self._best(remaining, self.saved(chosen | anyway), max_rows), True
+                remaining, is_limited = (
+                    self._best(remaining, self.shares_saved(chosen | anyway), max_rows),
+                    True,
+                )
             chosen = remaining
 
     def _best(self, among: BoolArray, saved: F64Array, max_rows: float) -> BoolArray:
