@@ -87,10 +87,33 @@ def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Sche
     columns: dict[str, pl.DataType] = {}
     for field in orjson.loads(schema_string)["fields"]:
         try:
-            columns[field["name"]] = _from_delta(field["type"])
+            columns[field["name"]] = type_from_delta(field["type"])
         except _UnknownTypeError as error:
             raise _refused(field["name"], str(error), path) from error
     return pl.Schema(columns)
+
+
+def type_from_delta(dtype: Any) -> Any:
+    """Return the Polars type of a type in a Delta schema.
+
+    >>> type_from_delta("long")
+    Int64
+    """
+    if isinstance(dtype, dict):
+        match dtype["type"]:
+            case "struct":
+                return pl.Struct({field["name"]: type_from_delta(field["type"]) for field in dtype["fields"]})
+            case "array":
+                return pl.List(type_from_delta(dtype["elementType"]))
+            case "map":
+                return pl.Map(type_from_delta(dtype["keyType"]), type_from_delta(dtype["valueType"]))
+            case _:
+                pass
+    elif dtype in _TYPES:
+        return _TYPES[dtype]
+    elif (digits := _DECIMAL.fullmatch(dtype)) is not None:
+        return pl.Decimal(int(digits[1]), int(digits[2]))
+    raise _UnknownTypeError(_type_text(dtype))
 
 
 def schema_problems(files: str, table: str) -> list[str]:
@@ -155,24 +178,6 @@ def _refused(name: str, dtype: str, path: str) -> UnsupportedTableError:
         f"Copy the other columns into a new table: {delta_copy_call(path, without=name)}."
     )
     return UnsupportedTableError(message, path=path, feature=dtype)
-
-
-def _from_delta(dtype: Any) -> Any:
-    if isinstance(dtype, dict):
-        match dtype["type"]:
-            case "struct":
-                return pl.Struct({field["name"]: _from_delta(field["type"]) for field in dtype["fields"]})
-            case "array":
-                return pl.List(_from_delta(dtype["elementType"]))
-            case "map":
-                return pl.Map(_from_delta(dtype["keyType"]), _from_delta(dtype["valueType"]))
-            case _:
-                pass
-    elif dtype in _TYPES:
-        return _TYPES[dtype]
-    elif (digits := _DECIMAL.fullmatch(dtype)) is not None:
-        return pl.Decimal(int(digits[1]), int(digits[2]))
-    raise _UnknownTypeError(_type_text(dtype))
 
 
 def _fields(schema_string: str) -> dict[str, dict[str, Any]]:

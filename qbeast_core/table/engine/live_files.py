@@ -56,6 +56,7 @@ class FilesSource:
             RowShape(snapshot.schema_json, snapshot.schema, merge=False),
             snapshot.metadata.configuration,
             dialect=dialect_of(snapshot),
+            columns=snapshot.columns,
             storage_options=snapshot.storage_options,
         )
 

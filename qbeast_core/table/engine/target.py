@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.sample_column import sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
@@ -43,6 +44,8 @@ class FileTarget:
     configuration: Mapping[str, str]
     # Dialect of the table: qbeast-spark may read files without the schema of the table.
     dialect: BlocksDialect
+    # How files store the columns.
+    columns: StoredColumns
 
     @staticmethod
     def of(
@@ -51,6 +54,7 @@ class FileTarget:
         configuration: Mapping[str, str],
         *,
         dialect: BlocksDialect,
+        columns: StoredColumns,
         storage_options: Mapping[str, str] | None = None,
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
@@ -62,6 +66,7 @@ class FileTarget:
             shape=replace(shape, sample_column=sample_column_of(properties, shape.schema)),
             configuration=properties,
             dialect=dialect,
+            columns=columns,
         )
 
     @property

@@ -23,6 +23,9 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
+from qbeast_core.log.columns.revisions import config_by_name
+from qbeast_core.log.columns.statistics import statistics_by_name
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
@@ -62,11 +65,14 @@ class Snapshot:
     protocol: Protocol
     # Settings of the index in the configuration.
     config: TableConfig
+    # The columns as files store them.
+    columns: StoredColumns = field(repr=False)
     # Columns of the table in Polars types, without the hidden weight column.
     schema: pl.Schema
     schema_json: str
     # One row per live file: `path` (as in the log, encoded), `size_bytes`, `modification_time` (ms),
-    # `num_records` (with deleted rows), typed structs `min`, `max`, `null_count` (null if unknown), the tags
+    # `num_records` (with deleted rows), typed structs `min`, `max`, `null_count` (null if unknown) and, of tables with
+    # partitions, `partition`, by the names of columns in the table; the tags
     # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
     # `min_weight`, `max_weight`, `element_count`, all null if a file does not have them; `deletion_vector`
     # (descriptor as JSON) and `has_deletion_vector`.
@@ -91,6 +97,13 @@ class Snapshot:
     def index(self) -> IndexTable:
         """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
         return build_index_table(self.files, self.config.revisions, self.schema)
+
+    @property
+    def partitions(self) -> pl.DataFrame:
+        """Values of the partition columns, one row per file; no columns if the table has no partitions."""
+        if not self.columns.partitions:
+            return pl.DataFrame(height=self.files.height)
+        return self.files["partition"].struct.unnest().select(self.columns.partitions)
 
     @property
     def decoded_index(self) -> IndexTable | None:
@@ -254,10 +267,11 @@ def _snapshot(
 ) -> Snapshot:
     info, schema_json = log.commit_info, known.metadata.schema_string
     if before is not None and before.metadata == known.metadata:
-        config, schema = before.config, before.schema
+        config, schema, columns = before.config, before.schema, before.columns
     else:
-        config = TableConfig.from_configuration(known.metadata.configuration)
         schema = visible_columns(schema_from_delta(schema_json, path=log.uri))
+        columns = StoredColumns.of(known.metadata, known.protocol.writer_features)
+        config = config_by_name(known.metadata.configuration, columns)
     LOG.debug("opened version %d of %s: %d files", known.version, log.uri, known.files.height)
     return Snapshot(
         uri=log.uri,
@@ -266,9 +280,12 @@ def _snapshot(
         metadata=known.metadata,
         protocol=known.protocol,
         config=config,
+        columns=columns,
         schema=schema,
         schema_json=schema_json,
-        files=files_with_tags(known.files, log, known=None if before is None else before.files),
+        files=files_with_tags(
+            statistics_by_name(known.files, columns), log, known=None if before is None else before.files
+        ),
         storage_options=source.storage_options,
         source=source,
         fingerprint=log.fingerprint,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import AddedColumnWarning
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.support.runtime import caller_stacklevel
@@ -19,9 +20,11 @@ def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
     """Return a version with another schema; the version itself if the schema is the same."""
     if schema_json == snapshot.schema_json:
         return snapshot
+    metadata = snapshot.metadata.model_copy(update={"schema_string": schema_json})
     return replace(
         snapshot,
-        metadata=snapshot.metadata.model_copy(update={"schema_string": schema_json}),
+        metadata=metadata,
+        columns=StoredColumns.of(metadata, snapshot.protocol.writer_features),
         schema=visible_columns(schema_from_delta(schema_json, path=snapshot.uri)),
         schema_json=schema_json,
     )

@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
@@ -43,6 +44,8 @@ class PlannedTable:
 
     # Metadata of the table, without a new revision.
     metadata: Metadata
+    # How files store the columns.
+    columns: StoredColumns
     # Columns of the table, in the order of the rows.
     schema: pl.Schema
     # The requested index: columns, cube size, dialect, ranges.
@@ -64,6 +67,7 @@ class PlannedTable:
             RowShape(self.metadata.schema_string, self.schema, merge=merge),
             self.metadata.configuration,
             dialect=self.wish.dialect,
+            columns=self.columns,
             storage_options=options.storage_options,
         )
 
@@ -101,7 +105,9 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         entries = qbeast_spark_entries(listed, cube_size=size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
-    return PlannedTable(metadata, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+    features = None if target is None else target.protocol.writer_features
+    columns = StoredColumns.of(metadata, features)
+    return PlannedTable(metadata, columns, frame.schema, IndexWish(specs, size, dialect, bounds), state)
 
 
 def rows_intent(

@@ -1,0 +1,1 @@
+"""How the columns of a Delta table are stored: names in files, ids, and values of partitions."""

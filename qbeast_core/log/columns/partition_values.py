@@ -1,0 +1,116 @@
+"""Values of partition columns: as texts in the log, and as typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from qbeast_core.log.columns.stored import StoredColumns
+
+# Formats of times that Delta writers use, see "Partition Value Serialization" of the protocol.
+_TIMES: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f%:z")
+
+
+def typed_values(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return values of a partition column from their texts; null and the empty text are null.
+
+    Raises `polars.exceptions.InvalidOperationError` if a text is not a value of the type.
+
+    >>> typed_values(pl.Series(["2024-05-01", "", None]), pl.Date()).to_list()
+    [datetime.date(2024, 5, 1), None, None]
+    """
+    name = texts.name
+    present = texts.replace("", None)
+    match dtype:
+        case pl.String():
+            return present
+        case pl.Binary():
+            return present.cast(pl.Binary)
+        case pl.Boolean():
+            lower = present.str.to_lowercase()
+            values = lower.replace_strict({"true": True, "false": False}, return_dtype=pl.Boolean)
+        case pl.Datetime():
+            values = _times(present, dtype)
+        case pl.Decimal():
+            values = present.str.to_decimal(scale=dtype.scale).cast(dtype)
+        case pl.Date():
+            values = present.str.head(10).str.to_date("%Y-%m-%d")
+        case _:
+            values = present.cast(dtype)
+    return values.alias(name)
+
+
+def partition_texts(values: pl.Series) -> pl.Series:
+    """Return the texts of values of a partition column, as the protocol of Delta serialises them.
+
+    >>> partition_texts(pl.Series([True, None])).to_list()
+    ['true', None]
+    """
+    match values.dtype:
+        case pl.Binary():
+            texts = values.cast(pl.String)
+        case pl.Datetime(time_zone=zone):
+            shape = "%Y-%m-%d %H:%M:%S%.6f" if zone is None else "%Y-%m-%dT%H:%M:%S%.6fZ"
+            texts = values.dt.strftime(shape)
+        case pl.Date():
+            texts = values.dt.strftime("%Y-%m-%d")
+        case pl.Float32() | pl.Float64():
+            texts = values.cast(pl.String).replace({"inf": "Infinity", "-inf": "-Infinity"})
+        case _:
+            texts = values.cast(pl.String)
+    return texts.replace("", None)
+
+
+def partition_values(rows: pl.DataFrame, columns: StoredColumns) -> dict[str, str | None]:
+    """Return the ``partitionValues`` of a file with these rows, which all have the same values."""
+    first = rows.select(columns.partitions).head(1)
+    return {columns.stored_name(series.name): partition_texts(series).item() for series in first}
+
+
+def parsed_values(values: Mapping[str, str | None], columns: StoredColumns) -> dict[str, Any]:
+    """Return typed values by the names of the columns in the table, from ``partitionValues``."""
+    return {
+        name: typed_values(
+            pl.Series([values.get(columns.stored_name(name))], dtype=pl.String), columns.columns[name].dtype
+        ).item()
+        for name in columns.partitions
+    }
+
+
+def folder_of(values: Mapping[str, str | None]) -> str:
+    """Return the folder of the files of a partition, as Hive names it; empty if a name would be too long.
+
+    >>> folder_of({"day": "2024-05-01", "city": "a/b=c"}), folder_of({"day": None})
+    ('day=2024-05-01/city=a%2Fb%3Dc/', 'day=__HIVE_DEFAULT_PARTITION__/')
+    """
+    parts = [f"{_escaped(name)}={_NULL if text is None else _escaped(text)}" for name, text in values.items()]
+    if any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
+        return ""  # the path of a file has no meaning in Delta
+    return "".join(f"{part}/" for part in parts)
+
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_MAX_NAME_BYTES: Final = 200
+# Hive escapes these, and the control characters.
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join(map(chr, range(32))))
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
+
+
+def _times(texts: pl.Series, dtype: pl.Datetime) -> pl.Series:
+    shapes: Sequence[str] = _TIMES
+    parsed = pl.Series(texts.name, [None] * len(texts), dtype=pl.Datetime("us"))
+    for shape in shapes:
+        times = texts.str.to_datetime(shape, time_unit="us", strict=False)
+        if times.dtype.time_zone is not None:  # type: ignore[attr-defined]
+            times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        parsed = parsed.fill_null(times)
+    if parsed.null_count() > texts.null_count():
+        wrong = texts.filter(parsed.is_null() & texts.is_not_null())[0]
+        msg = f"{wrong!r} is not a time"
+        raise pl.exceptions.InvalidOperationError(msg)
+    return parsed.dt.replace_time_zone(dtype.time_zone)

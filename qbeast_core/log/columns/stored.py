@@ -1,0 +1,141 @@
+"""The columns of a table and how its files store them: column mapping and partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+import orjson
+import polars as pl
+
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.schema import type_from_delta
+
+MappingMode: TypeAlias = Literal["none", "name", "id"]
+
+MAPPING_MODE: Final = "delta.columnMapping.mode"
+MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+COLUMN_ID: Final = "delta.columnMapping.id"
+NESTED_IDS: Final = "delta.columnMapping.nested.ids"
+
+# Properties with which partition columns are also stored in the files.
+_MATERIALIZED: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
+_MATERIALIZED_FEATURE: Final = "materializePartitionColumns"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredColumn:
+    """A column of a table."""
+
+    name: str
+    # Name in files, statistics and partition values, with the type in files: its fields have their names in files.
+    stored_name: str
+    stored_type: pl.DataType
+    dtype: pl.DataType
+    # The field of the Delta schema; it has the ids of column mapping.
+    field: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class StoredColumns:
+    """The columns of a version, by their names in the table. Picklable."""
+
+    columns: Mapping[str, StoredColumn]
+    mode: MappingMode = "none"
+    # Partition columns, in the order of the metadata.
+    partitions: tuple[str, ...] = ()
+    # Whether files also have the partition columns.
+    materialized: bool = False
+
+    @staticmethod
+    def of(metadata: Metadata, writer_features: Iterable[str] | None = None) -> StoredColumns:
+        """Return the columns of a table.
+
+        >>> field = '{"name":"x","type":"long","metadata":{"delta.columnMapping.physicalName":"col-1"}}'
+        >>> schema = '{"type":"struct","fields":[' + field + "]}"
+        >>> metadata = Metadata(id="", schema_string=schema, configuration={"delta.columnMapping.mode": "name"})
+        >>> StoredColumns.of(metadata).stored_names
+        {'x': 'col-1'}
+        """
+        configuration = metadata.configuration
+        mode = mapping_mode(configuration)
+        mapped = mode != "none"
+        columns: dict[str, StoredColumn] = {}
+        for field in orjson.loads(metadata.schema_string)["fields"]:
+            dtype = type_from_delta(field["type"])
+            stored = type_from_delta(stored_type(field["type"])) if mapped else dtype
+            name = physical_name(field) if mapped else field["name"]
+            columns[field["name"]] = StoredColumn(field["name"], name, stored, dtype, field)
+        materialized = _MATERIALIZED_FEATURE in (writer_features or ()) or any(
+            configuration.get(key, "").lower() == "true" for key in _MATERIALIZED
+        )
+        return StoredColumns(columns, mode, metadata.partition_columns, materialized)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether files have all columns under their names in the table."""
+        return self.mode == "none" and not self.partitions
+
+    @cached_property
+    def stored_names(self) -> dict[str, str]:
+        """Names in files by the names in the table."""
+        return {name: column.stored_name for name, column in self.columns.items()}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Names in the table by the names in files."""
+        return {column.stored_name: name for name, column in self.columns.items()}
+
+    def stored_name(self, name: str) -> str:
+        """Return the name of a column in files; the same name for other columns, such as hidden ones."""
+        return self.stored_names.get(name, name)
+
+    def name(self, stored_name: str) -> str:
+        """Return the name of a column in the table; the same name for other columns."""
+        return self.names.get(stored_name, stored_name)
+
+    def in_files(self, names: Iterable[str]) -> list[str]:
+        """Return the columns among `names` that files have."""
+        return [name for name in names if self.materialized or name not in self.partitions]
+
+
+def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
+    """Return the mode of column mapping.
+
+    >>> mapping_mode({"delta.columnMapping.mode": "Name"}), mapping_mode({})
+    ('name', 'none')
+    """
+    mode = configuration.get(MAPPING_MODE, "none").lower()
+    return cast("MappingMode", mode) if mode in get_args(MappingMode) else "none"
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    """Return the name of a field in files of a table with column mapping."""
+    return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
+
+
+def stored_type(dtype: Any) -> Any:
+    """Return a type of a Delta schema with the names of its fields in files."""
+    if not isinstance(dtype, dict):
+        return dtype
+    kind = cast("dict[str, Any]", dtype)
+    match kind.get("type"):
+        case "struct":
+            fields = [
+                {**field, "name": physical_name(field), "type": stored_type(field["type"])}
+                for field in kind["fields"]
+            ]
+            return {**kind, "fields": fields}
+        case "array":
+            return {**kind, "elementType": stored_type(kind["elementType"])}
+        case "map":
+            return {
+                **kind,
+                "keyType": stored_type(kind["keyType"]),
+                "valueType": stored_type(kind["valueType"]),
+            }
+        case _:
+            return dtype
