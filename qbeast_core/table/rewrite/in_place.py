@@ -57,7 +57,7 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     )
     blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file], layouts[file])
+        file: FileToChange(_whole(reader, file), function, blocks[file], layouts[file])
         for file in files.tolist()
         if (function := change.of_file(reader.paths[file])) is not None
     }
@@ -74,6 +74,10 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         elif answer is not None:
             results.rows[file] = answer
     return results
+
+
+def _whole(reader: Reader, file: int) -> FileParts:
+    return FileParts(whole=(reader.paths[file],), partitions=reader.partitions([file]))
 
 
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:
