@@ -56,9 +56,13 @@ class FilesView:
         if self.columns.is_plain:
             return list(values.values())
         of_file = dict(zip(self._in_files, values.values(), strict=True))
-        constants = self._values[self._numbers[self.texts(path)]] if self.columns.partitions else pl.DataFrame()
+        constants = (
+            self._values[self._numbers[self.texts(path)]] if self.columns.partitions else pl.DataFrame()
+        )
         return [
-            self._named(of_file[name], name) if name in of_file else pl.lit(constants[name]).first().alias(name)
+            self._named(of_file[name], name)
+            if name in of_file
+            else pl.lit(constants[name]).first().alias(name)
             for name in self.names
         ]
 
@@ -159,14 +163,19 @@ def as_stored(table: Any, columns: StoredColumns) -> Any:
         found = table.column(at)
         ids = (column.field.get("metadata") or {}).get(NESTED_IDS) or {}
         field = _stored_field(pa.field(name, found.type), column.field, ids, (column.stored_name,))
-        chunks = [retyped(chunk, field.type) for chunk in found.chunks] if field.type != found.type else found.chunks
+        chunks = (
+            [retyped(chunk, field.type) for chunk in found.chunks]
+            if field.type != found.type
+            else found.chunks
+        )
         table = table.set_column(at, field, pa.chunked_array(chunks, type=field.type))
     return table
 
 
 def _stored_field(found: Any, field: Mapping[str, Any], ids: Mapping[str, int], path: tuple[str, ...]) -> Any:
     stored = _stored_arrow(found.type, field["type"], ids, path)
-    return _with_id(found.with_type(stored).with_name(physical_name(field)), (field.get("metadata") or {}).get(COLUMN_ID))
+    number = (field.get("metadata") or {}).get(COLUMN_ID)
+    return _with_id(found.with_type(stored).with_name(physical_name(field)), number)
 
 
 def _stored_arrow(found: Any, dtype: Any, ids: Mapping[str, int], path: tuple[str, ...]) -> Any:
@@ -176,18 +185,21 @@ def _stored_arrow(found: Any, dtype: Any, ids: Mapping[str, int], path: tuple[st
     if not isinstance(dtype, Mapping) or dtype.get("type") not in ("struct", "array", "map"):
         return found
 
-    def part(key: str, found: Any, nullable: bool, name: str) -> Any:
+    def part(name: str, found: Any) -> Any:
         below = (*path, name)
-        inner = pa.field(name, _stored_arrow(found, dtype[key], ids, below), nullable=nullable)
-        return _with_id(inner, ids.get(".".join(below)))
+        arrow_type = _stored_arrow(
+            found, dtype["elementType" if name == "element" else f"{name}Type"], ids, below
+        )
+        return _with_id(pa.field(name, arrow_type, nullable=name != "key"), ids.get(".".join(below)))
 
     if dtype["type"] == "struct":
         pairs = zip(found.fields, dtype["fields"], strict=True)
-        return pa.struct([_stored_field(old, new, _ids_of(new, ids), _path_of(new, path)) for old, new in pairs])
+        return pa.struct(
+            [_stored_field(old, new, _ids_of(new, ids), _path_of(new, path)) for old, new in pairs]
+        )
     if dtype["type"] == "array":
-        return _list_like(found, part("elementType", found.value_type, True, "element"))
-    key = part("keyType", found.key_type, False, "key")
-    return pa.map_(key, part("valueType", found.item_type, True, "value"))
+        return _list_like(found, part("element", found.value_type))
+    return pa.map_(part("key", found.key_type), part("value", found.item_type))
 
 
 def _ids_of(field: Mapping[str, Any], above: Mapping[str, int]) -> Mapping[str, int]:

@@ -191,7 +191,9 @@ class ScanTask:
             If a path is outside the table.
         """
         absolute = self.allow_absolute_paths
-        files = open_files(self.uri, self.storage_options, allow_absolute_paths=absolute, columns=self.columns)
+        files = open_files(
+            self.uri, self.storage_options, allow_absolute_paths=absolute, columns=self.columns
+        )
         frame = None
         for frame in read_parts(self.parts, self.keep, files):
             yield frame
