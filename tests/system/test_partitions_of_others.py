@@ -14,13 +14,14 @@ from deltalake import write_deltalake
 import qbeast
 from tests.helpers.tables import assert_same_rows, sampled
 
+TIME = datetime(2024, 5, 1, 1, 2, 3, 456, tzinfo=UTC)
 VALUES: dict[str, list[Any]] = {
     "texts": ["a", "b c", "d/e=f", "%41", "ü:1", "__HIVE_DEFAULT_PARTITION__", "..", None],
     "integers": [-5, 0, 7, None],
     "booleans": [True, False, None],
     "dates": [date(1582, 1, 1), date(2024, 2, 29), None],
-    "times": [datetime(2024, 5, 1, 1, 2, 3, 456, tzinfo=UTC), datetime(1960, 1, 1, tzinfo=UTC), None],
-    "local times": [datetime(2024, 5, 1, 1, 2, 3, 456), datetime(1960, 1, 1), None],
+    "times": [TIME, datetime(1960, 1, 1, tzinfo=UTC), None],
+    "local times": [TIME.replace(tzinfo=None), datetime.min, None],
     "decimals": [Decimal("1.50"), Decimal("-20.00"), None],
     "floats": [1.5, -0.25, 1e30, None],
 }

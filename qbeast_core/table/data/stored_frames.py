@@ -45,11 +45,10 @@ class FilesView:
             return stored
         renamed = [self._renamed(series, name) for series, name in zip(stored, self._in_files, strict=True)]
         frame = pl.DataFrame(renamed) if renamed else pl.DataFrame(height=stored.height)
-        constant = [name for name in self.names if name not in frame.columns]
-        if constant:
+        if self.constant_names:
             lengths = [rows for _, rows in files]
             numbers = np.repeat([self._numbers[self.texts(path)] for path, _ in files], lengths)
-            frame = frame.with_columns(self._values[name][pl.Series(numbers)] for name in constant)
+            frame = frame.hstack(self._values[self.constant_names][pl.Series(numbers)])
         return frame.select(self.names)
 
     def renamed(self, values: Sequence[pl.Expr]) -> list[pl.Expr]:
@@ -58,12 +57,17 @@ class FilesView:
             return list(values)
         return [self._named(value, name) for value, name in zip(values, self._in_files, strict=True)]
 
-    def constants(self, path: str) -> list[pl.Expr]:
-        """Return the partition columns that a file does not have, with their values."""
+    @cached_property
+    def constant_names(self) -> list[str]:
+        """Partition columns that files do not have."""
         of_files = set(self._in_files)
-        names = [name for name in self.names if name not in of_files]
-        number = self._numbers[self.texts(path)] if names else 0
-        return [pl.lit(self._values[name][number : number + 1]).first().alias(name) for name in names]
+        return [name for name in self.names if name not in of_files]
+
+    def constants(self, paths: Sequence[str], number: pl.Expr) -> list[pl.Expr]:
+        """Return the partition columns that files do not have, given the number of the file of a row."""
+        rows = pl.Series([self._numbers[self.texts(path)] for path in paths], dtype=pl.UInt32)
+        values = self._values[self.constant_names][rows]
+        return [pl.lit(values[name]).gather(number).alias(name) for name in self.constant_names]
 
     def texts(self, path: str) -> PartitionTexts:
         """Return the texts of the partition values of a file."""
