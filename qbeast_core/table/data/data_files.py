@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
@@ -23,10 +23,11 @@ from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_hu
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, RevisionKey, dump_copy
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
-from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.block import Block, BlocksDialect
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.tree.bands.shape import FileShape
@@ -41,7 +42,7 @@ if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
 
 SentT = TypeVar("SentT")
 
-_RULES: Final = "1"
+_UNKNOWN_TAIL: Final = 8  # until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
 
@@ -70,6 +71,8 @@ class FileSettings:
     # Column to compute from the weights. Files of tables with one have no hidden weights.
     sample_column: str | None
     hidden_weights: bool
+    # Revision that files with blocks are indexed by, for the copy of their tags.
+    revision: RevisionKey | None = None
 
     @staticmethod
     def of(
@@ -117,10 +120,11 @@ def store_file(
     path: str,
     settings: FileSettings,
     values: Mapping[str, pl.Series] | None = None,
+    blocks: Sequence[Block] = (),
 ) -> tuple[AddFile, SentT]:
     """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
 
-    Also return what `put` returns.
+    The file repeats the tags of `blocks`, which stay out of the add. Also return what `put` returns.
     """
     heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
     order = heavy.shuffled(rows.height)
@@ -129,6 +133,8 @@ def store_file(
     if settings.sample_column is not None:
         rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
     shape = _within(shape, rows)
+    layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
+    key = settings.revision
     encoded = encode_data_file(
         rows,
         weights=weights if settings.hidden_weights else None,
@@ -137,11 +143,11 @@ def store_file(
         dictionary=settings.dictionary,
         levels=settings.levels,
         values=values,
+        metadata=dump_copy(key, blocks, layout) if blocks and key is not None else None,
     )
-    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
+    tags = {RULES_TAG: RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:
-        layout = shape.layout(weights, tail_bytes=encoded.tail_bytes, hidden_weights=settings.hidden_weights)
-        tags["qbeast.layout"] = dump_layout(layout)
+        tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=encoded.tail_bytes))
     add = AddFile(
         path=path,
         size=encoded.size_bytes,
@@ -226,7 +232,14 @@ def _write_one(
     file = plan.file(number)
     rows, values = source.take(file.rows, file.order)
     add, sent = store_file(
-        rows, file.weights, file.shape, put=put, path=path, settings=settings, values=values
+        rows,
+        file.weights,
+        file.shape,
+        put=put,
+        path=path,
+        settings=settings,
+        values=values,
+        blocks=file.blocks,
     )
     return add.model_copy(update={"blocks": file.blocks}), sent
 

@@ -47,6 +47,7 @@ def encode_data_file(
     dictionary: Sequence[str] = (),
     levels: Mapping[str, int] | None = None,
     values: Mapping[str, pl.Series] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order, cut into row groups and pages.
 
@@ -54,7 +55,7 @@ def encode_data_file(
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
     The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
-    another one; 0 leaves a column uncompressed.
+    another one; 0 leaves a column uncompressed. `metadata` are key-value pairs of the footer.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -62,6 +63,7 @@ def encode_data_file(
     (['Oslo', 'Rome', 'Oslo'], True)
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
+    table = table.replace_schema_metadata(dict(metadata or {}))  # pyarrow writes it to the footer
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
     levels = levels or {}

@@ -71,9 +71,10 @@ class ChangeFile:
         if shape is None or not _lie_in_blocks(weights, file.blocks, shape):
             return rows if self.returns_rows else None
         path = f"{self.operation}.{new_id()}.parquet"
-        settings = settings_for(self.target, rows, self.revision.columns)
-        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape)
-        return add.model_copy(update={"blocks": file.blocks})
+        settings = settings_for(self.target, rows, self.revision.columns, revision=self.revision)
+        blocks = file.blocks
+        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape, blocks=blocks)
+        return add.model_copy(update={"blocks": blocks})
 
 
 def _in_order(rows: pl.DataFrame, change: RowFunction) -> pl.DataFrame:
