@@ -63,7 +63,7 @@ def encode_data_file(
     (['Oslo', 'Rome', 'Oslo'], True)
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
-    table = table.replace_schema_metadata(dict(metadata or {}))  # pyarrow writes it to the footer
+    table = table.replace_schema_metadata(dict(metadata or {}))
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
     levels = levels or {}
@@ -143,7 +143,6 @@ def _encode(
     }
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
-        "row_group_size": _ALL_ROWS,
         "max_rows_per_page": page_rows,
         "data_page_size": _PAGE_BYTES,
         "write_page_index": True,
@@ -156,7 +155,10 @@ def _encode(
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
-    pq.write_table(table, sink, **options)
+    with pq.ParquetWriter(sink, table.schema, **options) as writer:
+        writer.write_table(table, _ALL_ROWS)
+        if table.schema.metadata:  # the writer leaves it out with the schema of Arrow
+            writer.add_key_value_metadata(table.schema.metadata)
     return sink.getvalue()
 
 
