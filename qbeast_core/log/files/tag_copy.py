@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.columns.revisions import stored_revision
@@ -26,17 +26,13 @@ _REVISION, _BLOCKS, _LAYOUT = "revision", "blocks", "qbeast.layout"
 _DIGEST: Final = "qbeast.revision"
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionKey:
-    """Identity of a revision in files: its digest. The number is that of the write, and may change at the commit."""
+class FileIndex(NamedTuple):
+    """The index of a file that is about to be written."""
 
-    revision_id: int
-    digest: str
-
-    @staticmethod
-    def of(revision: Revision, columns: StoredColumns) -> RevisionKey:
-        """Return the key of a revision of a table."""
-        return RevisionKey(revision.revision_id, stored_revision(revision, columns).digest)
+    # Its number may change at the commit.
+    revision: Revision
+    # In the order of the file. Their thresholds may change too.
+    blocks: Sequence[Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +46,29 @@ class TagCopy:
     layout: Layout
 
 
-def dump_copy(key: RevisionKey, blocks: Sequence[Block], layout: Layout) -> dict[str, str]:
+def dump_copy(index: FileIndex, layout: Layout, columns: StoredColumns) -> dict[str, str]:
     """Return the key-value metadata of a file.
 
+    >>> from qbeast_core.log.columns.stored import PLAIN
     >>> from qbeast_core.spec.layout import PageLayout
+    >>> from qbeast_core.spec.revision import staging_revision
+    >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500).with_id(1)
     >>> layout = PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0))
-    >>> dump_copy(RevisionKey(1, "5feceb66"), [Block("", -9, 2147483647, 7)], layout)["blocks"]
+    >>> dump_copy(FileIndex(revision, [Block("", -9, 2147483647, 7)]), layout, PLAIN)["blocks"]
     '[["",-9,7]]'
     """
     return {
-        _REVISION: str(key.revision_id),
-        _DIGEST: key.digest,
-        _BLOCKS: pack_blocks(blocks),
+        _REVISION: str(index.revision.revision_id),
+        _DIGEST: digest_of(index.revision, columns),
+        _BLOCKS: pack_blocks(index.blocks),
         RULES_TAG: RULES,
         _LAYOUT: dump_shape(layout),
     }
+
+
+def digest_of(revision: Revision, columns: StoredColumns) -> str:
+    """Return the digest of a revision, which a rename of columns does not change."""
+    return stored_revision(revision, columns).digest
 
 
 def parse_copy(metadata: Mapping[bytes, bytes]) -> TagCopy | None:

@@ -136,7 +136,7 @@ class _MemoryRows:
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""
-        settings = settings_for(self.target, self.in_memory_rows, revision.columns, revision=revision)
+        settings = settings_for(self.target, self.in_memory_rows, revision.columns)
         return settings, CodedRows(self.in_memory_rows, settings)
 
 

@@ -180,8 +180,7 @@ class _Threads:
         )
         rows = task.target.shape.fit(pl.concat([*map(pl.read_ipc, sample)] or [self.stream.empty]))
         size_bytes = int(task.rows * self.row_bytes)
-        indexed = task.revision
-        settings = settings_for(task.target, rows, indexed.columns, revision=indexed, size_bytes=size_bytes)
+        settings = settings_for(task.target, rows, task.revision.columns, size_bytes=size_bytes)
         return _Files(task, self.spill, settings, written, is_spooled), ranges
 
     @property

@@ -62,8 +62,8 @@ class AppendTask:
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
         frame = self.target.shape.fit(data)
+        settings = settings_for(self.target, frame, self.indexed)
         revision = self.revision
-        settings = settings_for(self.target, frame, self.indexed, revision=revision)
         outside = np.ones(frame.height, np.bool_) if revision is None else rows_outside(frame, revision)
         written: list[AddFile] = []
         try:

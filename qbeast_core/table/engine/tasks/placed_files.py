@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
@@ -89,11 +90,11 @@ def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array)
 
 def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file with a new name."""
-    revision, blocks = task.revision, _planned_blocks(file.blocks, task.outline)
-    settings = settings or settings_for(task.target, file.rows, revision.columns, revision=revision)
+    settings = settings or settings_for(task.target, file.rows, task.revision.columns)
+    index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
     add = store_sorted(
-        task.target, file.rows, file.weights, settings, path=path, shape=file.shape, blocks=blocks
+        task.target, file.rows, file.weights, settings, path=path, shape=file.shape, index=index
     )
     return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
 

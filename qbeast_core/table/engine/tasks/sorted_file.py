@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.tag_copy import RevisionKey
+from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array
-from qbeast_core.spec.block import Block
-from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.data_files import FileSettings, store_file
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.tree.bands.shape import FileShape
@@ -22,15 +17,16 @@ def settings_for(
     rows: pl.DataFrame,
     indexed: tuple[str, ...],
     *,
-    revision: Revision | None = None,
     size_bytes: int | None = None,
 ) -> FileSettings:
-    """Choose the settings of files for such rows, indexed by a revision or not; see `FileSettings.of`."""
-    settings = FileSettings.of(
-        rows, indexed, target.configuration, dialect=target.dialect, size_bytes=size_bytes
-    )
-    return (
-        settings if revision is None else replace(settings, revision=RevisionKey.of(revision, target.columns))
+    """Choose the settings of files for such rows; see `FileSettings.of`."""
+    return FileSettings.of(
+        rows,
+        indexed,
+        target.configuration,
+        dialect=target.dialect,
+        columns=target.columns,
+        size_bytes=size_bytes,
     )
 
 
@@ -42,8 +38,8 @@ def store_sorted(
     *,
     path: str,
     shape: FileShape,
-    blocks: Sequence[Block] = (),
+    index: FileIndex | None = None,
 ) -> AddFile:
-    """Write a file of arranged rows, which repeats the tags of `blocks`. Return it without blocks."""
+    """Write a file of arranged rows, which repeats its index. Return it without blocks."""
     put = target.store.put
-    return store_file(rows, weights, shape, put=put, path=path, settings=settings, blocks=blocks)[0]
+    return store_file(rows, weights, shape, put=put, path=path, settings=settings, index=index)[0]
