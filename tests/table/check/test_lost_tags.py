@@ -215,6 +215,7 @@ def test_race_that_changes_tree_fails_repair(table: Path, monkeypatch: pytest.Mo
     race(monkeypatch, lambda: rewrite_upper_files(table, tags))
     with pytest.raises(qbeast.CommitConflictError, match="tree of files with lost tags"):
         opened.repair()
+    opened = qbeast.open_table(table)
     opened.repair()
     assert opened.check().ok, opened.check()
     check_invariants(table, may_stage=True)
