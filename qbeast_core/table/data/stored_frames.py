@@ -28,7 +28,8 @@ class FilesView:
     @cached_property
     def stored_schema(self) -> pl.Schema:
         """Columns to read from files, with their types there."""
-        found = ((self.columns.columns.get(name), name) for name in self._in_files)
+        columns = {} if self.columns.mode == "none" else self.columns.columns
+        found = ((columns.get(name), name) for name in self._in_files)
         return pl.Schema(
             (name, self.schema[name]) if column is None else (column.stored_name, column.stored_type)
             for column, name in found
