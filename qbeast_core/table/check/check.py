@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 import polars as pl
@@ -153,7 +154,7 @@ class _Files:
             yield from self.engine.map(on_each, jobs, at_once=1)
             return
         with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
-            yield from pool.map(lambda job: call(store, job, options), jobs)
+            yield from pool.map(call, repeat(store), jobs, repeat(options))
 
     def check(
         self, jobs: Sequence[FileCheck], progress: ProgressCallback | None = None, rows: int = 0

@@ -276,8 +276,10 @@ def _actions(codes: frozenset[str], record: Mapping[str, Any], *, restores: bool
     actions.discard("drop index")
     if restores:
         actions -= {"drop layout", "spell blocks"}
-        counted: set[Action] = set() if record["num_records"] is not None else {"set statistics"}
-        return frozenset(actions | counted | {"restore tags"})
+        actions.add("restore tags")
+        if record["num_records"] is None:
+            actions.add("set statistics")
+        return frozenset(actions)
     if _spoils_index(codes):
         actions.discard("spell blocks")
         if not _holds_copies(record):

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,7 +54,7 @@ def drop_tags(table: Path, paths: Collection[str] | None = None) -> dict[str, di
     """Let delta-rs add live files again, which it does without tags. Return all adds from before."""
     before = read_log(table).adds
     opened = DeltaTable(table)
-    again = [
+    again: list[AddAction | RemoveAction] = [
         AddAction(path, add["size"], {}, add["modificationTime"], data_change=False, stats=add["stats"])
         for path, add in before.items()
         if paths is None or path in paths
@@ -314,8 +314,12 @@ def test_file_of_another_table_stays_staged(tmp_path: Path) -> None:
 
 def test_number_of_revision_comes_from_log(tmp_path: Path) -> None:
     dump = data_files.dump_copy
+
+    def dump_other(*args: Any) -> dict[str, str]:
+        return dump(*args) | {"revision": "99"}
+
     path = tmp_path / "t"
-    with mock.patch.object(data_files, "dump_copy", lambda *args: dump(*args) | {"revision": "99"}):
+    with mock.patch.object(data_files, "dump_copy", dump_other):
         qbeast.write_table(make_rows(300), path, columns=INDEXED)
         qbeast.write_table(make_rows(300, first=300), path, columns=INDEXED, mode="overwrite")
     before = drop_tags(path)
