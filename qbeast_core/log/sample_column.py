@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
-from qbeast_core.log.schema import schema_from_delta, schema_to_delta
+from qbeast_core.log.columns.mapping import with_fields
+from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.schema import merged_schema, schema_from_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 DTYPE: Final = pl.Float32()
 
 
-def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str | None:
+def sample_column_of(
+    configuration: Mapping[str, str], schema: pl.Schema, names: Mapping[str, str] | None = None
+) -> str | None:
     """Return the name of the sample column, or None if the table has none.
 
     A column that another writer dropped, or whose type it changed, does not count.
+
+    `names` are the names in the table by the names in files, if the configuration has names in files.
 
     >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64, "s": pl.Float32}))
     's'
@@ -26,6 +31,8 @@ def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str
     True
     """
     name = configuration.get(SAMPLE_COLUMN)
+    if name is not None and names is not None:
+        name = names.get(name)
     return name if name is not None and schema.get(name) == DTYPE else None
 
 
@@ -33,22 +40,23 @@ def has_sample_column(metadata: Metadata) -> bool:
     """Return whether a table has a sample column; see `sample_column_of`."""
     if SAMPLE_COLUMN not in metadata.configuration:
         return False
-    return sample_column_of(metadata.configuration, schema_from_delta(metadata.schema_string)) is not None
+    schema, names = schema_from_delta(metadata.schema_string), StoredColumns.of(metadata).names
+    return sample_column_of(metadata.configuration, schema, names) is not None
 
 
-def with_sample_column(metadata: Metadata, name: str) -> Metadata:
+def with_sample_column(metadata: Metadata, name: str, new_id: Callable[[], str]) -> Metadata:
     """Return the metadata with a sample column at the end of the schema, unless it has this one.
 
     A version of this library that does not compute the column must refuse the table. Versions from before
     ``qbeast.minReader`` do not know this, so the values in their files are not trusted.
     """
-    entries = {SAMPLE_COLUMN: name, **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER)}
-    changed = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
-    if has_sample_column(changed):
-        return changed
-    whole = orjson.loads(metadata.schema_string)
-    whole["fields"] += orjson.loads(schema_to_delta(pl.Schema({name: DTYPE})))["fields"]
-    return changed.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
+    columns = {**schema_from_delta(metadata.schema_string), name: DTYPE}
+    changed = with_fields(metadata, merged_schema(metadata.schema_string, columns), new_id)
+    entries = {
+        SAMPLE_COLUMN: StoredColumns.of(changed).stored_name(name),
+        **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER),
+    }
+    return changed.model_copy(update={"configuration": {**changed.configuration, **entries}})
 
 
 def without_values(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:

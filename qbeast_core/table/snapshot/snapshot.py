@@ -91,7 +91,7 @@ class Snapshot:
     @property
     def sample_column(self) -> str | None:
         """Name of the sample column; None: the table has none."""
-        return sample_column_of(self.metadata.configuration, self.schema)
+        return sample_column_of(self.metadata.configuration, self.schema, self.columns.names)
 
     @cached_property
     def index(self) -> IndexTable:

@@ -12,9 +12,10 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.column_names import name_problems, refuse_sample_column
-from qbeast_core.table.data.schema import case_problems, merged_schema
+from qbeast_core.table.data.schema import case_problems
 from qbeast_core.table.dml.change import Change
 from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
@@ -106,22 +107,21 @@ class Merge(Change):
 
 
 def _evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
-    """Return the version with the new columns of the source if ``schema_mode="merge"``, else the version."""
+    """Return the version with the new columns and fields of the source if ``schema_mode="merge"``, else the version."""
     if clauses.schema_mode is None:
         return snapshot
     named = {*(clauses.update or ()), *(clauses.insert or ())}
-    new = {
+    used = {
         name: dtype
         for name, dtype in source.schema.items()
-        if name not in snapshot.schema
-        and dtype != pl.Null()
-        and (clauses.needs_every_column or name in named)
+        if dtype != pl.Null() and (clauses.needs_every_column or name in named)
     }
+    new = {name: dtype for name, dtype in used.items() if name not in snapshot.schema}
     problems = [*case_problems(list(new), snapshot.schema), *name_problems(pl.Schema(new))]
     if problems:
         msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
-    return with_schema(snapshot, merged_schema(snapshot.schema_json, snapshot.schema, new))
+    return with_schema(snapshot, merged_schema(snapshot.schema_json, used))
 
 
 def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:
