@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
+from qbeast_core.log.columns.revisions import stored_revision
 from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
@@ -94,7 +95,8 @@ def rebase(
         return Conflict(outdated)
     number: int | None = None
     if intent.revision is not None:
-        chosen = _revision(intent, intent.revision, metadata, head, dialect)
+        ours = stored_revision(intent.revision, StoredColumns.of(metadata))
+        chosen = _revision(intent, ours, metadata, head, dialect)
         if isinstance(chosen, str):
             return Conflict(chosen)
         revision, metadata = chosen
@@ -209,6 +211,8 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
     if written_for is not None and written_for.schema_string != metadata.schema_string:
         # By their names in files: columns may have other names in the table now.
         ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
+        if intent.removes and {**now.names, **ours.names} != {**ours.names, **now.names}:
+            return "another writer renamed columns"
         names = {**ours.names, **now.names}
         problems = schema_problems(stored_schema(written_for), stored_schema(metadata), names)
         if problems:

@@ -9,7 +9,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.mapping import with_fields
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.schema import merged_schema, schema_from_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
@@ -17,22 +17,19 @@ DTYPE: Final = pl.Float32()
 
 
 def sample_column_of(
-    configuration: Mapping[str, str], schema: pl.Schema, names: Mapping[str, str] | None = None
+    configuration: Mapping[str, str], schema: pl.Schema, columns: StoredColumns = PLAIN
 ) -> str | None:
     """Return the name of the sample column, or None if the table has none.
 
     A column that another writer dropped, or whose type it changed, does not count.
-
-    `names` are the names in the table by the names in files, if the configuration has names in files.
 
     >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64, "s": pl.Float32}))
     's'
     >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64})) is None
     True
     """
-    name = configuration.get(SAMPLE_COLUMN)
-    if name is not None and names is not None:
-        name = names.get(name)
+    stored = configuration.get(SAMPLE_COLUMN)
+    name = None if stored is None else columns.name(stored)
     return name if name is not None and schema.get(name) == DTYPE else None
 
 
@@ -40,8 +37,8 @@ def has_sample_column(metadata: Metadata) -> bool:
     """Return whether a table has a sample column; see `sample_column_of`."""
     if SAMPLE_COLUMN not in metadata.configuration:
         return False
-    schema, names = schema_from_delta(metadata.schema_string), StoredColumns.of(metadata).names
-    return sample_column_of(metadata.configuration, schema, names) is not None
+    schema, columns = schema_from_delta(metadata.schema_string), StoredColumns.of(metadata)
+    return sample_column_of(metadata.configuration, schema, columns) is not None
 
 
 def with_sample_column(metadata: Metadata, name: str, new_id: Callable[[], str]) -> Metadata:

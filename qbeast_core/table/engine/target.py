@@ -40,7 +40,7 @@ class FileTarget:
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     shape: RowShape
-    # The ``delta.`` properties of the table, and the name of its sample column in the table.
+    # The ``delta.`` properties of the table, and the name of its sample column.
     configuration: Mapping[str, str]
     # Dialect of the table: qbeast-spark may read files without the schema of the table.
     dialect: BlocksDialect
@@ -60,13 +60,10 @@ class FileTarget:
         """Return the target of files in a table with this configuration."""
         prefixes = "delta.", SAMPLE_COLUMN
         properties = {key: value for key, value in configuration.items() if key.startswith(prefixes)}
-        sample_column = sample_column_of(properties, shape.schema, columns.names)
-        if sample_column is not None:
-            properties[SAMPLE_COLUMN] = sample_column
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
-            shape=replace(shape, sample_column=sample_column),
+            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema, columns)),
             configuration=properties,
             dialect=dialect,
             columns=columns,
