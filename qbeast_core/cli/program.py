@@ -27,6 +27,8 @@ _GROUPS: Final = {
     "Change columns and settings": {
         "reindex": "maintenance",
         "add-columns": "maintenance",
+        "rename-column": "maintenance",
+        "drop-column": "maintenance",
         "widen-columns": "maintenance",
         "add-sample-column": "maintenance",
         "set-properties": "maintenance",

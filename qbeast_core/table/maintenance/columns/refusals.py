@@ -30,9 +30,8 @@ _CLUSTERING: Final = "clustering"
 def find_column(snapshot: Snapshot, column: object) -> FieldPath:
     """Return the path of a column, or of a field in a column; raise if the table does not have it."""
     if not isinstance(column, str):
-        invalid_argument(
-            "column", "must be the name of a column, or of a field: 'address.street'", _OUTCOME, value=column
-        )
+        problem = "must be the name of a column, or of a field: 'address.street'"
+        invalid_argument("column", problem, _OUTCOME, value=column)
     paths = field_paths(snapshot.schema_json)
     if column not in paths or paths[column][0].lower() == WEIGHT_COLUMN:
         unknown_columns("column", [column], paths, _OUTCOME)
