@@ -11,6 +11,8 @@ Field: TypeAlias = dict[str, Any]
 # Names from the column on. Inside of lists and maps, "element", "key" and "value" come between.
 FieldPath: TypeAlias = tuple[str, ...]
 
+# Notes that describe types and values: another type, or other values, may not fit them.
+_NOT_OF_USERS: Final = ("delta.", "__", "CURRENT_DEFAULT", "EXISTS_DEFAULT")
 _PARTS: Final = ("element", "key", "value")
 
 
@@ -33,6 +35,28 @@ def fields_of(dtype: Any, above: FieldPath = ()) -> Iterator[tuple[FieldPath, Fi
     for path, field in inner_fields(dtype):
         yield (*above, *path), field
         yield from fields_of(field["type"], (*above, *path))
+
+
+def with_notes(schema_string: str, known: str) -> str:
+    """Return a schema with the comments, and other notes of users, that fields of the same path have in another one.
+
+    >>> one = '{"type":"struct","fields":[{"name":"x","type":"long","metadata":{"comment":"c","delta.a":1}}]}'
+    >>> with_notes('{"type":"struct","fields":[{"name":"x","type":"string","metadata":{}}]}', one)
+    '{"type":"struct","fields":[{"name":"x","type":"string","metadata":{"comment":"c"}}]}'
+    """
+    fields = dict(fields_of(orjson.loads(known)))
+    notes = {path: _notes_of_users(field) for path, field in fields.items()}
+
+    def visit(path: FieldPath, field: Field) -> Field:
+        merged = {**notes.get(path, {}), **(field.get("metadata") or {})}
+        return {**field, "type": with_inner_fields(field["type"], visit, path), "metadata": merged}
+
+    return orjson.dumps(with_inner_fields(orjson.loads(schema_string), visit)).decode()
+
+
+def _notes_of_users(field: Field) -> dict[str, Any]:
+    notes = field.get("metadata") or {}
+    return {key: value for key, value in notes.items() if not key.startswith(_NOT_OF_USERS)}
 
 
 def inner_fields(dtype: Any) -> Iterator[tuple[FieldPath, Field]]:

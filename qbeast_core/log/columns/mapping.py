@@ -139,7 +139,8 @@ class _Ids:
         notes = {key: before[key] for key in _KEYS if key in before} | (field.get("metadata") or {})
         if COLUMN_ID not in notes:
             notes[COLUMN_ID] = self._next()
-        notes.setdefault(PHYSICAL_NAME, self.name_of(field))
+        if PHYSICAL_NAME not in notes:
+            notes[PHYSICAL_NAME] = self.name_of(field)
         if self.nests:
             places = _places(field["type"], notes[PHYSICAL_NAME])
             nested = notes.get(NESTED_IDS, {})

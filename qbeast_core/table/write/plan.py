@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
+from qbeast_core.log.columns.fields import with_notes
 from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
@@ -22,7 +23,11 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
-from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
+from qbeast_core.table.data.foreign_schema import (
+    refuse_lost_columns,
+    refuse_mapping,
+    refuse_taken_name,
+)
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
@@ -79,10 +84,14 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
+    if target is not None and dialect == "qbeast-spark":
+        refuse_mapping(target.uri, target.columns, outcome=_OUTCOME)
     sample_column = _sample_column(frame, target, options, dialect)
     frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
+        if target is not None:
+            schema_json = with_notes(schema_json, target.schema_json)
     else:
         refuse_taken_name(target.uri, target.schema_json)
         merge = options.schema_mode == "merge"
