@@ -98,23 +98,13 @@ def required_protocol(
     2
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
-    if is_mapped:
-        has = _with_mapping(has)
+    if is_mapped and not (_is_bound("columnMapping", has) and _reads_mapped(has)):
+        # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
+        has = _with_feature(has, "columnMapping")
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     if not without_zone or "timestampNtz" in (has.writer_features or ()):
         return has
     return _with_feature(has, "timestampNtz")
-
-
-def _with_mapping(has: Protocol) -> Protocol:
-    """Return a protocol under which readers and writers apply column mapping."""
-    if _is_bound("columnMapping", has) and _reads_mapped(has):
-        return has
-    if has.min_writer_version < NAMED_WRITER:
-        since = FEATURES["columnMapping"].since
-        writer = max(has.min_writer_version, since)
-        return has.model_copy(update={"min_reader_version": 2, "min_writer_version": writer})
-    return _with_feature(has, "columnMapping")
 
 
 def _with_feature(has: Protocol, name: str) -> Protocol:

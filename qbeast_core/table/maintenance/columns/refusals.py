@@ -42,9 +42,9 @@ def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
     """Raise for a table without column mapping."""
     msg = (
         f"{snapshot.uri!r} does not map columns, so no column can be renamed or dropped; {_OUTCOME}. "
-        "upgrade_protocol=True adds the table feature columnMapping (reader version 2), which cannot be removed: "
-        "afterwards `deltalake` reads the table only by its QueryBuilder and does not write it, Polars' scan_delta and "
-        "older versions of qbeast do not read it. Spark with Delta 1.2 or later reads and writes it."
+        "upgrade_protocol=True adds the table feature columnMapping for good. Then these refuse the table: Polars' "
+        "scan_delta; to_pandas, to_pyarrow_table, optimize and alter of deltalake (QueryBuilder and write_deltalake go "
+        "on); and Spark with Delta before 2.3."
     )
     raise UnsupportedTableError(msg, path=snapshot.uri, feature="columnMapping")
 
