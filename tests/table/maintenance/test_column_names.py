@@ -167,7 +167,7 @@ def test_table_without_mapping_lists_who_stops_reading(tmp_path: Path) -> None:
             call()
     assert qbeast.open_table(tmp_path).version == 0
     table.drop_column("m", upgrade_protocol=True)
-    with pytest.raises(Exception, match="column mapping"):
+    with pytest.raises(Exception, match="columnMapping"):
         pl.scan_delta(tmp_path).collect()
     refused = deltalake.DeltaTable(tmp_path)
     calls: list[Callable[[], object]] = [
