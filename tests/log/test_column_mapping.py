@@ -16,7 +16,7 @@ from qbeast_core.log.columns.fields import field_paths, fields_of
 from qbeast_core.log.columns.mapping import dropped, renamed, with_fields, with_mapping, with_max_id
 from qbeast_core.log.columns.stored import StoredColumns, stored_schema
 from qbeast_core.log.schema import merged_schema, schema_from_delta, schema_problems, schema_to_delta
-from tests.log.test_schema import SCHEMAS
+from tests.helpers.schemas import SCHEMAS
 
 ID, NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 NESTED, HIGHEST = "delta.columnMapping.nested.ids", "delta.columnMapping.maxColumnId"

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.log.schema import merged_schema, schema_from_delta, schema_to_delta
 from qbeast_core.table.data.schema import fit_frame
+from tests.helpers.schemas import SCHEMAS
 from tests.helpers.tables import MEMORY, SPILL
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -234,15 +234,6 @@ def test_comments_and_notes_of_fields_stay(tmp_path: Path) -> None:
     assert notes().items() > kept.items()
     qbeast.write_table(FIRST.select("s", key="id"), tmp_path, mode="overwrite", schema_mode="overwrite")
     assert notes().items() > kept.items()
-
-
-NAMES = st.sampled_from(["a", "b", "c"])
-TYPES = st.recursive(
-    st.sampled_from([pl.Int16(), pl.Int64(), pl.Float32(), pl.Float64(), pl.String()]),
-    lambda inner: st.builds(pl.List, inner) | st.dictionaries(NAMES, inner, min_size=1).map(pl.Struct),
-    max_leaves=5,
-)
-SCHEMAS = st.dictionaries(NAMES, TYPES, min_size=1).map(pl.Schema)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
