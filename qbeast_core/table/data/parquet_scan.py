@@ -50,6 +50,8 @@ def scan_files(
     alike: dict[tuple[_Stored, PartitionTexts], list[str]] = {}
     for path, of_file in zip(paths, _looked_up(store, paths, view, sizes), strict=True):
         alike.setdefault((of_file, view.texts(path)), []).append(path)
+    # Without a column of files, a scan has a number of rows only by their indexes.
+    counts_rows = dropped is not None or not view.stored_schema
     scans: list[pl.LazyFrame] = []
     for (of_file, _), same in alike.items():
         seen = of_file.view(view)
@@ -62,17 +64,17 @@ def scan_files(
             storage_options=_as_polars_takes_them(storage_options or {}),
             glob=False,
             hive_partitioning=False,
-            row_index_name=None if dropped is None else _ROW,
+            row_index_name=_ROW if counts_rows else None,
             use_statistics=use_bounds,
         )
-        rows = [] if dropped is None else [_ROW]
-        values = {name: of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()}
-        scans.append(scan.select(*seen.expressions(values, same[0]), *rows))
+        rows = [_ROW] if counts_rows else []
+        values = [of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()]
+        scans.append(scan.select(*seen.renamed(values), *rows).with_columns(seen.constants(same[0])))
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
-    if dropped is None:
-        return lazy
-    gone = pl.Series(dropped, dtype=pl.get_index_type())
-    return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
+    if dropped is not None:
+        gone = pl.Series(dropped, dtype=pl.get_index_type())
+        lazy = lazy.filter(~pl.col(_ROW).is_in(gone.implode()))
+    return lazy if stored.is_plain and not counts_rows else lazy.select(columns)
 
 
 @dataclass(frozen=True, slots=True)
