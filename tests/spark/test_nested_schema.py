@@ -37,7 +37,7 @@ MERGED = pl.Schema(
 @pytest.mark.parametrize("way", ["append", "merge"])
 def test_spark_adds_nested_fields(
     way: str,
-    mapped: bool,
+    mapped: bool,  # noqa: FBT001
     spark: SparkSession,
     tmp_path: Path,
 ) -> None:

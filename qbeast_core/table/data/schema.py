@@ -95,8 +95,9 @@ class _Nested:
             case pl.Map(), pl.Map():
                 key = replace(self, merge=False).type_of(now.key, table.key, (*path, "key"))
                 return pl.Map(key, self.type_of(now.value, table.value, (*path, "value")))
-            case _ if now != table and not _fits_losslessly(now, table):
-                self._add(path, f"is {now} and the table has {table}")
+            case _:
+                if now != table and not _fits_losslessly(now, table):
+                    self._add(path, f"is {now} and the table has {table}")
         return table  # type: ignore[no-any-return]
 
     def _struct(self, now: Mapping[str, Any], table: Mapping[str, Any], path: FieldPath) -> pl.Struct:
