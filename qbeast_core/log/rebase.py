@@ -185,7 +185,7 @@ def _maps_now(metadata: Metadata, head: _TableState | None) -> bool:
 
 
 def _with_min_reader(metadata: Metadata) -> Metadata:
-    """Return the metadata of a table; if it maps columns, versions of this library that cannot refuse it."""
+    """Return the metadata so that versions of this library without column mapping refuse a table that has it."""
     configuration = metadata.configuration
     if mapping_mode(configuration) == "none" or not TableConfig.from_configuration(configuration).is_indexed:
         return metadata

@@ -68,11 +68,11 @@ def with_max_id(metadata: Metadata, newest: Metadata) -> Metadata:
 
     If only the newer metadata maps columns, the mapping stays.
     """
-    highest = _max_id(newest)
-    if mapping_mode(newest.configuration) == "none" or highest <= _max_id(metadata):
+    if mapping_mode(newest.configuration) == "none":
         return metadata
-    update = {"configuration": {**metadata.configuration, MAX_COLUMN_ID: str(highest)}}
-    raised = metadata.model_copy(update=update)
+    highest = str(max(_max_id(metadata), _max_id(newest)))
+    configuration = {**metadata.configuration, MAX_COLUMN_ID: highest}
+    raised = metadata.model_copy(update={"configuration": configuration})
     return raised if mapping_mode(metadata.configuration) != "none" else with_mapping(raised)
 
 

@@ -103,9 +103,8 @@ class StoredColumns:
     def name(self, stored_name: str) -> str:
         """Return the name of a column in the table; the same name for other columns."""
         known = self.names.get(stored_name)
-        if (
-            known is None and stored_name in self.columns
-        ):  # it was dropped, and another column has its name now
+        # It was dropped, and another column has its name now.
+        if known is None and stored_name in self.columns:
             return f"{stored_name} (dropped)"
         return stored_name if known is None else known
 
