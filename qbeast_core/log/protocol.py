@@ -87,16 +87,28 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     )
 
 
-def required_protocol(schema_string: str, *, current: Protocol | None = None) -> Protocol:
+def required_protocol(
+    schema_string: str, *, current: Protocol | None = None, is_mapped: bool = False
+) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
+
+    `is_mapped`: the table maps columns, and readers and writers have to know it.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
+    if is_mapped and not (_is_bound("columnMapping", has) and _reads_mapped(has)):
+        # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
+        has = _with_feature(has, "columnMapping")
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     if not without_zone or "timestampNtz" in (has.writer_features or ()):
         return has
+    return _with_feature(has, "timestampNtz")
+
+
+def _with_feature(has: Protocol, name: str) -> Protocol:
+    """Return a protocol that lists a feature of readers and writers."""
     # Version 7 knows features by name alone: those that the old version implied have to be listed, or they would
     # be switched off.
     kept = has.writer_features
@@ -110,8 +122,8 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
         update={
             "min_reader_version": NAMED_READER,
             "min_writer_version": NAMED_WRITER,
-            "reader_features": (*readers, "timestampNtz"),
-            "writer_features": (*kept, "timestampNtz"),
+            "reader_features": tuple(dict.fromkeys((*readers, name))),
+            "writer_features": tuple(dict.fromkeys((*kept, name))),
         }
     )
 

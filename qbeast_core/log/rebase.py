@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.columns.revisions import stored_revision
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
@@ -28,11 +28,13 @@ from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
     LAST_REVISION_ID,
+    MAPPING_READER,
     MAX_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
     may_have_other_columns,
+    min_reader_entry,
 )
 
 _MAX_TAGS: Final = 1000
@@ -104,7 +106,9 @@ def rebase(
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
         return Conflict(excluded)
-    protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
+    metadata = _with_min_reader(metadata)
+    current = None if head is None else head.protocol
+    protocol = required_protocol(metadata.schema_string, current=current, is_mapped=_maps_now(metadata, head))
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
         actions.append(protocol)
@@ -162,6 +166,8 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         return None
     if has_sample_column(metadata):
         other = "a sample column"
+    elif mapping_mode(configuration) != "none":
+        other = "column mapping"
     elif (
         may_have_other_columns(configuration)
         and TableConfig.from_configuration(configuration).has_other_columns
@@ -170,6 +176,21 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
     else:
         return None
     return f"the dialect qbeast-spark and {other} exclude each other, and another writer chose one of them"
+
+
+def _maps_now(metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit makes the table map columns."""
+    before = "none" if head is None else mapping_mode(head.metadata.configuration)
+    return before == "none" != mapping_mode(metadata.configuration)
+
+
+def _with_min_reader(metadata: Metadata) -> Metadata:
+    """Return the metadata so that versions of this library without column mapping refuse a table that has it."""
+    configuration = metadata.configuration
+    if mapping_mode(configuration) == "none" or not TableConfig.from_configuration(configuration).is_indexed:
+        return metadata
+    entry = min_reader_entry(configuration, MAPPING_READER)
+    return metadata.model_copy(update={"configuration": {**configuration, **entry}})
 
 
 def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:
@@ -188,7 +209,12 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
     # The data files are written already: they have to fit the schema that the table has by now.
     written_for = intent.metadata or base
     if written_for is not None and written_for.schema_string != metadata.schema_string:
-        problems = schema_problems(written_for.schema_string, metadata.schema_string)
+        # By their names in files: columns may have other names in the table now.
+        ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
+        if intent.removes and {**now.names, **ours.names} != {**ours.names, **now.names}:
+            return "another writer renamed columns"
+        names = {**ours.names, **now.names}
+        problems = schema_problems(stored_schema(written_for), stored_schema(metadata), names)
         if problems:
             return f"another writer changed the schema: {'; '.join(problems)}"
     return metadata

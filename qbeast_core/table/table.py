@@ -1692,9 +1692,6 @@ class Table:
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit. Existing rows get nulls.
 
-        Columns cannot be renamed or dropped: Delta tables need the feature columnMapping for this, which qbeast does
-        not support.
-
         Parameters
         ----------
         columns : mapping of str to type, or pyarrow.Schema
@@ -1732,6 +1729,96 @@ class Table:
         from qbeast_core.table.maintenance.metadata import add_columns
 
         return self._moved(*add_columns(refresh(self._snapshot), columns))
+
+    def rename_column(self, column: str, name: str, *, upgrade_protocol: bool = False) -> MetadataResult:
+        """Rename a column, or a field in a column. Data files and the index stay as they are.
+
+        The table needs column mapping, a feature of Delta: files keep the names of columns, and the log maps them to
+        the names in the table. Older versions of the table have the old name.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column, or the path of a field: ``"address.street"``. Paths go through lists and maps by
+            ``element``, ``key`` and ``value``: ``"items.element.price"``.
+        name : str
+            New name of the column, or of the field without its path. It must differ from the names beside it by more
+            than case.
+        upgrade_protocol : bool, default False
+            Add column mapping to a table that does not have it, in the same commit. It cannot be removed, and readers
+            and writers that do not support it refuse the table: the error without this argument lists them.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the new name, with its path.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column, the name is taken or invalid, or a constraint, an invariant or a generated column
+            names the column.
+        UnsupportedTableError
+            The table does not have column mapping, it has the dialect ``"qbeast-spark"``, or it cannot be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`. After a change of columns or settings by another writer, the rename is checked
+            again.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1], "b": [2]}), "renamed", columns=["a"])
+        >>> table = qbeast.open_table("renamed")
+        >>> table.rename_column("a", "id", upgrade_protocol=True).changed, table.columns, table.indexed_columns
+        (('id',), ['id', 'b'], ('id',))
+        """
+        from qbeast_core.table.maintenance.columns.change import rename_column
+
+        change = rename_column(self._reader, column, name, upgrade_protocol=upgrade_protocol)
+        return self._moved(*change)
+
+    def drop_column(self, column: str, *, upgrade_protocol: bool = False) -> MetadataResult:
+        """Drop a column, or a field in a column. Data files stay as they are, with its values.
+
+        The values return with `restore`, but not with a new column of the same name. Files that are rewritten later
+        do not have them. See `rename_column` for column mapping, which the table needs.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column, or the path of a field, see `rename_column`.
+        upgrade_protocol : bool, default False
+            Add column mapping to a table that does not have it, see `rename_column`.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the column.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column, or the table needs it: it is a partition, clustering, indexed, identity or sample
+            column, a constraint or an invariant names it, a generated column is computed from it, or it is the last
+            one.
+        UnsupportedTableError
+            The table does not have column mapping, it has the dialect ``"qbeast-spark"``, or it cannot be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `rename_column`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1], "b": [2]}), "dropped", columns=["a"])
+        >>> table = qbeast.open_table("dropped")
+        >>> table.drop_column("b", upgrade_protocol=True).changed, table.columns
+        (('b',), ['a'])
+        >>> table.add_columns({"b": "long"}).version, table.read().rows()
+        (2, [(1, None)])
+        """
+        from qbeast_core.table.maintenance.columns.change import drop_column
+
+        return self._moved(*drop_column(self._reader, column, upgrade_protocol=upgrade_protocol))
 
     def widen_columns(
         self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None

@@ -132,6 +132,23 @@ def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
     return Answer(parts=(f"version {version}: {types}",), data={"widened": dict(columns)})
 
 
+_upgrade_protocol: Final = flag(
+    "--upgrade-protocol", "Add column mapping to a table without it; older readers refuse the table then."
+)
+
+
+@on_table("renaming the column", click.argument("column"), click.argument("name"), _upgrade_protocol)
+def rename_column(table: qbeast.Table, *, column: str, name: str, upgrade_protocol: bool) -> Answer:
+    """Rename a COLUMN, or a field such as address.street. Data files are not changed."""
+    return answer_of(table.rename_column(column, name, upgrade_protocol=upgrade_protocol))
+
+
+@on_table("dropping the column", click.argument("column"), _upgrade_protocol)
+def drop_column(table: qbeast.Table, *, column: str, upgrade_protocol: bool) -> Answer:
+    """Drop a COLUMN, or a field such as address.street. Data files are not changed."""
+    return answer_of(table.drop_column(column, upgrade_protocol=upgrade_protocol))
+
+
 @on_table("adding the sample column", click.argument("name", default="sample"))
 def add_sample_column(table: qbeast.Table, *, name: str) -> Answer:
     """Add a column by which any engine reads samples: WHERE sample < 0.01. All files are rewritten."""

@@ -32,7 +32,7 @@ from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.fit import breaks_order, fit_blocks
+from qbeast_core.table.index.fit import breaks_order, fit_blocks, with_new_names
 from qbeast_core.table.snapshot.after_append import after_append
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import (
@@ -143,7 +143,7 @@ def commit(
             head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
                 return _applied(head, attempt)
-            fitted = fit_blocks(intent, head)
+            fitted = fit_blocks(with_new_names(intent, base, head), head)
     raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
 
 

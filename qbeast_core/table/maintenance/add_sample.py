@@ -8,6 +8,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.sample_column import with_sample_column
 from qbeast_core.results import MetadataResult
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.column_names import check_sample_column
 from qbeast_core.table.engine.protocol import Engine
@@ -46,4 +47,4 @@ def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult,
 
 def _with_column(snapshot: Snapshot, name: str) -> Snapshot:
     """Return the version with the column, which is null in its files."""
-    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name))
+    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name, new_id))

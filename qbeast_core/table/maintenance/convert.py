@@ -33,6 +33,7 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_sp
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
@@ -118,6 +119,8 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
             _refuse_other_index(snapshot, specs, options)
             return _result(plain, snapshot.version, sizes, rows, dry_run=options.dry_run)
         check_writable(snapshot.protocol, plain, mode="metadata", path=uri, brings="settings")
+        if options.dialect == "qbeast-spark":
+            refuse_mapping(uri, snapshot.columns, outcome="nothing was changed")
         intent = WriteIntent(mode="metadata", brings="settings")
     metadata = _indexed(plain, schema, specs, options, uri=uri, rows=rows)
     version = -1 if table is None else table.version

@@ -10,19 +10,25 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
+from qbeast_core.log.columns.fields import with_notes
+from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.sample_column import with_sample_column, without_values
-from qbeast_core.log.schema import noted_fields, schema_to_delta
+from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
-from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.data.schema import fit_frame, merged_schema
+from qbeast_core.table.data.foreign_schema import (
+    refuse_lost_columns,
+    refuse_mapping,
+    refuse_taken_name,
+)
+from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
     check_columns,
@@ -78,16 +84,20 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
+    if target is not None and dialect == "qbeast-spark":
+        refuse_mapping(target.uri, target.columns, outcome=_OUTCOME)
     sample_column = _sample_column(frame, target, options, dialect)
     frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
+        if target is not None:
+            schema_json = with_notes(schema_json, target.schema_json)
     else:
         refuse_taken_name(target.uri, target.schema_json)
         merge = options.schema_mode == "merge"
         replaces = options.mode == "overwrite"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
-        schema_json = merged_schema(target.schema_json, target.schema, frame.schema)
+        schema_json = merged_schema(target.schema_json, frame.schema)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
@@ -95,7 +105,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options)
     if sample_column is not None:
-        metadata = with_sample_column(metadata, sample_column)
+        metadata = with_sample_column(metadata, sample_column, new_id)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
@@ -181,4 +191,4 @@ def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) 
             configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=now_ms(),
         )
-    return target.metadata.model_copy(update={"schema_string": schema_json})
+    return with_fields(target.metadata, schema_json, new_id)

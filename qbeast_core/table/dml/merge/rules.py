@@ -45,7 +45,7 @@ class MergeRules:
 
     def fit_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return only the key columns of the source, in the types of the table. Raises the errors of `fit`."""
-        return _fitted(keys, self.clauses.keys, self.schema_json, self.schema)
+        return fitted_columns(keys, self.clauses.keys, self.schema_json, self.schema)
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of the source. The columns that the merge needs have the types of the table."""
@@ -83,12 +83,13 @@ class MergeRules:
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
     """Convert rows of a source to the types of the table; see `MergeRules.fit`."""
     names = clauses.columns_needed(schema, frozenset(rows.columns))
-    return _fitted(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
+    return fitted_columns(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
 
 
-def _fitted(
+def fitted_columns(
     rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
 ) -> pl.DataFrame:
+    """Convert some columns of a source to the types of the table."""
     target = pl.Schema({name: schema[name] for name in names})
     columns = frozenset(rows.columns)
     used = rows.select([name for name in names if name in columns])
