@@ -21,12 +21,13 @@ from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_unc
 from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.tree.bands.shape import FileShape
@@ -201,9 +202,9 @@ def write_data_files(
     return [job.result()[0] for job in jobs]
 
 
-def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
+def delete_data_files(store: Store, files: Iterable[AddFile | CdcFile]) -> None:
     """Delete files that no commit names, as far as the store allows."""
-    delete_files(store, [add.path for add in adds])
+    delete_files(store, [FilePath.of_log(file.path).text for file in files])
 
 
 class _Sender:
