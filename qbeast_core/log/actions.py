@@ -110,7 +110,7 @@ class CdcFile(_Action):
 
     # As in the log: relative to the table, percent-encoded.
     path: str
-    size: _Whole
+    size: Annotated[int | None, BeforeValidator(_as_whole)] = None
     partition_values: Mapping[str, str | None] = {}
     data_change: bool = False
     tags: _Texts = None

@@ -43,7 +43,9 @@ def check_feed(
 ) -> None:
     """Assert that the feed of a version has the rows with these keys, by kind, and maps `before` to `after`."""
     feed = read_feed(path, version).cast(dict(before.schema))
-    by_kind = {kind: feed.filter(_change_type=kind).drop("_change_type") for kind in feed["_change_type"].unique()}
+    by_kind = {
+        kind: feed.filter(_change_type=kind).drop("_change_type") for kind in feed["_change_type"].unique()
+    }
     none = before.clear()
     for kind, version_rows in (("delete", before), ("insert", after)):
         expected = version_rows.filter(pl.col(ROW).is_in(keys.get(kind, none[ROW]).implode()))

@@ -1,0 +1,89 @@
+"""Changes on executors write the change data feed: against plain Polars, read by deltalake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+
+import qbeast
+import qbeast_spark_bridge as bridge
+from qbeast_core.table.dml import feed
+from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions
+from tests.helpers.changes import spread, written
+from tests.helpers.strategies import ROW
+from tests.spark.frames import to_spark
+from tests.spark.twins import small_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+def table_with_feed(path: Path) -> pl.DataFrame:
+    written(path)
+    enable_feed(path)
+    return qbeast.read_table(path)
+
+
+@pytest.mark.connect
+def test_changes_of_executors_are_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    before = table_with_feed(path)
+    source = pl.concat([before.filter(pl.col(ROW) % 7 == 1).with_columns(f=pl.lit(0.25)), spread(40, 9000)])
+    df = to_spark(spark, source, tmp_path / "raw")
+    deleted = before.filter(pl.col("a") % 5 == 0)[ROW]
+    steps: list[tuple[Any, Any]] = [
+        (lambda: bridge.delete(spark, path, "a % 5 = 0"), lambda _: {"delete": deleted}),
+        (
+            lambda: bridge.update(spark, path, "a < 50", {"f": "f + 1", ROW: f"{ROW} * 1"}),
+            lambda rows: {"update": rows.filter(pl.col("a") < 50)[ROW]},
+        ),
+        (
+            lambda: bridge.merge(df, path, on=ROW, delete_if="source.a > 200"),
+            lambda rows: {
+                "delete": source.filter((pl.col("a") > 200) & pl.col(ROW).is_in(rows[ROW].implode()))[ROW],
+                "update": source.filter(
+                    ~(pl.col("a") > 200).fill_null(value=False) & pl.col(ROW).is_in(rows[ROW].implode())
+                )[ROW],
+                "insert": source.filter(~pl.col(ROW).is_in(rows[ROW].implode()))[ROW],
+            },
+        ),
+    ]
+    for change, keys in steps:
+        with small_tasks():
+            result = change()
+        after = qbeast.read_table(path)
+        check_feed(path, result.version, before, after, keys(before))
+        before = after
+    named = {
+        action["path"] for version in range(result.version + 1) for action in feed_actions(path, version)
+    }
+    assert change_files(path) == named
+
+
+@pytest.mark.connect
+def test_failed_tasks_leave_no_feed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    before = table_with_feed(path)
+    files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
+    parts = feed._parts
+
+    def with_a_missing_file(*args: Any) -> list[feed.FeedPart]:
+        missing = tuple(
+            (name, type(part)(whole=("missing.parquet",))) for name, part in parts(*args)[0].files
+        )
+        return [*parts(*args), feed.FeedPart(missing)]
+
+    monkeypatch.setattr(feed, "_parts", with_a_missing_file)
+    with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
+        bridge.update(spark, path, "a < 50", {"f": "f + 1"})
+    assert set(path.rglob("*.parquet")) == files
+    assert qbeast.open_table(path).version == version
+    assert qbeast.read_table(path).equals(before)
