@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -19,6 +20,7 @@ from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.data.stored_frames import as_stored
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.row_change import RowChange
@@ -97,7 +99,8 @@ class WriteFeed:
             by_partition = rows.partition_by(columns.partitions, maintain_order=True)
         for part in by_partition:
             values = partition_values(part, columns)
-            path = f"{CHANGE_FOLDER}/{folder_of(values)}{self.prefix}.{new_id()}.parquet"
+            folder = folder_of(values) if columns.mode == "none" else ""
+            path = f"{CHANGE_FOLDER}/{folder}{self.prefix}.{new_id()}.parquet"
             data = _encoded(part, columns)
             self.target.store.put(path, data)
             yield CdcFile(path=FilePath(path).encoded, size=len(data), partition_values=values)
@@ -110,6 +113,9 @@ def _typed(rows: pl.DataFrame, kind: str) -> Iterator[pl.DataFrame]:
 
 def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
     """Return a Parquet file of rows with their kind of change."""
-    rows = rows.select(*columns.in_files(columns.columns), CHANGE_TYPE)
+    rows = rows.select(*columns.in_files(columns.columns), CHANGE_TYPE).rename(columns.stored_name)
     cuts = PageCuts((rows.height,), (page_rows_within(rows, _PAGE_ROWS),))
-    return encode_data_file(rows, weights=None, cuts=cuts, dictionary=choose_dictionary(rows)).data
+    stored = partial(as_stored, columns=columns)
+    return encode_data_file(
+        rows, weights=None, cuts=cuts, dictionary=choose_dictionary(rows), stored=stored
+    ).data
