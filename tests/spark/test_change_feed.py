@@ -73,17 +73,17 @@ def test_failed_tasks_leave_no_feed(
     path = tmp_path / "t"
     before = table_with_feed(path)
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    parts = feed._parts
+    file_parts = feed.file_parts
+    last = qbeast.open_table(path).files().height - 1
 
-    def with_a_missing_file(*args: Any) -> list[feed.FeedPart]:
-        missing = tuple(
-            (name, type(part)(whole=("missing.parquet",))) for name, part in parts(*args)[0].files
-        )
-        return [*parts(*args), feed.FeedPart(missing)]
+    def with_a_missing_file(reader: Any, scan: Any, number: int) -> Any:
+        parts = file_parts(reader, scan, number)
+        return type(parts)(whole=("missing.parquet",)) if number == last else parts
 
-    monkeypatch.setattr(feed, "_parts", with_a_missing_file)
+    monkeypatch.setattr(feed, "file_parts", with_a_missing_file)
+    monkeypatch.setattr(feed, "_ROWS_PER_TASK", 1)
     with pytest.raises(qbeast.StorageError, match=r"missing\.parquet"):
-        bridge.update(spark, path, "a < 50", {"f": "f + 1"})
+        bridge.update(spark, path, where=True, set={"f": "f + 1"})
     assert set(path.rglob("*.parquet")) == files
     assert qbeast.open_table(path).version == version
     assert qbeast.read_table(path).equals(before)

@@ -9,15 +9,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import unquote
 
+import numpy as np
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.dml import feed, write_feed
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.engine.memory import MemoryEngine
+from qbeast_core.table.rewrite.replace import Replaced
 from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions, read_feed
 from tests.helpers.change_races import CONDITION, beside, grown
 from tests.helpers.change_races import rows as more_rows
@@ -253,19 +258,20 @@ def test_failed_feed_leaves_no_file_and_no_version(tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = spread_table(path)
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
-    encoded = write_feed._encoded
-    calls = iter([encoded, encoded])
+    encode, calls = write_feed.encode_data_file, iter(range(2))
 
-    def failing(*args: Any) -> bytes:
-        encode = next(calls, None)
-        if encode is None:
+    def failing(*args: Any, **options: Any) -> Any:
+        if next(calls, None) is None:
             msg = "no space"
             raise OSError(msg)
-        return encode(*args)
+        return encode(*args, **options)
 
-    with mock.patch.multiple(feed, _FILE_BYTES=2000), mock.patch.object(write_feed, "_encoded", failing):
-        with pytest.raises(OSError, match="no space"):
-            qbeast.open_table(path).update(f"{ROW} < 390", {"f": "1.0"})
+    with (
+        mock.patch.object(feed, "_FILE_BYTES", 2000),
+        mock.patch.object(write_feed, "encode_data_file", failing),
+        pytest.raises(OSError, match="no space"),
+    ):
+        qbeast.open_table(path).update(f"{ROW} < 390", {"f": "1.0"})
     assert set(path.rglob("*.parquet")) == files
     assert_same_rows(qbeast.read_table(path), rows)
     assert DeltaTable(path).version() == version
@@ -329,3 +335,71 @@ def test_vacuum_deletes_only_old_files_of_the_feed(tmp_path: Path) -> None:
     assert read_feed(path, last.version).height == 18
     qbeast.drop_table(path, confirm=True)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, mapped: bool) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame(
+        {ROW: range(60), "day": [f"{n % 3}/ä" if n % 4 else None for n in range(60)], "f": [0.5] * 60}
+    )
+    write_deltalake(path, rows, partition_by=["day"], configuration={"delta.enableChangeDataFeed": "true"})
+    if mapped:
+        map_columns(path)
+    qbeast.convert_table(path, columns=[ROW])
+    reader = qbeast.open_table(path)._reader  # noqa: SLF001
+    change = Update("row < 30", {"day": "CASE WHEN row % 2 = 0 THEN 'new' ELSE day END", "f": "1.5"})
+    plan = change.plan(reader, MemoryEngine())
+    replaced = Replaced(
+        np.ones(reader.snapshot.files.height, np.bool_), [], None, is_new=False, rows=0, cubes=0
+    )
+    files = feed.write_feed(reader, plan, replaced, MemoryEngine())
+    physical = {name: f"col-{name}" if mapped else name for name in rows.columns}
+    found = []
+    for file in files:
+        stored = pl.read_parquet(path / unquote(file.path), hive_partitioning=False)
+        assert (file.size, file.data_change) == ((path / unquote(file.path)).stat().st_size, False)
+        assert set(stored.columns) == {physical[ROW], physical["f"], "_change_type"}
+        assert set(file.partition_values) == {physical["day"]}
+        day = pl.lit(file.partition_values[physical["day"]], dtype=pl.String).alias("day")
+        found.append(stored.rename({physical[name]: name for name in (ROW, "f")}).with_columns(day))
+    actual = pl.concat(found)
+    before = rows[:30]
+    even = pl.col(ROW) % 2 == 0
+    after = before.with_columns(day=pl.when(even).then(pl.lit("new")).otherwise("day"), f=pl.lit(1.5))
+    for kind, expected in (("update_preimage", before), ("update_postimage", after)):
+        assert_same_rows(actual.filter(_change_type=kind).select(rows.columns), expected)
+    assert {day for file in files for day in file.partition_values.values()} == {
+        "1/ä",
+        "2/ä",
+        "0/ä",
+        "new",
+        None,
+    }
+
+
+def map_columns(path: Path) -> None:
+    """Give the columns of a new table other names in its files."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in line:
+            schema = json.loads(line["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], start=1):
+                mapping = {"id": number, "physicalName": f"col-{field['name']}"}
+                field["metadata"] = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
+            line["metaData"]["schemaString"] = json.dumps(schema)
+            maximum = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+            line["metaData"]["configuration"] |= maximum
+        if "add" in line:
+            add = line["add"]
+            add["partitionValues"] = {f"col-{name}": text for name, text in add["partitionValues"].items()}
+            add.pop("stats", None)
+            file = path / unquote(add["path"])
+            pl.read_parquet(file, hive_partitioning=False).rename(lambda name: f"col-{name}").write_parquet(
+                file
+            )
+            add["size"] = file.stat().st_size
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
