@@ -42,7 +42,7 @@ def check_feed(
     path: Path, version: int, before: pl.DataFrame, after: pl.DataFrame, keys: Mapping[str, pl.Series]
 ) -> None:
     """Assert that the feed of a version has the rows with these keys, by kind, and maps `before` to `after`."""
-    feed = read_feed(path, version).cast(dict(before.schema))
+    feed = read_feed(path, version).cast(before.schema)
     by_kind = {
         kind: feed.filter(_change_type=kind).drop("_change_type") for kind in feed["_change_type"].unique()
     }

@@ -17,6 +17,7 @@ from tests.spark.frames import to_spark
 from tests.spark.twins import small_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -30,39 +31,40 @@ def table_with_feed(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path)
 
 
+def changed_keys(step: int, before: pl.DataFrame, source: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return the keys of the rows that a step changes, by kind."""
+    if step == 0:
+        return {"delete": before.filter(pl.col("a") % 5 == 0)[ROW]}
+    if step == 1:
+        return {"update": before.filter(pl.col("a") < 50)[ROW]}
+    matched = pl.col(ROW).is_in(before[ROW].implode())
+    lost = (pl.col("a") > 200).fill_null(value=False)
+    return {
+        "delete": source.filter(matched & lost)[ROW],
+        "update": source.filter(matched & ~lost)[ROW],
+        "insert": source.filter(~matched)[ROW],
+    }
+
+
 @pytest.mark.connect
 def test_changes_of_executors_are_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     before = table_with_feed(path)
     source = pl.concat([before.filter(pl.col(ROW) % 7 == 1).with_columns(f=pl.lit(0.25)), spread(40, 9000)])
     df = to_spark(spark, source, tmp_path / "raw")
-    deleted = before.filter(pl.col("a") % 5 == 0)[ROW]
-    steps: list[tuple[Any, Any]] = [
-        (lambda: bridge.delete(spark, path, "a % 5 = 0"), lambda _: {"delete": deleted}),
-        (
-            lambda: bridge.update(spark, path, "a < 50", {"f": "f + 1", ROW: f"{ROW} * 1"}),
-            lambda rows: {"update": rows.filter(pl.col("a") < 50)[ROW]},
-        ),
-        (
-            lambda: bridge.merge(df, path, on=ROW, delete_if="source.a > 200"),
-            lambda rows: {
-                "delete": source.filter((pl.col("a") > 200) & pl.col(ROW).is_in(rows[ROW].implode()))[ROW],
-                "update": source.filter(
-                    ~(pl.col("a") > 200).fill_null(value=False) & pl.col(ROW).is_in(rows[ROW].implode())
-                )[ROW],
-                "insert": source.filter(~pl.col(ROW).is_in(rows[ROW].implode()))[ROW],
-            },
-        ),
+    steps: list[Callable[[], qbeast.ChangeResult]] = [
+        lambda: bridge.delete(spark, path, "a % 5 = 0"),
+        lambda: bridge.update(spark, path, "a < 50", {"f": "f + 1", ROW: f"{ROW} * 1"}),
+        lambda: bridge.merge(df, path, on=ROW, delete_if="source.a > 200"),
     ]
-    for change, keys in steps:
+    for number, change in enumerate(steps):
         with small_tasks():
-            result = change()
+            version = change().version
         after = qbeast.read_table(path)
-        check_feed(path, result.version, before, after, keys(before))
+        check_feed(path, version, before, after, changed_keys(number, before, source))
         before = after
-    named = {
-        action["path"] for version in range(result.version + 1) for action in feed_actions(path, version)
-    }
+    versions = range(qbeast.open_table(path).version + 1)
+    named = {action["path"] for version in versions for action in feed_actions(path, version)}
     assert change_files(path) == named
 
 

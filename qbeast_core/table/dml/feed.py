@@ -26,9 +26,8 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 _AT_ONCE: Final = 2
 _FILE_BYTES: Final = 64 << 20
 _SMALL_FILE_BYTES: Final = 4 << 20
-_HELD: Final = (
-    8  # memory of a task, as a multiple of `_FILE_BYTES`: rows as read, their images, joined and encoded
-)
+# Memory of a task, as a multiple of `_FILE_BYTES`: rows as read, before and after, joined and encoded.
+_HELD: Final = 8
 # Files with few changed rows share a file of the feed.
 _ROWS_PER_TASK: Final = 1 << 20
 _FILES_PER_TASK: Final = 16
@@ -62,10 +61,10 @@ def write_feed(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Eng
         call = _call(reader, plan, replaced, engine, prefix)
         written = engine.map(call, _parts(reader, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
+        delete_data_files(store, replaced.adds)
         # List files by prefix: workers may have written files that this process does not know.
         paths = [path for path in store.list(CHANGE_FOLDER) if path.rpartition("/")[2].startswith(prefix)]
         delete_files(store, paths)
-        delete_data_files(store, replaced.adds)
         raise
     return tuple(file for files in written for file in files)
 

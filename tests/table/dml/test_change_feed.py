@@ -347,7 +347,7 @@ def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, map
     if mapped:
         map_columns(path)
     qbeast.convert_table(path, columns=[ROW])
-    reader = qbeast.open_table(path)._reader  # noqa: SLF001
+    reader = qbeast.open_table(path)._reader  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     change = Update("row < 30", {"day": "CASE WHEN row % 2 = 0 THEN 'new' ELSE day END", "f": "1.5"})
     plan = change.plan(reader, MemoryEngine())
     replaced = Replaced(
