@@ -148,9 +148,6 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
     active = marks_in_use(metadata.schema_string)
     if any(key.startswith("delta.constraints.") for key in metadata.configuration):
         active.add("checkConstraints")
-    for version in ("V1", "V2"):
-        if _is_true(metadata, f"delta.enableIcebergCompat{version}"):
-            active.add(f"icebergCompat{version}")
     return {feature for feature in active if _is_bound(feature, protocol)}
 
 
