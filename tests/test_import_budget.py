@@ -74,6 +74,7 @@ WORKERS = {
     "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.count_rows"),
     "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
+    "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.write_feed"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
     "change in place": (
         "qbeast_spark_bridge.worker.transport",

@@ -24,6 +24,9 @@ from qbeast_core.log.refusals import (
 )
 from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, TableConfig
 
+# Property of tables with a change data feed.
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
@@ -85,6 +88,11 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
         _is_true(metadata, f"delta.enableInCommitTimestamps{kind}") and f"inCommitTimestamp{kind}" in features
         for kind in ("", "-preview")
     )
+
+
+def has_change_feed(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether commits that change rows have to write them to the change data feed."""
+    return _is_true(metadata, CHANGE_FEED) and _is_bound("changeDataFeed", protocol)
 
 
 def required_protocol(

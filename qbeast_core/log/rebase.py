@@ -286,7 +286,7 @@ def _file_actions(
     dialect: BlocksDialect,
     now_ms: int,
 ) -> list[Action]:
-    """Return the removes, and then the adds."""
+    """Return the removes, then the adds, then the files of the change data feed."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
@@ -296,7 +296,11 @@ def _file_actions(
         change = intent.files(live, dialect)
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
-    return [*(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes), *adds]
+    return [
+        *(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes),
+        *adds,
+        *intent.changes,
+    ]
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

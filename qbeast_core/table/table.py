@@ -1255,8 +1255,7 @@ class Table:
         InvalidInputError
             `where` is not a condition on single rows of this table.
         UnsupportedTableError
-            The table allows only appends, has a change data feed, holds copies of rows (upgrade it first), or cannot be
-            written.
+            The table allows only appends, holds copies of rows (upgrade it first), or cannot be written.
         CommitConflictError
             Other writers committed first each time. Nothing was changed.
 

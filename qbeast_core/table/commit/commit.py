@@ -21,7 +21,15 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, RemoveFile, dump_commit, parse_commit
+from qbeast_core.log.actions import (
+    AddFile,
+    CdcFile,
+    CommitInfo,
+    Metadata,
+    RemoveFile,
+    dump_commit,
+    parse_commit,
+)
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
@@ -156,12 +164,12 @@ def publish(
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit data files. Delete files that no version will name."""
-    with discarding(store, intent.adds):
+    with discarding(store, intent.new_files):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
         )
     if outcome.already_applied:
-        delete_data_files(store, intent.adds)
+        delete_data_files(store, intent.new_files)
     return outcome
 
 
@@ -193,14 +201,14 @@ def commit_metadata(
 
 
 @contextmanager
-def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
-    """Delete data files if the commit inside fails. Errors of the deletion are ignored."""
+def discarding(store: Store, files: Sequence[AddFile | CdcFile]) -> Generator[None]:
+    """Delete files if the commit inside fails. Errors of the deletion are ignored."""
     try:
         yield
     except CommitUnknownError:
         raise  # if the commit succeeded, the files hold rows of the table
     except QbeastError:
-        delete_data_files(store, adds)
+        delete_data_files(store, files)
         raise
     # Other errors, such as an interrupt, may occur between the request and its response. Keep the files: a vacuum
     # removes them if no version names them.

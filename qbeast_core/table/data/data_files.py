@@ -21,7 +21,7 @@ from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_unc
 from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.columns.partition_values import folder_of, partition_values
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
@@ -235,9 +235,9 @@ def write_data_files(
     return [job.result()[0] for job in jobs]
 
 
-def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
+def delete_data_files(store: Store, files: Iterable[AddFile | CdcFile]) -> None:
     """Delete files that no commit names, as far as the store allows."""
-    delete_files(store, [FilePath.of_log(add.path).text for add in adds])
+    delete_files(store, [FilePath.of_log(file.path).text for file in files])
 
 
 class _Sender:

@@ -62,7 +62,7 @@ class Merge(Change):
         live = live_rows(reader)[files]
         is_whole = np.equal(lost, live)
         return ChangePlan(
-            matches=FileMatches(files, matched.counts.sum(axis=0), live),
+            matches=FileMatches(files, matched.counts.sum(axis=0), live, matched.scan),
             replacement=Replacement(
                 files=files[~is_whole],
                 dropped=files[is_whole],
