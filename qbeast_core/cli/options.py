@@ -183,6 +183,11 @@ sample_option: Final = option(
     callback=as_fraction,
 )
 
+sample_by_option: Final = names_option(
+    "--sample-by",
+    "Columns by whose values rows enter a sample; by default the indexed ones. Needed if the table has no index.",
+)
+
 select_option: Final = names_option("--select", "Columns, separated by commas; all by default.")
 
 commit_metadata_option: Final = pairs_option("--commit-metadata", "Stored in the history; may be repeated.")

@@ -24,6 +24,9 @@ REVISION_PREFIX: Final = "qbeast.revision."
 REPLICATED_SET_PREFIX: Final = "qbeast.replicatedSet."
 BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
+# Value of the key before of a table that is written without an index. Readers from before it, and the JVM, take it for
+# a plain Delta table, because it has no revision.
+NO_COLUMNS: Final = "[]"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
@@ -59,7 +62,7 @@ class TableConfig:
     revisions: Mapping[int, Revision]
     # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
-    # Column specs of a conversion, until the first real revision.
+    # Column specs of a conversion, until the first real revision. Empty: see `is_left_unindexed`.
     column_specs: tuple[str, ...] | None
     # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
@@ -101,6 +104,11 @@ class TableConfig:
     def is_indexed(self) -> bool:
         """Whether it is the configuration of a Qbeast table, readable or not."""
         return LAST_REVISION_ID in self.entries or bool(self.revision_ids)
+
+    @property
+    def is_left_unindexed(self) -> bool:
+        """Whether it is the configuration of a table that was given no columns to index, `NO_COLUMNS`."""
+        return self.column_specs == () and not self.is_indexed
 
     @property
     def newest_fault(self) -> str | None:
@@ -260,7 +268,7 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
         named = tuple(parse_column_spec(spec).name for spec in specs)
     except InvalidColumnsError as error:
         raise invalid_metadata(key, text, [str(error)]) from error
-    if indexed is not None and named != indexed:
+    if named and indexed is not None and named != indexed:
         raise invalid_metadata(key, text, [f"the table is indexed by {', '.join(indexed)}"])
     return specs
 
