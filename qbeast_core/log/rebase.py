@@ -89,15 +89,10 @@ def rebase(
     outdated = _outdated_files(intent, metadata, dialect)
     if outdated is not None:
         return Conflict(outdated)
-    number: int | None = None
-    if intent.revision is not None:
-        chosen = _revision(intent, intent.revision, metadata, head, dialect)
-        if isinstance(chosen, str):
-            return Conflict(chosen)
-        revision, metadata = chosen
-        if intent.drops_unused and head is not None:
-            metadata = _without_unused(metadata, intent, head, newest=revision)
-        number = revision.revision_id
+    indexed = _indexed(intent, metadata, head, dialect)
+    if isinstance(indexed, str):
+        return Conflict(indexed)
+    number, metadata = indexed
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
         return Conflict(excluded)
@@ -189,6 +184,24 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         if problems:
             return f"another writer changed the schema: {'; '.join(problems)}"
     return metadata
+
+
+def _indexed(
+    intent: WriteIntent, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
+) -> tuple[int | None, Metadata] | str:
+    """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
+    if intent.revision is None:
+        if intent.mode in ("create", "overwrite"):
+            config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+            metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
+        return None, metadata
+    chosen = _revision(intent, intent.revision, metadata, head, dialect)
+    if isinstance(chosen, str):
+        return chosen
+    revision, metadata = chosen
+    if intent.drops_unused and head is not None:
+        metadata = _without_unused(metadata, intent, head, newest=revision)
+    return revision.revision_id, metadata
 
 
 def _revision(

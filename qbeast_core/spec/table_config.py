@@ -170,6 +170,18 @@ class TableConfig:
         kept = {key: text for key, text in self.entries.items() if not key.startswith(prefix)}
         return self.from_configuration(kept)
 
+    def left_unindexed(self) -> Self:
+        """Return the configuration of the table without its index, which it was not to have.
+
+        >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "0", "owner": "me"})
+        >>> config.left_unindexed().to_configuration(), config.left_unindexed().is_left_unindexed
+        ({'owner': 'me', 'qbeast.columnSpecs': '[]'}, True)
+        """
+        dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT)
+        kept = {key: text for key, text in self.entries.items() if not key.startswith(dropped)}
+        highest = {HIGHEST_REVISION_ID: str(self.highest_revision_id)} if self.highest_revision_id else {}
+        return self.from_configuration({**kept, **highest, COLUMN_SPECS: NO_COLUMNS})
+
     def without_faults(self) -> Self:
         """Return the configuration without keys that cannot be read, with the newest revision that can.
 

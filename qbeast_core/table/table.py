@@ -918,7 +918,8 @@ class Table:
         """
         from qbeast_core.table.inspect.metrics import build_metrics
 
-        refuse_unindexed(self._snapshot, _UNREAD)
+        if not self._snapshot.config.is_left_unindexed:
+            refuse_unindexed(self._snapshot, _UNREAD)
         return build_metrics(self._reader.index_state, revision)
 
     @shows_progress("checking")
@@ -1861,6 +1862,7 @@ class Table:
         from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.add_sample import add_sample_column
 
+        refuse_unindexed(self._snapshot, "nothing was changed")
         with local_engine(resources) as local:
             return self._moved(*add_sample_column(self._reader, name, engine=local))
 

@@ -110,7 +110,7 @@ class FileSettings:
 
 def store_file(
     rows: pl.DataFrame,
-    weights: I32Array,
+    weights: I32Array | None,
     shape: FileShape,
     *,
     put: Callable[[str, bytes], SentT],
@@ -120,14 +120,17 @@ def store_file(
 ) -> tuple[AddFile, SentT]:
     """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
 
-    Also return what `put` returns.
+    Also return what `put` returns. Without weights, the order is kept, and the file has no tags.
     """
-    heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
-    order = heavy.shuffled(rows.height)
-    if order is not None:
-        rows = rows[pl.Series(order)]
-    if settings.sample_column is not None:
-        rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
+    tags: dict[str, str] | None = None
+    if weights is not None:
+        heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
+        order = heavy.shuffled(rows.height)
+        if order is not None:
+            rows = rows[pl.Series(order)]
+        if settings.sample_column is not None:
+            rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
+        tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     shape = _within(shape, rows)
     encoded = encode_data_file(
         rows,
@@ -138,8 +141,7 @@ def store_file(
         levels=settings.levels,
         values=values,
     )
-    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
-    if encoded.tail_bytes:
+    if weights is not None and tags is not None and encoded.tail_bytes:
         layout = shape.layout(weights, tail_bytes=encoded.tail_bytes, hidden_weights=settings.hidden_weights)
         tags["qbeast.layout"] = dump_layout(layout)
     add = AddFile(
@@ -148,7 +150,7 @@ def store_file(
         modification_time=now_ms(),
         stats=file_stats(rows, columns=settings.stats_columns, few=values),
         tags=tags,
-        has_hidden_weights=settings.hidden_weights,
+        has_hidden_weights=settings.hidden_weights and weights is not None,
     )
     return add, put(path, encoded.data)
 

@@ -91,7 +91,7 @@ def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSp
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
     if latest is None or not real or (state.newest is not None and not redraw):
-        return resolve_specs(None if real else config.column_specs, latest)
+        return resolve_specs(None if real else config.column_specs or None, latest)
     # A new revision: for a redraw, or because another writer changed the type of a column.
     return _of_same_kinds(latest, state.snapshot.schema)
 
@@ -105,7 +105,7 @@ def specs_of_overwrite(
     """
     latest = config.latest
     if latest is None or latest.revision_id == STAGING_REVISION_ID:
-        specs = () if config.column_specs is None else resolve_specs(config.column_specs, latest)
+        specs = resolve_specs(config.column_specs, latest) if config.column_specs else ()
     else:
         specs = _of_same_kinds(latest, schema)
     if columns is None:
@@ -190,17 +190,23 @@ def _numbers(values: pl.Series) -> F64Array:
 
 
 def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index, by default the columns of `current`. Raise if they differ from `current`."""
+    """Return the columns to index, by default the columns of `current`. Raise if they differ from `current`.
+
+    An empty list is a table without index.
+    """
     if columns is None:
         if current is None:
             msg = (
                 "a new table needs columns to index; nothing was written. Pass columns=['a', 'b:quantiles'], or "
-                "columns that qbeast.suggest_columns(rows) proposes, with its reasons."
+                "columns that qbeast.suggest_columns(rows) proposes, with its reasons; or columns=[] for a table "
+                "without index."
             )
             raise InvalidColumnsError(msg)
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in column_texts(columns))
     names = [spec.name for spec in specs]
+    if not names and current is None:
+        return ()  # no index
     if not 1 <= len(names) <= MAX_COLUMNS:
         msg = f"a table is indexed by 1 to {MAX_COLUMNS} columns, got {len(names)}; nothing was written"
         raise InvalidColumnsError(msg, columns=names)

@@ -253,6 +253,11 @@ class Plan:
         facts = {
             "filter": "none" if shown is None else str(shown),
             **({"unused": unused} if unused else {}),
+            **(
+                {}
+                if self.reader.snapshot.config.is_indexed
+                else {"index": "none; statistics of files skip files"}
+            ),
             "sample": "none" if self.sample is None else str(self.sample),
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
@@ -54,6 +54,11 @@ class PlannedTable:
     state: IndexState | None
 
     @property
+    def has_index(self) -> bool:
+        """Whether the table has an index after the write."""
+        return bool(self.wish.specs)
+
+    @property
     def cube_size(self) -> int | None:
         """Target number of rows per cube. None: it depends on the number of rows."""
         newest = None if self.state is None else self.state.newest
@@ -91,6 +96,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
+    if not specs:
+        _refuse_index_options(options, sample_column)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options)
@@ -100,7 +107,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
     size = options.cube_size or (latest.desired_cube_size if stays and latest is not None else None)
-    if dialect == "qbeast-spark" and not appending:
+    if dialect == "qbeast-spark" and specs and not appending:
         listed = [str(spec) for spec in specs]
         entries = qbeast_spark_entries(listed, cube_size=size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
@@ -133,6 +140,14 @@ def _specs(
 ) -> tuple[ColumnSpec, ...]:
     """Return the columns to index: the requested columns, or the columns of the table."""
     columns = options.columns
+    if target is not None and target.config.is_left_unindexed and (state is not None or columns is None):
+        if columns is not None and resolve_specs(columns, None):
+            msg = (
+                "the table has no index, and an append does not begin one; nothing was written. Append without "
+                "`columns`, and index the table, which moves no data: Table.reindex([...])."
+            )
+            raise InvalidColumnsError(msg, value=columns)
+        return ()
     if columns is None and (target is None or target.config.latest is None):
         columns = options.columns_if_none
     if target is None:
@@ -140,6 +155,20 @@ def _specs(
     if state is None:
         return specs_of_overwrite(columns, target.config, schema)
     return specs_of_table(state) if columns is None else resolve_specs(columns, target.config.latest)
+
+
+def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> None:
+    """Raise if options of a write need an index, and the table has none."""
+    given = {
+        "sample_column": sample_column,
+        "cube_size": options.cube_size,
+        "column_stats": options.column_stats,
+        "dialect": None if options.dialect == "documented" else options.dialect,
+    }
+    for name, value in given.items():
+        if value is not None:
+            msg = f"`{name}` needs an index, and the table has none (columns=[]); {_OUTCOME}. Pass columns to index."
+            raise InvalidInputError(msg, argument=name, value=value)
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
