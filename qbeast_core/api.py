@@ -72,7 +72,10 @@ def write_table(
         ``hash``. Without a kind, it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
         ``{"name": "hash"}`` are also accepted. Bytes, shorts, ints, longs, floats, doubles, decimals, dates, timestamps
         and strings can be indexed. Required for a new table. By default an append or an overwrite keeps the columns of
-        the table, with kinds and order. A hashed column stays hashed unless another kind is named.
+        the table, with kinds and order. A hashed column stays hashed unless another kind is named. An empty list
+        writes a table without index: for rows without such columns, or that are always read completely. Statistics of
+        files still skip files, samples need `sample_by` (see `scan_table`) and read all files, and `Table.optimize`
+        joins small files. `Table.reindex` begins an index later.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do if the table exists. An append creates the table if it does not exist.
     cube_size : int, optional

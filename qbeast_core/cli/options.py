@@ -214,6 +214,20 @@ def columns_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     return names_option("-c --columns", text, required=required)
 
 
+def columns_or_none_options(text: str) -> Callable[[F], F]:
+    """Return the options ``--columns`` and ``--no-index``; see `columns_of`."""
+    return together(columns_option(text), flag("--no-index", "Give the table no index; replaces --columns."))
+
+
+def columns_of(columns: Sequence[str] | None, *, no_index: bool) -> Sequence[str] | None:
+    """Return the columns to index from the options; empty for a table without index."""
+    if columns is not None and (no_index or not columns):
+        problem = "--no-index and --columns exclude each other" if columns else "--columns names no column"
+        msg = f"{problem}; nothing was written"
+        raise click.UsageError(msg, click.get_current_context())
+    return () if no_index else columns
+
+
 def dialect_option(text: str) -> Callable[[F], F]:
     """Return the option ``--dialect``."""
     return choice_option("--dialect", text, ("documented", "qbeast-spark"), optional=True)

@@ -214,6 +214,8 @@ def _revision(
     current = config.revisions.get(ours.revision_id)
     if current == ours and not intent.new_revision and intent.mode != "overwrite":
         return ours, metadata
+    if intent.mode == "append" and config.is_left_unindexed:
+        return f"the table has no index now, these files are indexed by {', '.join(ours.columns)}"
     latest = config.latest
     if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
         return (

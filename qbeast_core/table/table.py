@@ -181,12 +181,12 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Columns that the newest revision indexes, in order. Empty without a valid revision."""
+        """Columns that the newest revision indexes, in order. Empty without an index, or without a valid revision."""
         return self._reader.indexed
 
     @property
     def cube_size(self) -> int:
-        """Target number of rows per cube of the newest revision."""
+        """Target number of rows per cube of the newest revision. Raises NotQbeastTableError without an index."""
         return self._reader.latest.desired_cube_size
 
     @property
@@ -891,6 +891,8 @@ class Table:
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics. They are computed from the log; no data file is opened.
 
+        A table with ``columns=[]`` has one revision, 0, with the files without index.
+
         Parameters
         ----------
         revision : int, optional
@@ -906,6 +908,8 @@ class Table:
         ------
         InvalidInputError
             The table does not have this revision.
+        NotQbeastTableError
+            The table was never converted.
 
         Examples
         --------
@@ -1094,7 +1098,8 @@ class Table:
         columns are moved as well, up to a quarter of the table's bytes (``"older revision"``).
 
         Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
-        Concurrent appends are kept.
+        Concurrent appends are kept. In a table without index (``columns=[]``), small files and files with deletion
+        vectors are rewritten.
 
         Parameters
         ----------
@@ -1126,6 +1131,8 @@ class Table:
         ------
         InvalidInputError
             Options cannot be combined, or a revision or file does not exist.
+        NotQbeastTableError
+            The table was never converted, or has no index and an option needs one.
         UnsupportedTableError
             The table holds copies of rows (upgrade it first), or cannot be written.
         CommitConflictError
@@ -1192,6 +1199,8 @@ class Table:
         Until then, a row belongs to a sample by the columns of its file. Samples stay random, disjoint samples have no
         row in common, and together they have all rows of a version. But rows that move have other weights, so a sample
         is repeatable only within a version. Versions of qbeast from before this method refuse the table.
+
+        A table that was written without index (``columns=[]``) gets one, and the next `optimize` indexes its rows.
 
         Parameters
         ----------
@@ -1862,7 +1871,6 @@ class Table:
         from qbeast_core.table.engine.choice import local_engine
         from qbeast_core.table.maintenance.add_sample import add_sample_column
 
-        refuse_unindexed(self._snapshot, "nothing was changed")
         with local_engine(resources) as local:
             return self._moved(*add_sample_column(self._reader, name, engine=local))
 

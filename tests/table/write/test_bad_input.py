@@ -235,7 +235,7 @@ def test_foreign_files_are_not_overwritten(tmp_path: Path, mode: Any) -> None:
 def test_delta_table_without_index_raises(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", ROWS)
     for call in (
-        lambda: qbeast.scan_table(tmp_path / "t"),
+        lambda: qbeast.open_table(tmp_path / "t").blocks(),
         lambda: qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], mode="append"),
     ):
         assert_refused(tmp_path, qbeast.NotQbeastTableError, call, "[Cc]onvert")
