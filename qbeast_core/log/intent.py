@@ -34,9 +34,8 @@ class WriteIntent:
     # What happens to the files that live when the change lands, decided again at every attempt
     # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it is then.
     files: FileChangePlanner | None = None
-    # What `adds` are indexed with. None: they are not indexed, and a table that is created or overwritten has no index.
-    # Its id counts if `new_revision` is false, and then only as long as the
-    # table still holds this very revision under it.
+    # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
+    # table still holds this very revision under it. None: they are not indexed, and an overwrite drops the index.
     revision: Revision | None = None
     # Publish `revision` under the next free id. An overwrite always does.
     new_revision: bool = False

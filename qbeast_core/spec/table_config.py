@@ -280,7 +280,7 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
         named = tuple(parse_column_spec(spec).name for spec in specs)
     except InvalidColumnsError as error:
         raise invalid_metadata(key, text, [str(error)]) from error
-    if named and indexed is not None and named != indexed:
+    if indexed is not None and named != indexed:
         raise invalid_metadata(key, text, [f"the table is indexed by {', '.join(indexed)}"])
     return specs
 

@@ -39,7 +39,6 @@ from qbeast_spark_bridge.worker.rewrite import (
     merge_partition,
     pack_files,
     summarise_files,
-    write_plain_files,
 )
 from qbeast_spark_bridge.worker.shuffle import PACKS, pack_partition, task_keys
 from qbeast_spark_bridge.worker.transport import (
@@ -50,7 +49,8 @@ from qbeast_spark_bridge.worker.transport import (
     decimals_as_longs,
     short_decimals,
 )
-from qbeast_spark_bridge.worker.write_files import FILES, write_partition, write_plain_partition
+from qbeast_spark_bridge.worker.write_files import FILES, write_partition
+from qbeast_spark_bridge.worker.write_plain import write_plain_files, write_plain_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

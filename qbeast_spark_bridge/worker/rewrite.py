@@ -5,7 +5,6 @@ Workers import only this module: importing the planner of a rewrite would double
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +14,6 @@ import pyarrow as pa
 
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.engine.tasks.row_change import RowFunction
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
@@ -23,7 +21,6 @@ from qbeast_core.tree.space.summary_bytes import dump_summary, load_summary
 from qbeast_spark_bridge.worker.groups import grouped
 from qbeast_spark_bridge.worker.shuffle import packed
 from qbeast_spark_bridge.worker.transport import BUFFER_BYTES, batch_of, received
-from qbeast_spark_bridge.worker.write_files import FILES
 
 # Columns of the batches of `summarise_files`.
 SUMMARIES: Final = "part int, summary binary"
@@ -86,12 +83,6 @@ def pack_files(
     job, keys = argument
     for _, task in received(batches):
         yield from packed(job, keys, map(job.select, _buffered(task.read())))
-
-
-def write_plain_files(job: PlainTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of tasks to files without an index, and yield their descriptions."""
-    adds = job.write(rows for _, task in received(batches) for rows in _buffered(task.read()))
-    yield batch_of(FILES, [pickle.dumps(add) for add in adds])
 
 
 def _buffered(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

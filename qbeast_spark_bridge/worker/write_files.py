@@ -13,14 +13,7 @@ from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import write_file
-from qbeast_core.table.engine.tasks.plain_files import PlainTask
-from qbeast_spark_bridge.worker.transport import (
-    BUFFER_BYTES,
-    batch_of,
-    gathered,
-    longs_as_decimals,
-    unpack_rows,
-)
+from qbeast_spark_bridge.worker.transport import batch_of, unpack_rows
 
 # Columns of the batches of `write_partition`.
 FILES: Final = "file binary"
@@ -42,16 +35,6 @@ def write_partition(job: PlaceTask, batches: Iterator[pa.RecordBatch]) -> Iterat
                 yield from _write(job, packs)
                 size = 0
     yield from _write(job, packs)
-
-
-def write_plain_partition(
-    argument: tuple[PlainTask, list[str], dict[int, tuple[int, int]]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a partition to files without an index, and yield their descriptions."""
-    job, names, decimals = argument
-    tables = gathered(batches, names, size_bytes=BUFFER_BYTES)
-    adds = job.write(longs_as_decimals(rows, decimals) for rows in tables)
-    yield batch_of(FILES, [pickle.dumps(add) for add in adds])
 
 
 def _write(job: PlaceTask, packs: dict[int, list[tuple[pl.DataFrame, U64Array]]]) -> Iterator[pa.RecordBatch]:

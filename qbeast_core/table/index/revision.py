@@ -91,7 +91,7 @@ def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSp
     latest = config.latest
     real = latest is not None and latest.revision_id != STAGING_REVISION_ID
     if latest is None or not real or (state.newest is not None and not redraw):
-        return resolve_specs(None if real else config.column_specs or None, latest)
+        return resolve_specs(None if real else config.column_specs, latest)
     # A new revision: for a redraw, or because another writer changed the type of a column.
     return _of_same_kinds(latest, state.snapshot.schema)
 
@@ -105,7 +105,7 @@ def specs_of_overwrite(
     """
     latest = config.latest
     if latest is None or latest.revision_id == STAGING_REVISION_ID:
-        specs = resolve_specs(config.column_specs, latest) if config.column_specs else ()
+        specs = () if config.column_specs is None else resolve_specs(config.column_specs, latest)
     else:
         specs = _of_same_kinds(latest, schema)
     if columns is None:

@@ -18,7 +18,7 @@ from qbeast_core.log.sample_column import with_sample_column, without_values
 from qbeast_core.log.schema import noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
@@ -101,6 +101,9 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, options)
+    if target is None and not specs:
+        config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+        metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
