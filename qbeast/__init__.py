@@ -37,6 +37,7 @@ from qbeast_core.errors import (
     StorageError,
     TableExistsError,
     TableNotFoundError,
+    UnindexedSampleWarning,
     UnsupportedTableError,
     VersionNotFoundError,
 )
@@ -123,6 +124,7 @@ __all__ = [
     "Table",
     "TableExistsError",
     "TableNotFoundError",
+    "UnindexedSampleWarning",
     "UnsupportedTableError",
     "UpgradeResult",
     "VacuumResult",

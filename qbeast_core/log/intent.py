@@ -37,7 +37,7 @@ class WriteIntent:
     # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it is then.
     files: FileChangePlanner | None = None
     # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
-    # table still holds this very revision under it.
+    # table still holds this very revision under it. None: they are not indexed, and an overwrite drops the index.
     revision: Revision | None = None
     # Publish `revision` under the next free id. An overwrite always does.
     new_revision: bool = False

@@ -93,16 +93,10 @@ def rebase(
     outdated = _outdated_files(intent, metadata, dialect)
     if outdated is not None:
         return Conflict(outdated)
-    number: int | None = None
-    if intent.revision is not None:
-        ours = stored_revision(intent.revision, StoredColumns.of(metadata))
-        chosen = _revision(intent, ours, metadata, head, dialect)
-        if isinstance(chosen, str):
-            return Conflict(chosen)
-        revision, metadata = chosen
-        if intent.drops_unused and head is not None:
-            metadata = _without_unused(metadata, intent, head, newest=revision)
-        number = revision.revision_id
+    indexed = _indexed(intent, metadata, head, dialect)
+    if isinstance(indexed, str):
+        return Conflict(indexed)
+    number, metadata = indexed
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
         return Conflict(excluded)
@@ -220,6 +214,25 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
     return metadata
 
 
+def _indexed(
+    intent: WriteIntent, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
+) -> tuple[int | None, Metadata] | str:
+    """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
+    if intent.revision is None:
+        if intent.mode == "overwrite":
+            config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+            metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
+        return None, metadata
+    ours = stored_revision(intent.revision, StoredColumns.of(metadata))
+    chosen = _revision(intent, ours, metadata, head, dialect)
+    if isinstance(chosen, str):
+        return chosen
+    revision, metadata = chosen
+    if intent.drops_unused and head is not None:
+        metadata = _without_unused(metadata, intent, head, newest=revision)
+    return revision.revision_id, metadata
+
+
 def _revision(
     intent: WriteIntent, ours: Revision, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
 ) -> tuple[Revision, Metadata] | str:
@@ -230,6 +243,8 @@ def _revision(
     current = config.revisions.get(ours.revision_id)
     if current == ours and not intent.new_revision and intent.mode != "overwrite":
         return ours, metadata
+    if intent.mode == "append" and config.is_left_unindexed:
+        return f"the table has no index now, these files are indexed by {', '.join(ours.columns)}"
     latest = config.latest
     if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
         return (

@@ -354,7 +354,7 @@ def test_log_gap_names_older_readable_versions(
 def test_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
     write_deltalake(tmp_path, ROWS)
     with pytest.raises(qbeast.NotQbeastTableError) as caught:
-        qbeast.scan_table(tmp_path)
+        qbeast.open_table(tmp_path).optimize()
     assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
 
 

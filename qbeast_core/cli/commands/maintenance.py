@@ -13,7 +13,9 @@ from qbeast_core.cli.options import (
     as_mapping,
     as_version,
     choice_option,
+    columns_of,
     columns_option,
+    columns_or_none_options,
     command,
     commit_metadata_option,
     dialect_option,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 @command(
     table_argument,
-    columns_option("Columns to index, as for `qbeast write`.", required=True),
+    columns_or_none_options("Columns to index, as for `qbeast write`."),
     option(
         "--cube-size", "Target number of rows per cube; by default chosen from the number of rows.", type=int
     ),
@@ -43,10 +45,14 @@ if TYPE_CHECKING:
     memory_option,
     dry_run_option,
 )
-def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
+def convert(table: str, columns: Sequence[str] | None, *, no_index: bool, **options: Any) -> Answer:
     """Give a Delta table or Parquet files an index. No data is moved: `qbeast optimize` builds the index."""
     import qbeast
 
+    columns = columns_of(columns, no_index=no_index)
+    if columns is None:
+        msg = "Missing option '-c' / '--columns'."
+        raise click.UsageError(msg, click.get_current_context())
     with working("converting"):
         result = qbeast.convert_table(table, columns, **options)
     return answer_of(result, table=table)

@@ -12,6 +12,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.column_names import check_sample_column
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
 from qbeast_core.table.read.reader import Reader
@@ -29,6 +30,7 @@ def add_sample_column(reader: Reader, name: str, *, engine: Engine) -> tuple[Met
 
 def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
+    refuse_unindexed(snapshot, "nothing was changed")
     if snapshot.sample_column is not None:
         msg = (
             f"{snapshot.uri!r} has the sample column {snapshot.sample_column!r} already; nothing was changed. "

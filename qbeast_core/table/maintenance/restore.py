@@ -48,7 +48,8 @@ class RestoreResult(Result):
 
 def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreResult, Snapshot | None]:
     """Restore a version; see `Table.restore` for the promises and errors."""
-    if not old.config.is_indexed:
+    config = old.config
+    if newest.config.is_indexed and not (config.is_indexed or config.is_left_unindexed):
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
