@@ -27,7 +27,7 @@ from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.statistics import statistics_by_name
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.files.live_files import LiveFiles
-from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
+from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
@@ -75,11 +75,14 @@ class Snapshot:
     # partitions, `partition`, by the names of columns in the table; the tags
     # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
     # `min_weight`, `max_weight`, `element_count`, all null if a file does not have them; `deletion_vector`
-    # (descriptor as JSON) and `has_deletion_vector`.
+    # (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version` and
+    # `clustering_provider`, null if unset.
     files: pl.DataFrame = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
+    # Metadata domains: names and configurations.
+    domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
     def size_bytes(self) -> int:
@@ -162,7 +165,8 @@ def load_snapshot(
         source, known = open_delta(store, version=number, timestamp=timestamp, storage_options=options)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
-            log = read_log(source.log, known.version, actions=actions)
+            domains = ("domainMetadata",) if has_domains(known.protocol) else ()
+            log = read_log(source.log, known.version, actions=(*actions, *domains))
         except FileNotFoundError as error:
             missing = error
             continue
@@ -266,6 +270,7 @@ def _snapshot(
     source: DeltaSource, known: DeltaVersion, log: LogState, *, before: Snapshot | None = None
 ) -> Snapshot:
     info, schema_json = log.commit_info, known.metadata.schema_string
+    domains = {} if before is None else before.domains
     if before is not None and before.metadata == known.metadata:
         config, schema, columns = before.config, before.schema, before.columns
     else:
@@ -289,7 +294,13 @@ def _snapshot(
         storage_options=source.storage_options,
         source=source,
         fingerprint=log.fingerprint,
+        domains=domains_of(log, known=domains) if has_domains(known.protocol) else {},
     )
+
+
+def has_domains(protocol: Protocol) -> bool:
+    """Return whether the log of a table may have metadata domains."""
+    return "domainMetadata" in (protocol.writer_features or ())
 
 
 def timestamp_of(info: CommitInfo | None) -> int:
