@@ -40,11 +40,24 @@ class RowIdColumns(NamedTuple):
         return pl.Schema(dict.fromkeys(self, pl.Int64()))
 
 
-class FirstRow(NamedTuple):
-    """Values of the first row of a file without values in the hidden columns."""
+class RowIdsOfFile(NamedTuple):
+    """The ids of rows for which the hidden columns of a file are null."""
 
-    row_id: int
+    columns: RowIdColumns
+    # Id of the first row.
+    base_row_id: int
     version: int
+
+    def filled(self, row: pl.Expr) -> list[pl.Expr]:
+        """Return the hidden columns without nulls; `row` is the index of a row in the file.
+
+        >>> ids = RowIdsOfFile(RowIdColumns("id", "version"), base_row_id=5, version=2)
+        >>> rows = pl.DataFrame({"id": [9, None], "version": [None, 1], "row": [0, 1]})
+        >>> rows.select(ids.filled(pl.col("row"))).rows()
+        [(9, 2), (6, 1)]
+        """
+        fresh = row.cast(pl.Int64) + self.base_row_id
+        return [pl.coalesce(self.columns.row_id, fresh), pl.coalesce(self.columns.version, self.version)]
 
 
 def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
@@ -66,14 +79,13 @@ def keeps_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
 
 def row_id_columns(protocol: Protocol, metadata: Metadata) -> RowIdColumns | None:
     """Return the hidden columns of rows that are copied. None: row ids are not kept."""
-    names = [metadata.configuration.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN)]
-    row_id, version = names
+    row_id, version = (metadata.configuration.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN))
     return RowIdColumns(row_id, version) if row_id and version and keeps_row_ids(protocol, metadata) else None
 
 
 def hidden_columns(configuration: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the hidden columns that files of a table may have."""
-    return frozenset(configuration[key] for key in (_ID_COLUMN, _VERSION_COLUMN) if key in configuration)
+    return frozenset(configuration.get(key, "") for key in (_ID_COLUMN, _VERSION_COLUMN))
 
 
 def with_row_ids(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.domains.row_ids import hidden_columns
+from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
@@ -70,6 +71,8 @@ class FileSettings:
     # Column to compute from the weights. Files of tables with one have no hidden weights.
     sample_column: str | None
     hidden_weights: bool
+    # Whether the rows have the hidden columns of row tracking.
+    row_ids: bool
 
     @staticmethod
     def of(
@@ -78,16 +81,21 @@ class FileSettings:
         configuration: Mapping[str, str],
         *,
         dialect: BlocksDialect,
+        clustered_by: Sequence[tuple[str, ...]] = (),
         size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         sample_column = sample_column_of(configuration, frame.schema)
         refuse_huge_values(frame)
-        listed = stats_columns(frame.schema, configuration)
+        hidden = hidden_columns(configuration).intersection(frame.columns)
+        visible = {name: dtype for name, dtype in frame.schema.items() if name not in hidden}
+        listed = stats_columns(pl.Schema(visible), configuration)
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
         bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
-        listed += [(name,) for name in bounded if (name,) not in listed]
+        needed = [*clustered_by, *((name,) for name in bounded)]
+        known = {leaf for leaf, _ in leaves_of(visible)}
+        listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
         frame = frame.drop(computed)  # its values are not known yet
         dictionary = choose_dictionary(frame)
         levels = dict.fromkeys(computed, _SAMPLE_LEVEL)
@@ -105,6 +113,7 @@ class FileSettings:
             listed,
             sample_column,
             hidden_weights=dialect != "qbeast-spark" and sample_column is None,
+            row_ids=bool(hidden),
         )
 
 
@@ -149,6 +158,7 @@ def store_file(
         stats=file_stats(rows, columns=settings.stats_columns, few=values),
         tags=tags,
         has_hidden_weights=settings.hidden_weights,
+        has_row_ids=settings.row_ids,
     )
     return add, put(path, encoded.data)
 

@@ -13,6 +13,7 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
 from qbeast_core.io.parquet.stored_types import stored_type
 from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
@@ -39,12 +40,17 @@ def scan_files(
     use_bounds: bool = True,
     sizes: Mapping[str, int] | None = None,
     dropped: I64Array | None = None,
+    row_ids: Mapping[str, RowIdsOfFile] | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null."""
+    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null.
+
+    `row_ids` fills the hidden columns of row tracking, by path.
+    """
     wanted = {name: schema[name] for name in columns}
-    alike: dict[_Stored, list[str]] = {}
+    row_ids = row_ids or {}
+    alike: dict[tuple[_Stored, RowIdsOfFile | None], list[str]] = {}
     for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
-        alike.setdefault(stored, []).append(store.locate(path))
+        alike.setdefault((stored, row_ids.get(path)), []).append(store.locate(path))
     scans = [
         pl.scan_parquet(
             located,
@@ -55,13 +61,16 @@ def scan_files(
             storage_options=_as_polars_takes_them(storage_options or {}),
             glob=False,
             hive_partitioning=False,
-            row_index_name=None if dropped is None else _ROW,
+            row_index_name=_ROW if row_ids or dropped is not None else None,
             use_statistics=use_bounds,
-        ).select(
-            *(stored.column(name, dtype) for name, dtype in wanted.items()),
-            *([] if dropped is None else [_ROW]),
         )
-        for stored, located in alike.items()
+        .select(
+            *(stored.column(name, dtype) for name, dtype in wanted.items()),
+            *([] if dropped is None and ids is None else [_ROW]),
+        )
+        .with_columns([] if ids is None else ids.filled(pl.col(_ROW)))
+        .drop([_ROW] if dropped is None and ids is not None else [])
+        for (stored, ids), located in alike.items()
     ]
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
     if dropped is None:

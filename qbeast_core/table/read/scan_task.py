@@ -14,6 +14,7 @@ from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
@@ -102,6 +103,8 @@ class FileParts:
     hiding: tuple[tuple[str, I64Array], ...] = ()
     # Sizes of the files in `whole` and `hiding` that other writers made. Their types may differ, so footers are read.
     others: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Row ids of the files in `whole` and `hiding`, if a read returns the hidden columns of row tracking.
+    row_ids: Mapping[str, RowIdsOfFile] = field(default_factory=dict[str, RowIdsOfFile])
     # Pages of files with drawn rows.
     drawn: tuple[DrawnPages, ...] = ()
     # Columns of the revision of these files, if they differ from the columns of the newest revision.
@@ -243,6 +246,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             use_bounds=keep.compares_values,
             sizes=parts.others,
             dropped=dropped,
+            row_ids=parts.row_ids,
         )
 
     if parts.pages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -26,6 +26,8 @@ from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.statistics import statistics_by_name
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.domains.clustering import clustering_columns, is_clustered
+from qbeast_core.log.domains.row_ids import RowIdColumns, RowIdsOfFile, row_id_columns
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
@@ -112,6 +114,36 @@ class Snapshot:
     def decoded_index(self) -> IndexTable | None:
         """The index, or None if the tags are not decoded yet."""
         return self.index if "index" in self.__dict__ else None
+
+    @cached_property
+    def row_id_columns(self) -> RowIdColumns | None:
+        """Hidden columns that keep the ids of rows that are copied. None: the table does not keep them."""
+        return row_id_columns(self.protocol, self.metadata)
+
+    @cached_property
+    def copied_schema(self) -> pl.Schema:
+        """Columns of rows that are copied to new files: `schema` and `row_id_columns`."""
+        hidden = self.row_id_columns
+        return self.schema if hidden is None else pl.Schema({**self.schema, **hidden.schema})
+
+    def row_ids(self, numbers: Sequence[int]) -> dict[str, RowIdsOfFile]:
+        """Return the row ids of live files by path. Files without row ids are left out."""
+        if self.row_id_columns is None:
+            return {}
+        fields = self.files.select("base_row_id", "default_row_commit_version")[numbers].rows()
+        return {
+            self.data_paths[number]: RowIdsOfFile(self.row_id_columns, base, version)
+            for number, (base, version) in zip(numbers, fields, strict=True)
+            if base is not None and version is not None
+        }
+
+    @property
+    def clustered_by(self) -> tuple[tuple[str, ...], ...]:
+        """Paths of the clustering columns; empty if another feature organises the files."""
+        if not is_clustered(self.protocol):
+            return ()
+        paths = clustering_columns(self.domains)
+        return tuple((self.columns.name(first), *inner) for first, *inner in paths)
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:

@@ -52,6 +52,8 @@ class PlannedTable:
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
     state: IndexState | None
+    # Columns that the table is clustered by.
+    clustered_by: tuple[tuple[str, ...], ...] = ()
 
     @property
     def cube_size(self) -> int | None:
@@ -68,6 +70,7 @@ class PlannedTable:
             self.metadata.configuration,
             dialect=self.wish.dialect,
             columns=self.columns,
+            clustered_by=self.clustered_by,
             storage_options=options.storage_options,
         )
 
@@ -107,7 +110,9 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
-    return PlannedTable(metadata, columns, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+    clustered_by = () if target is None else target.clustered_by
+    wish = IndexWish(specs, size, dialect, bounds)
+    return PlannedTable(metadata, columns, frame.schema, wish, state, clustered_by)
 
 
 def rows_intent(
