@@ -24,14 +24,12 @@ TYPES = {pl.Int64: "long", pl.Float64: "double", pl.String: "string", pl.Date: "
 def tracked(path: Path, rows: pl.DataFrame, *, configuration: dict[str, str] | None = None) -> str:
     """Write a table of another writer with these rows in two files."""
     path.mkdir(parents=True, exist_ok=True)
-    fields = [
-        {"name": name, "type": TYPES[dtype.base_type()], "nullable": True, "metadata": {}}
-        for name, dtype in rows.schema.items()
-    ]
     half = rows.height // 2
     commit: list[dict[str, Any]] = [
         features("rowTracking", "domainMetadata", "appendOnly"),
-        metadata({"type": "struct", "fields": fields}, ENABLED if configuration is None else configuration),
+        metadata(
+            {"type": "struct", "fields": fields_of(rows)}, ENABLED if configuration is None else configuration
+        ),
         domain("delta.rowTracking", {"rowIdHighWaterMark": rows.height + 9}),
         domain("app.owner", {"name": "us"}),
     ]
@@ -44,6 +42,13 @@ def tracked(path: Path, rows: pl.DataFrame, *, configuration: dict[str, str] | N
             add(name, size=(path / name).stat().st_size, stats=stats, defaultRowCommitVersion=0, **ids)
         )
     return write_log(path, commit)
+
+
+def fields_of(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "type": TYPES[dtype.base_type()], "nullable": True, "metadata": {}}
+        for name, dtype in rows.schema.items()
+    ]
 
 
 def domain(name: str, configuration: dict[str, Any], *, removed: bool = False) -> dict[str, Any]:

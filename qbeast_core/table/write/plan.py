@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
@@ -84,6 +84,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     sample_column = _sample_column(frame, target, options, dialect)
     frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
+        _refuse_lost_clustering(target, frame.schema)
         schema_json = schema_to_delta(frame.schema)
     else:
         refuse_taken_name(target.uri, target.schema_json)
@@ -113,6 +114,20 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     clustered_by = () if target is None else target.clustered_by
     wish = IndexWish(specs, size, dialect, bounds)
     return PlannedTable(metadata, columns, frame.schema, wish, state, clustered_by)
+
+
+def _refuse_lost_clustering(target: Snapshot | None, schema: pl.Schema) -> None:
+    """Raise if the new schema lacks a column that the table is clustered by."""
+    columns = () if target is None else target.clustered_by
+    lost = sorted({column[0] for column in columns if column[0] not in schema})
+    if target is not None and lost:
+        msg = (
+            f"{target.uri!r} is clustered by {lost}, and the rows lack these columns; {_OUTCOME}. Keep the columns, or "
+            "let Spark change the clustering first: ALTER TABLE ... CLUSTER BY NONE."
+        )
+        raise SchemaMismatchError(
+            msg, problems=[f"column {name!r} is missing" for name in lost], argument="df"
+        )
 
 
 def rows_intent(
