@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +25,26 @@ TYPES = {pl.Int64: "long", pl.Float64: "double", pl.String: "string", pl.Date: "
 def tracked(path: Path, rows: pl.DataFrame, *, configuration: dict[str, str] | None = None) -> str:
     """Write a table of another writer with these rows in two files."""
     path.mkdir(parents=True, exist_ok=True)
-    half = rows.height // 2
+    half, count = rows.height // 2, rows.height
     commit: list[dict[str, Any]] = [
         features("rowTracking", "domainMetadata", "appendOnly"),
         metadata(
             {"type": "struct", "fields": fields_of(rows)}, ENABLED if configuration is None else configuration
         ),
-        domain("delta.rowTracking", {"rowIdHighWaterMark": rows.height + 9}),
+        domain("delta.rowTracking", {"rowIdHighWaterMark": 10 * count}),
         domain("app.owner", {"name": "us"}),
     ]
-    for number, part in enumerate([rows[:half], rows[half:]]):
+    # The second file has rows that were copied from files of before.
+    even = pl.int_range(pl.len()) % 2 == 0
+    copied = rows[half:].with_columns(
+        pl.when(even).then(8 * count - pl.int_range(pl.len())).alias(ID_COLUMN),
+        pl.when(even).then(pl.lit(0)).cast(pl.Int64).alias(VERSION_COLUMN),
+    )
+    for number, (part, base) in enumerate([(rows[:half], 5 * count), (copied, 10)]):
         name = f"part-{number}.parquet"
         part.write_parquet(path / name)
-        stats = json.dumps({"numRecords": part.height})
-        ids = {"baseRowId": 10 + (rows.height - half) * (1 - number)}
-        commit.append(
-            add(name, size=(path / name).stat().st_size, stats=stats, defaultRowCommitVersion=0, **ids)
-        )
+        stats, size = json.dumps({"numRecords": part.height}), (path / name).stat().st_size
+        commit.append(add(name, size=size, stats=stats, baseRowId=base, defaultRowCommitVersion=0))
     return write_log(path, commit)
 
 
@@ -77,14 +81,16 @@ def highest(path: Path, *, before: int | None = None) -> int:
     return int(domains(path, before=before)["delta.rowTracking"]["rowIdHighWaterMark"])
 
 
-def row_ids(path: Path, key: str) -> dict[int, tuple[int, int]]:
+def row_ids(
+    path: Path, key: str, names: Sequence[str] = (ID_COLUMN, VERSION_COLUMN)
+) -> dict[int, tuple[int, int]]:
     """Return the stable id and the commit version of each row, by a unique column."""
     found: dict[int, tuple[int, int]] = {}
     ids: set[int] = set()
     for name, file in replay(path).items():
         rows = pq.read_table(path / name).to_pydict()
         empty = [None] * len(rows[key])
-        stored = zip(rows[key], rows.get(ID_COLUMN, empty), rows.get(VERSION_COLUMN, empty), strict=True)
+        stored = zip(rows[key], *(rows.get(name, empty) for name in names), strict=True)
         for index, (value, row_id, version) in enumerate(stored):
             assert value not in found
             found[value] = (
