@@ -151,11 +151,11 @@ def dialect_of(state: _TableState) -> BlocksDialect:
 
 def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
     """Return why the new files no longer have the columns of the table's files; None if they have."""
-    if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
+    if dialect == "qbeast-spark" and any(add.has_hidden_weights or add.has_row_ids for add in intent.adds):
         # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
         return (
-            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
-            f"{WEIGHT_COLUMN}, and these files have it"
+            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack hidden columns "
+            f"such as {WEIGHT_COLUMN}, and these files have them"
         )
     if not has_sample_column(metadata):
         return None

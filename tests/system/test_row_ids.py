@@ -332,6 +332,28 @@ def test_golden_table_takes_every_change(tmp_path: Path) -> None:
     assert table.check().ok
 
 
+def test_files_for_the_jvm_have_no_hidden_columns(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200))
+    table.switch_dialect("qbeast-spark")
+    table.optimize(full=True)
+    check_log(path)
+    assert tags(path) == {"delta.rowTracking.preserved": "false"}
+    for name in replay(path):
+        assert ID_COLUMN not in pl.read_parquet_schema(path / name)
+
+
+def test_damaged_domain_raises_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(20))
+    damage = {"domainMetadata": {"domain": "delta.rowTracking", "configuration": "[", "removed": False}}
+    write_log(path, [damage], first=table.version + 1)
+    with pytest.raises(qbeast.InvalidMetadataError, match=r"delta\.rowTracking"):
+        qbeast.write_table(spread(20, 100), path, mode="append")
+    assert_same_rows(qbeast.read_table(path), spread(20))
+    assert len(list(path.glob("*.parquet"))) == 2
+
+
 def test_file_without_row_count_gets_no_ids() -> None:
     file = AddFile(path="a", size=1, modification_time=1)
     with pytest.raises(qbeast.UnsupportedTableError, match="number of rows"):

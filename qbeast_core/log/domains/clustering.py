@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import orjson
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, Protocol
+from qbeast_core.log.domains.configuration import configuration_of
 
 # Name in `clustering_provider` of files that this library indexed.
 PROVIDER: Final = "qbeast"
@@ -28,7 +28,7 @@ def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
     >>> clustering_columns({"delta.clustering": '{"clusteringColumns":[["year"],["a","b"],"day"]}'})
     [('year',), ('a', 'b'), ('day',)]
     """
-    listed = orjson.loads(domains.get(_DOMAIN) or "{}").get(_COLUMNS, [])
+    listed = configuration_of(domains, _DOMAIN).get(_COLUMNS, [])
     # Spark writes a list of names for each column, the protocol shows names.
     return [(column,) if isinstance(column, str) else tuple(column) for column in listed]
 

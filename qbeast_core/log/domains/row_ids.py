@@ -15,6 +15,7 @@ import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import AddFile, DomainMetadata, Metadata, Protocol
+from qbeast_core.log.domains.configuration import configuration_of
 
 # Key of `tags` in commitInfo: whether all rows that were copied or updated kept their ids.
 PRESERVED: Final = "delta.rowTracking.preserved"
@@ -115,7 +116,7 @@ def with_row_ids(
 
 
 def _highest(domains: Mapping[str, str]) -> int:
-    return int(orjson.loads(domains[_DOMAIN])[_HIGHEST]) if domains.get(_DOMAIN) else -1
+    return int(configuration_of(domains, _DOMAIN).get(_HIGHEST, -1))
 
 
 def _row_count(add: AddFile) -> int:

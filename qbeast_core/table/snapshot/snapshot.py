@@ -31,6 +31,7 @@ from qbeast_core.log.domains.row_ids import RowIdColumns, RowIdsOfFile, row_id_c
 from qbeast_core.log.files.live_files import LiveFiles
 from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
@@ -118,7 +119,9 @@ class Snapshot:
     @cached_property
     def row_id_columns(self) -> RowIdColumns | None:
         """Hidden columns that keep the ids of rows that are copied. None: the table does not keep them."""
-        return row_id_columns(self.protocol, self.metadata)
+        columns = row_id_columns(self.protocol, self.metadata)
+        # A JVM fails on files with columns that the schema lacks.
+        return None if columns is None or dialect_of(self) == "qbeast-spark" else columns
 
     @cached_property
     def copied_schema(self) -> pl.Schema:
