@@ -44,6 +44,7 @@ def _time_or_none(value: Any) -> int | None:
 _Text: TypeAlias = Annotated[str | None, BeforeValidator(_as_text)]
 _Texts: TypeAlias = Annotated[Mapping[str, str | None] | None, BeforeValidator(_as_texts)]
 _Whole: TypeAlias = Annotated[int, BeforeValidator(_as_whole)]
+_OptionalWhole: TypeAlias = Annotated[int | None, BeforeValidator(_as_whole)]
 _Time: TypeAlias = Annotated[int | None, BeforeValidator(_time_or_none)]
 
 
@@ -76,12 +77,19 @@ class AddFile(_Action):
     partition_values: Mapping[str, str | None] = {}
     # The descriptor as in the log.
     deletion_vector: Mapping[str, Any] | None = None
+    # Row tracking: the id of the first row, and the version that added the file. A commit fills in missing ones.
+    base_row_id: _OptionalWhole = None
+    default_row_commit_version: _OptionalWhole = None
+    # Name of the implementation that clustered the file, in tables with the feature ``clustering``.
+    clustering_provider: str | None = None
     # Blocks that a commit writes as the `blocks` tag, in the dialect of the table. Never part of the JSON.
     # None: the file is not indexed, or its tags are complete.
     blocks: Annotated[tuple[Block, ...] | None, Field(exclude=True)] = None
     # Whether it was written with the column `_qbeast_weight`, which a JVM does not expect. Never part of the
     # JSON.
     has_hidden_weights: Annotated[bool, Field(exclude=True)] = False
+    # Whether it was written with the columns of row tracking, so copied rows keep their ids. Never part of the JSON.
+    has_row_ids: Annotated[bool, Field(exclude=True)] = False
 
     def without_index(self) -> AddFile:
         """Return the file as staging knows it: readers open it whole, and optimize indexes it later."""
@@ -100,9 +108,12 @@ class RemoveFile(_Action):
     data_change: bool = True
     extended_file_metadata: bool | None = None
     partition_values: Mapping[str, str | None] | None = None
-    size: Annotated[int | None, BeforeValidator(_as_whole)] = None
+    size: _OptionalWhole = None
     tags: _Texts = None
     deletion_vector: Mapping[str, Any] | None = None
+    # Repeated from the add.
+    base_row_id: _OptionalWhole = None
+    default_row_commit_version: _OptionalWhole = None
 
 
 class CdcFile(_Action):
@@ -146,6 +157,15 @@ class Txn(_Action):
     last_updated: int | None = None
 
 
+class DomainMetadata(_Action):
+    """Settings of one domain; the newest one counts. Names that begin with ``delta.`` belong to features of Delta."""
+
+    domain: str
+    configuration: str = ""
+    # Whether this action removes the domain.
+    removed: bool = False
+
+
 class CommitInfo(_Action):
     """Provenance, in any form; a writer recognises its own commit by ``txn_id``.
 
@@ -158,13 +178,14 @@ class CommitInfo(_Action):
     in_commit_timestamp: _Time = None
 
 
-Action: TypeAlias = AddFile | RemoveFile | CdcFile | Metadata | Protocol | Txn | CommitInfo
+Action: TypeAlias = AddFile | RemoveFile | CdcFile | Metadata | Protocol | Txn | DomainMetadata | CommitInfo
 
 _KEYS: Final[Mapping[type[Action], str]] = {
     CommitInfo: "commitInfo",
     Protocol: "protocol",
     Metadata: "metaData",
     Txn: "txn",
+    DomainMetadata: "domainMetadata",
     RemoveFile: "remove",
     AddFile: "add",
     CdcFile: "cdc",
@@ -181,6 +202,7 @@ class Commit:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: tuple[Txn, ...] = ()
+    domains: tuple[DomainMetadata, ...] = ()
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
     changes: tuple[CdcFile, ...] = ()
@@ -223,6 +245,7 @@ def parse_commit(body: bytes, *, version: int) -> Commit:
         protocol=next(iter(by_type[Protocol]), None),
         metadata=next(iter(by_type[Metadata]), None),
         txns=tuple(by_type[Txn]),
+        domains=tuple(by_type[DomainMetadata]),
         adds=tuple(by_type[AddFile]),
         removes=tuple(by_type[RemoveFile]),
         changes=tuple(by_type[CdcFile]),

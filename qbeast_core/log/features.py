@@ -23,8 +23,8 @@ class Feature(NamedTuple):
     # "read": tables with it are read and written; "written": it binds writers alone, and we comply; "inactive": the
     # same as "read" while nothing in the schema or the configuration uses it.
     support: Literal["read", "written", "inactive", "none"] = "none"
-    # The smallest change that it binds: rules on rows are checked when rows come; clustering and row ids are lost
-    # when files are replaced; column mapping gives ids to new columns.
+    # The smallest change that it binds: rules on rows are checked when rows come; column mapping gives ids to new
+    # columns.
     binds: Brings = "settings"
     # The first writer version with it, from before features had names.
     since: int = NAMED_WRITER
@@ -40,7 +40,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "catalogManaged": Feature("commits go through a catalog"),
     "changeDataFeed": Feature("", "written", since=4),
     "checkConstraints": Feature("rules that new rows have to meet", "inactive", "rows", since=3),
-    "clustering": Feature("liquid clustering", binds="files"),
+    "clustering": Feature("", "written"),
     "columnMapping": Feature("", "read", since=5),
     "coordinatedCommits": Feature("commits go through a coordinator"),
     "deletionVectors": Feature("", "read"),
@@ -53,7 +53,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "inCommitTimestamp-preview": Feature("", "written"),
     "invariants": Feature("rules that new rows have to meet", "inactive", "rows", since=2),
     "materializePartitionColumns": Feature("", "written"),
-    "rowTracking": Feature("an id for every row", binds="files"),
+    "rowTracking": Feature("", "written"),
     "timestampNtz": Feature("", "read"),
     "typeWidening": Feature("older files hold narrower types", "inactive"),
     "typeWidening-preview": Feature("older files hold narrower types", "inactive"),
@@ -71,7 +71,7 @@ RULES: Final = frozenset(name for name, feature in FEATURES.items() if feature.b
 def feature_of(name: str) -> Feature:
     """Return the facts about a feature.
 
-    >>> feature_of("clustering").binds_commit("rows"), feature_of("clustering").binds_commit("settings")
+    >>> feature_of("columnMapping").binds_commit("rows"), feature_of("columnMapping").binds_commit("settings")
     (True, False)
     >>> feature_of("new").support
     'none'

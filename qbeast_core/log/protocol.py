@@ -66,8 +66,6 @@ def check_writable(
     """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
     check_readable(protocol, metadata, path=path)
     named = {name for name in protocol.writer_features or () if feature_of(name).support == "none"}
-    if _is_true(metadata, "delta.rowTrackingSuspended"):  # listed, but no commit has to assign ids
-        named -= {"rowTracking"}
     in_the_way = sorted(named) + sorted(_active(protocol, metadata))
     refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
     if protocol.min_writer_version > NAMED_WRITER:

@@ -6,16 +6,19 @@ revision's number is in the tags alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from typing import Protocol as Interface
 
 import polars as pl
 
-from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
+from qbeast_core.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
 from qbeast_core.log.columns.revisions import stored_revision
 from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
 from qbeast_core.log.conflicts import merge_metadata
+from qbeast_core.log.domains.clustering import is_clustered, with_provider
+from qbeast_core.log.domains.row_ids import assigns_row_ids, keeps_row_ids, with_row_ids
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import required_protocol
@@ -44,15 +47,20 @@ _USER_STATISTICS: Final = ("columnStats", "columnstats")
 class _TableState(Interface):
     """The part of a snapshot that a commit is built on.
 
-    Columns of `files`: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`.
+    Columns of `files`: `path`, `size_bytes`, `revision`, `blocks`, `deletion_vector`, `base_row_id`,
+    `default_row_commit_version`.
     """
 
+    @property
+    def version(self) -> int: ...
     @property
     def metadata(self) -> Metadata: ...
     @property
     def protocol(self) -> Protocol: ...
     @property
     def files(self) -> pl.DataFrame: ...
+    @property
+    def domains(self) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,8 @@ class Rebased:
     revision_id: int | None
     metadata: Metadata
     protocol: Protocol
+    # Whether all rows that were copied or updated kept their row ids. None: the table does not keep them.
+    preserves_row_ids: bool | None = None
 
     @property
     def adds(self) -> list[AddFile]:
@@ -110,8 +120,11 @@ def rebase(
         actions.append(metadata)
     if intent.txn is not None:
         actions.append(intent.txn.model_copy(update={"last_updated": now_ms}))
-    actions += _file_actions(intent, head, live, number=number, dialect=dialect, now_ms=now_ms)
-    return Rebased(tuple(actions), number, metadata, protocol)
+    removes, adds = _files(intent, head, live, number=number, dialect=dialect, now_ms=now_ms)
+    adds, domains = _with_features(adds, protocol, metadata, head)
+    preserves = _preserves_row_ids(intent, protocol, metadata)
+    changes = *actions, *domains, *removes, *adds, *intent.changes
+    return Rebased(changes, number, metadata, protocol, preserves)
 
 
 def found_dialect(intent: WriteIntent, metadata: Metadata, files: pl.DataFrame | None) -> BlocksDialect:
@@ -140,11 +153,11 @@ def dialect_of(state: _TableState) -> BlocksDialect:
 
 def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDialect) -> str | None:
     """Return why the new files no longer have the columns of the table's files; None if they have."""
-    if dialect == "qbeast-spark" and any(add.has_hidden_weights for add in intent.adds):
+    if dialect == "qbeast-spark" and any(add.has_hidden_weights or add.has_row_ids for add in intent.adds):
         # The JVM optimizes files by their own columns, not by the table's schema: it fails on one column more.
         return (
-            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack the column "
-            f"{WEIGHT_COLUMN}, and these files have it"
+            "its blocks were rewritten for the JVM meanwhile (dialect qbeast-spark), whose files lack hidden columns "
+            f"such as {WEIGHT_COLUMN}, and these files have them"
         )
     if not has_sample_column(metadata):
         return None
@@ -292,7 +305,7 @@ def _free_id(config: TableConfig, head: _TableState | None) -> int:
     return config.free_revision_id(tagged if isinstance(tagged, int) else 0)
 
 
-def _file_actions(
+def _files(
     intent: WriteIntent,
     head: _TableState | None,
     live: LiveFiles | None,
@@ -300,8 +313,8 @@ def _file_actions(
     number: int | None,
     dialect: BlocksDialect,
     now_ms: int,
-) -> list[Action]:
-    """Return the removes, then the adds, then the files of the change data feed."""
+) -> tuple[list[RemoveFile], list[AddFile]]:
+    """Return the files to remove and to add."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
@@ -311,11 +324,26 @@ def _file_actions(
         change = intent.files(live, dialect)
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
-    return [
-        *(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes),
-        *adds,
-        *intent.changes,
-    ]
+    return [remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes], adds
+
+
+def _with_features(
+    adds: list[AddFile], protocol: Protocol, metadata: Metadata, head: _TableState | None
+) -> tuple[list[AddFile], list[DomainMetadata]]:
+    """Return the new files with the fields that features of the table need, and the domains that change."""
+    if is_clustered(protocol):
+        adds = [with_provider(add) for add in adds]
+    if not assigns_row_ids(protocol, metadata):
+        return adds, []
+    version, domains = (0, {}) if head is None else (head.version + 1, head.domains)
+    return with_row_ids(adds, domains, version=version)
+
+
+def _preserves_row_ids(intent: WriteIntent, protocol: Protocol, metadata: Metadata) -> bool | None:
+    """Return whether all rows that were copied or updated keep their row ids; None if the table does not keep them."""
+    if not keeps_row_ids(protocol, metadata):
+        return None
+    return not intent.removes or all(add.has_row_ids for add in intent.adds)  # an overwrite copies no row
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

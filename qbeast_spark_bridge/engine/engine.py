@@ -16,7 +16,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.distributed import DistributedRows
-from qbeast_core.table.engine.live_files import FilesSource
+from qbeast_core.table.engine.live_files import FilesSource, all_rows, needs_row_ids, whole_parts
 from qbeast_core.table.engine.protocol import AnswerT, ItemT, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
@@ -230,12 +230,13 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     tasks: list[ChangedRows | AddedRows] = []
     uniform: object = source.change
     for change, files in source.by_change():
-        if change is not uniform:  # it may load rows for its file, once per task
-            tasks += [ChangedRows(_one_file(reader, whole, file), change) for file in files.tolist()]
+        read = columns if change is None else source.empty.columns
+        # A change may load rows for its file, once per task. Ids of rows depend on their index in the file.
+        if change is not uniform or needs_row_ids(reader, read):
+            tasks += [ChangedRows(_one_file(reader, whole, file, read), change) for file in files.tolist()]
             continue
         opened = whole.selection.opened & np.isin(np.arange(len(whole.selection.opened)), files)
         plan = replace(whole, selection=replace(whole.selection, opened=opened))
-        read = columns if change is None else None
         tasks += [
             ChangedRows(task, change)
             for task in scan_tasks(reader, plan, read, task_bytes=sizing().task_bytes)
@@ -243,12 +244,15 @@ def _tasks(source: FilesSource, columns: list[str]) -> list[ChangedRows | AddedR
     return [*tasks, *source.added.pieces(columns, size_bytes=BUFFER_BYTES)]
 
 
-def _one_file(reader: Reader, plan: ScanPlan, file: int) -> ScanTask:
+def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str]) -> ScanTask:
+    parts = file_parts(reader, plan, file)
+    if needs_row_ids(reader, columns):
+        parts = whole_parts(reader, np.array([file]), columns)
     return ScanTask(
         uri=reader.store.uri,
         version=reader.snapshot.version,
-        parts=file_parts(reader, plan, file),
-        keep=reader.row_filter(plan, list(reader.snapshot.schema)),
+        parts=parts,
+        keep=all_rows(reader, columns),
         storage_options=dict(reader.snapshot.storage_options),
         allow_absolute_paths=reader.store.allow_absolute_paths,
     )

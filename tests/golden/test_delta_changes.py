@@ -23,7 +23,9 @@ NOT_BY_DELTALAKE = {"variant", "void"}
 
 def indexable(rows: pl.DataFrame) -> list[str]:
     unordered = pl.Boolean, pl.Binary, pl.Null
-    return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and dtype not in unordered][:2]
+    return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and dtype not in unordered][
+        :2
+    ]
 
 
 def as_set(rows: pl.DataFrame) -> list[str]:
@@ -49,7 +51,7 @@ def configuration(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("name", WRITABLE)
 def test_table_of_others_is_changed_in_place(name: str, tmp_path: Path) -> None:
     path, rows = copied(name, tmp_path), expected(name)
-    feature = name.split("/")[0]
+    feature = name.split("/", maxsplit=1)[0]
     by_deltalake = feature not in NOT_BY_DELTALAKE
     columns = indexable(rows)
     before = configuration(path)
@@ -69,7 +71,11 @@ def test_table_of_others_is_changed_in_place(name: str, tmp_path: Path) -> None:
 def changed(path: Path, rows: pl.DataFrame, columns: list[str], *, by_deltalake: bool) -> pl.DataFrame:
     """Append, optimize, filter, update and delete; return the rows that there are in the end."""
     table = qbeast.open_table(path)
-    given = [field["name"] for field in json.loads(load_snapshot(path).schema_json)["fields"] if not is_computed(field)]
+    given = [
+        field["name"]
+        for field in json.loads(load_snapshot(path).schema_json)["fields"]
+        if not is_computed(field)
+    ]
     if len(given) == rows.width:
         qbeast.write_table(rows.head(3), path, mode="append")
         rows = pl.concat([rows, rows.head(3)])
@@ -81,7 +87,9 @@ def changed(path: Path, rows: pl.DataFrame, columns: list[str], *, by_deltalake:
         return rows
     key, value = columns[0], rows[columns[0]].drop_nulls()[0]
     where = pl.col(key) == value
-    assert as_set(table.scan().filter(where).collect()) == as_set(rows.filter(where).select(list(table.schema)))
+    assert as_set(table.scan().filter(where).collect()) == as_set(
+        rows.filter(where).select(list(table.schema))
+    )
     table.update(where, {key: value})
     same(path, rows, by_deltalake=by_deltalake)
     table.delete(where)

@@ -32,6 +32,11 @@ class Feature:
     after: str = ""
 
 
+SPARK_CHANGES = (
+    "update {t} set note = 'spark #', a = a + 1 where row % 11 = #",
+    "update {t} set b = 'key 0' where row % 13 = #",
+    "delete from {t} where row % 17 = #",
+)
 MAPPED = {"delta.columnMapping.mode": "name"}
 FEATURES = {
     "partitions": Feature({}, partitioned=True),
@@ -63,9 +68,8 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -
 def by_spark(table: Delta, model: pl.DataFrame, number: int) -> pl.DataFrame:
     new = rows_from(1000 * number + 1000, 60)
     table.append(new)
-    table.sql(f"update {{t}} set note = 'spark {number}', a = a + 1 where row % 11 = {number}")
-    table.sql(f"update {{t}} set b = 'key 0' where row % 13 = {number}")
-    table.sql(f"delete from {{t}} where row % 17 = {number}")
+    for text in SPARK_CHANGES:
+        table.sql(text.replace("#", str(number)))
     return changed(pl.concat([model, new]), f"spark {number}", number)
 
 

@@ -102,8 +102,6 @@ def test_spark_reads_columns_we_added_or_widened(spark: SparkSession, tmp_path: 
             "columnMapping",
             "reads",
         ),
-        (["alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')"], "rowTracking", "reads"),
-        (["alter table {t} cluster by (row)"], "clustering", "reads"),
         (["alter table {t} add constraint whole check (row >= 0)"], "checkConstraints", "rewrites"),
         (
             [

@@ -24,6 +24,8 @@ WRITERS_ONLY = [
     "domainMetadata",
     "inCommitTimestamp",
     "inCommitTimestamp-preview",
+    "rowTracking",
+    "clustering",
 ]
 IDLE = [
     "checkConstraints",
@@ -36,7 +38,7 @@ IDLE = [
     "typeWidening",
     "variantType",
 ]
-REFUSED = ["rowTracking", "clustering", "icebergCompatV3", "catalogManaged", "collations", "never-heard-of"]
+REFUSED = ["icebergCompatV3", "catalogManaged", "collations", "never-heard-of"]
 
 
 def table(marks: dict[str, object] | None = None, **fields: object) -> Metadata:
@@ -107,8 +109,6 @@ def test_row_rules_bind_new_rows_alone(feature: str) -> None:
 @pytest.mark.parametrize(
     ("feature", "binds"),
     [
-        ("rowTracking", ("rows", "files")),
-        ("clustering", ("rows", "files")),
         ("collations", ("rows", "files", "columns", "settings")),
     ],
 )
@@ -119,11 +119,6 @@ def test_features_bind_only_related_changes(feature: str, binds: tuple[Brings, .
                 check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
         else:
             check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
-
-
-def test_suspended_row_tracking_allows_writes() -> None:
-    suspended = table(configuration={"delta.rowTrackingSuspended": "true"})
-    check_writable(named("rowTracking"), suspended, mode="append", path="t")
 
 
 @pytest.mark.parametrize("version", ["V1", "V2"])

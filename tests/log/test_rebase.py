@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -23,6 +24,8 @@ NO_FILES = pl.DataFrame(
         "revision": pl.Int64,
         "blocks": pl.String,
         "deletion_vector": pl.String,
+        "base_row_id": pl.Int64,
+        "default_row_commit_version": pl.Int64,
     }
 )
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
@@ -35,10 +38,12 @@ class State:
     metadata: Metadata = METADATA
     protocol: Protocol = PROTOCOL
     files: pl.DataFrame = field(default_factory=lambda: NO_FILES)
+    version: int = 0
+    domains: Mapping[str, str] = field(default_factory=dict)
 
 
 def files(*rows: tuple[str, int | None, str | None, str | None]) -> pl.DataFrame:
-    listed = [(path, 10, number, blocks, vector) for path, number, blocks, vector in rows]
+    listed = [(path, 10, number, blocks, vector, None, None) for path, number, blocks, vector in rows]
     return pl.DataFrame(listed, schema=NO_FILES.schema, orient="row")
 
 

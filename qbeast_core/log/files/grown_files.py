@@ -15,7 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.log.files.replay import SPELLED_DIFFERENTLY, TAG_KEYS
+from qbeast_core.log.files.replay import FIELD_KEYS, SPELLED_DIFFERENTLY, TAG_KEYS
 from qbeast_core.spec.block import MAX_ROWS
 
 _STATISTICS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
@@ -38,7 +38,7 @@ def with_adds(files: pl.DataFrame, adds: Sequence[AddFile]) -> pl.DataFrame | No
 
     >>> row = {"path": "a", "size_bytes": 5, "modification_time": 0, "num_records": 1, "null_count": {"x": 0},
     ...     "min": {"x": 1}, "max": {"x": 1}, "deletion_vector": None, "has_deletion_vector": False,
-    ...     "miscounted": False, **dict.fromkeys(TAG_KEYS)}
+    ...     "miscounted": False, **dict.fromkeys(TAG_KEYS), **dict.fromkeys(FIELD_KEYS)}
     >>> files = pl.DataFrame([row], schema_overrides={"revision": pl.Int64})
     >>> stats = '{"numRecords":2,"minValues":{"x":3},"maxValues":{"x":4},"nullCount":{"x":0}}'
     >>> add = AddFile(path="b", size=7, modification_time=9, stats=stats, tags={"revision": "1"})
@@ -83,6 +83,7 @@ def _row(add: AddFile, schema: pl.Schema) -> dict[str, Any]:
         **typed,
         **texts,
         "revision": None if texts["revision"] is None else int(texts["revision"]),
+        **{name: getattr(add, name) for name in FIELD_KEYS},
         "deletion_vector": None,
         "has_deletion_vector": False,
         "miscounted": False,

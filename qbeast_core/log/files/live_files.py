@@ -68,11 +68,13 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
 def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
     """Return the removes of files; the time is set when they are committed.
 
-    >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None]})
+    >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None], "base_row_id": [3],
+    ...     "default_row_commit_version": [1]})
     >>> removes_of(files, data_change=False)[0].size
     7
     """
-    columns = files.select("path", "size_bytes", pl.col("deletion_vector").cast(pl.String))
+    ids = ("base_row_id", "default_row_commit_version")
+    columns = files.select("path", "size_bytes", pl.col("deletion_vector").cast(pl.String), *ids)
     return tuple(
         RemoveFile(
             path=path,
@@ -81,8 +83,10 @@ def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, .
             partition_values={},
             size=size,
             deletion_vector=parse_vector(vector),
+            base_row_id=base_row_id,
+            default_row_commit_version=version,
         )
-        for path, size, vector in columns.iter_rows()
+        for path, size, vector, base_row_id, version in columns.iter_rows()
     )
 
 
@@ -96,4 +100,6 @@ def remove_of(add: AddFile, *, data_change: bool) -> RemoveFile:
         size=add.size,
         tags=add.tags,
         deletion_vector=add.deletion_vector,
+        base_row_id=add.base_row_id,
+        default_row_commit_version=add.default_row_commit_version,
     )

@@ -40,8 +40,15 @@ TAG_KEYS: Final[Mapping[str, str]] = {
     "element_count": "elementCount",
 }
 
+# Column -> field of an add.
+FIELD_KEYS: Final[Mapping[str, str]] = {
+    "base_row_id": "baseRowId",
+    "default_row_commit_version": "defaultRowCommitVersion",
+    "clustering_provider": "clusteringProvider",
+}
+
 # Columns of a frame of tags; `deletion_vector` is the descriptor as JSON text, null where there is none.
-TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector")
+TAG_COLUMNS: Final = ("path", *TAG_KEYS, "deletion_vector", *FIELD_KEYS)
 
 _WEIGHT: Final = (-(2**31), 2**31 - 1)
 _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -60,7 +67,8 @@ _COUNTED: Final = {
     "has_deletion_vector": pl.col("deletion_vector").is_not_null(),
     "miscounted": (~_POSSIBLE).fill_null(value=False),
 }
-_TEXTS: Final = pl.Schema(dict.fromkeys(TAG_COLUMNS, pl.String()))
+_IDS: Final = ("base_row_id", "default_row_commit_version")
+_READ: Final = pl.Schema({name: pl.Int64() if name in _IDS else pl.String() for name in TAG_COLUMNS})
 # A character that some writers escape in a path, and others do not.
 SPELLED_DIFFERENTLY: Final = "[^A-Za-z0-9_./-]"
 # What a checkpoint derives from other fields; an add of a commit has no such keys.
@@ -145,8 +153,27 @@ def whole_files(listed: Iterable[str], log: LogState) -> LiveFiles:
         )
 
 
+def domains_of(log: LogState, *, known: Mapping[str, str]) -> dict[str, str]:
+    r"""Return the configuration of each metadata domain, without removed ones.
+
+    >>> line = b'{"domainMetadata":{"domain":"a","configuration":"{}","removed":%s}}'
+    >>> logs = [LogState(uri="t", version=0, commits=(line % text,)) for text in (b"false", b"true")]
+    >>> [domains_of(log, known={}) for log in logs]
+    [{'a': '{}'}, {}]
+    """
+    domains = dict(known)
+    with _naming_damage(log):
+        for action in chain.from_iterable(
+            actions_of(part, "domainMetadata") for part in (*log.checkpoint, *log.commits)
+        ):
+            domains[action["domain"]] = action.get("configuration") or ""
+            if action.get("removed"):
+                del domains[action["domain"]]
+    return domains
+
+
 def actions_of(
-    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "sidecar"]
+    part: pl.DataFrame | bytes, kind: Literal["add", "remove", "sidecar", "domainMetadata"]
 ) -> Iterator[dict[str, Any]]:
     r"""Yield the actions of a kind out of the lines of a commit, or out of a checkpoint, unchanged.
 
@@ -163,7 +190,8 @@ def actions_of(
 
 
 def _rows(frame: pl.DataFrame, kind: str) -> pl.DataFrame:
-    return frame.select(pl.col(kind).struct.unnest()).filter(pl.col("path").is_not_null())
+    key = "domain" if kind == "domainMetadata" else "path"
+    return frame.select(pl.col(kind).struct.unnest()).filter(pl.col(key).is_not_null())
 
 
 def _key(action: Mapping[str, Any]) -> FileKey:
@@ -193,21 +221,24 @@ def _tags(log: LogState) -> pl.DataFrame:
 
 
 def _tags_of_lines(bodies: Iterable[bytes]) -> pl.DataFrame:
-    columns: dict[str, list[str | None]] = {name: [] for name in TAG_COLUMNS}
+    columns: dict[str, list[Any]] = {name: [] for name in TAG_COLUMNS}
     keys = [(columns[name], key) for name, key in TAG_KEYS.items()]
+    fields = [(columns[name], key) for name, key in FIELD_KEYS.items()]
     for add in chain.from_iterable(actions_of(body, "add") for body in bodies):
         columns["path"].append(add["path"])
         tags: Mapping[str, Any] = add.get("tags") or {}
         for column, key in keys:
             column.append(tags.get(key))
+        for column, key in fields:
+            column.append(add.get(key))
         vector = add.get("deletionVector")
         columns["deletion_vector"].append(orjson.dumps(vector).decode() if vector else None)
-    return pl.DataFrame(columns, schema=_TEXTS, strict=False)
+    return pl.DataFrame(columns, schema=_READ, strict=False)
 
 
 def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
     if "add" not in frame.columns:
-        return pl.DataFrame(schema=_TEXTS)
+        return pl.DataFrame(schema=_READ)
     adds = _rows(frame, "add")
     no_text = pl.lit(None, pl.String)
     tagged = isinstance(adds.schema.get("tags"), pl.Map)
@@ -217,7 +248,11 @@ def _tags_of_frame(frame: pl.DataFrame) -> pl.DataFrame:
         descriptor = pl.col("deletionVector")
         is_present = descriptor.struct.field("storageType").is_not_null()
         vector = pl.when(is_present).then(descriptor.struct.json_encode())
-    return adds.select("path", **texts, deletion_vector=vector)
+    fields = {
+        name: (pl.col(key) if key in adds.columns else pl.lit(None)).cast(_READ[name])
+        for name, key in FIELD_KEYS.items()
+    }
+    return adds.select("path", **texts, deletion_vector=vector, **fields)
 
 
 # --- spellings ----------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from qbeast_core.log.actions import (
     parse_commit,
 )
 from qbeast_core.log.conflicts import already_applied, find_conflict
+from qbeast_core.log.domains.row_ids import PRESERVED
 from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.intent import WriteIntent
@@ -323,6 +324,8 @@ def _commit_info(
         info["inCommitTimestamp"] = now_ms if head is None else max(now_ms, head.timestamp_ms + 1)
     if head is not None:
         info["readVersion"] = head.version
+    if rebased.preserves_row_ids is not None:
+        info["tags"] = {PRESERVED: str(rebased.preserves_row_ids).lower()}
     metrics = {"numFiles": len(adds), "numOutputBytes": sum(add.size for add in adds)}
     metrics |= {"numRemovedFiles": len(removes)} if removes else {}
     metrics |= intent.commit_info.get("operationMetrics", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +24,8 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.columns.partition_values import folder_of, partition_values
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
-from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.domains.row_ids import hidden_columns
+from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
 from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
@@ -77,6 +78,8 @@ class FileSettings:
     hidden_weights: bool
     # How files store the columns.
     columns: StoredColumns
+    # Whether the rows have the hidden columns of row tracking.
+    row_ids: bool
 
     @staticmethod
     def of(
@@ -86,6 +89,7 @@ class FileSettings:
         *,
         dialect: BlocksDialect,
         columns: StoredColumns = PLAIN,
+        clustered_by: Sequence[tuple[str, ...]] = (),
         size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
@@ -93,11 +97,15 @@ class FileSettings:
         refuse_huge_values(frame)
         frame = frame.select(columns.in_files(frame.columns))
         indexed = tuple(columns.in_files(indexed))
-        listed = stats_columns(frame.schema, configuration)
+        hidden = hidden_columns(configuration).intersection(frame.columns)
+        visible = {name: dtype for name, dtype in frame.schema.items() if name not in hidden}
+        listed = stats_columns(pl.Schema(visible), configuration)
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
         bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
-        listed += [(name,) for name in bounded if (name,) not in listed]
+        needed = [*clustered_by, *((name,) for name in bounded)]
+        known = {leaf for leaf, _ in leaves_of(visible)}
+        listed += [leaf for leaf in dict.fromkeys(needed) if leaf not in listed and leaf in known]
         frame = frame.drop(computed)  # its values are not known yet
         dictionary = choose_dictionary(frame)
         levels = dict.fromkeys(computed, _SAMPLE_LEVEL)
@@ -116,6 +124,7 @@ class FileSettings:
             sample_column,
             hidden_weights=dialect != "qbeast-spark" and sample_column is None,
             columns=columns,
+            row_ids=bool(hidden),
         )
 
 
@@ -160,6 +169,7 @@ def store_file(
         tags=None if weights is None else _tags(weights, heavy, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,
         has_hidden_weights=settings.hidden_weights and weights is not None,
+        has_row_ids=settings.row_ids,
     )
     return add, put(path, encoded.data)
 

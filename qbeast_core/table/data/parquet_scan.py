@@ -15,6 +15,7 @@ from qbeast_core.io.parquet.stored_types import stored_type
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
+from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
@@ -45,14 +46,18 @@ def scan_files(
     dropped: I64Array | None = None,
     stored: StoredColumns = PLAIN,
     partitions: Mapping[str, PartitionTexts] | None = None,
+    row_ids: Mapping[str, RowIdsOfFile] | None = None,
 ) -> pl.LazyFrame:
-    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null."""
-    view = FilesView(columns, schema, stored, partitions)
-    alike: dict[_Stored, list[str]] = {}
+    """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null.
+
+    `row_ids` fills the hidden columns of row tracking, by path.
+    """
+    view, row_ids = FilesView(columns, schema, stored, partitions), row_ids or {}
+    alike: dict[tuple[_Stored, RowIdsOfFile | None], list[str]] = {}
     for path, of_file in zip(paths, _looked_up(store, paths, view, sizes), strict=True):
-        alike.setdefault(of_file, []).append(path)
+        alike.setdefault((of_file, row_ids.get(path)), []).append(path)
     scans: list[pl.LazyFrame] = []
-    for of_file, same in alike.items():
+    for (of_file, ids), same in alike.items():
         seen, located = of_file.view(view), [store.locate(path) for path in same]
         scan = pl.scan_parquet(
             located,
@@ -63,22 +68,23 @@ def scan_files(
             storage_options=_as_polars_takes_them(storage_options or {}),
             glob=False,
             hive_partitioning=False,
-            row_index_name=None if dropped is None else _ROW,
+            row_index_name=None if dropped is None and ids is None else _ROW,
             include_file_paths=_PATH if seen.constant_names else None,
             use_statistics=use_bounds,
         )
-        added = [] if dropped is None else [pl.col(_ROW)]
+        added = [] if dropped is None and ids is None else [pl.col(_ROW)]
         if seen.constant_names:
             numbers = pl.Series(located), pl.Series(range(len(located)), dtype=pl.UInt32)
             scan = scan.with_columns(pl.col(_PATH).replace_strict(*numbers))
             added += seen.constants(same, pl.col(_PATH))
         values = [of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()]
-        scans.append(scan.select(*seen.renamed(values), *added))
+        rows = scan.select(*seen.renamed(values), *added)
+        scans.append(rows if ids is None else rows.with_columns(ids.filled(pl.col(_ROW))))
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
     if dropped is not None:
         gone = pl.Series(dropped, dtype=pl.get_index_type())
         lazy = lazy.filter(~pl.col(_ROW).is_in(gone.implode()))
-    return lazy if stored.is_plain and dropped is None else lazy.select(columns)
+    return lazy if stored.is_plain and dropped is None and not row_ids else lazy.select(columns)
 
 
 @dataclass(frozen=True, slots=True)

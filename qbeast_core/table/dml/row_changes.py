@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.log.domains.row_ids import RowIdColumns
 from qbeast_core.table.data.expressions import Condition
 from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
 
@@ -59,6 +60,12 @@ class Assignments:
     def columns(self) -> list[str]:
         """Names of the columns."""
         return [value.meta.output_name() for value in self.values]
+
+    def of_updates(self, hidden: RowIdColumns | None) -> Assignments:
+        """Return the values for rows that keep their ids: their versions become null, for the version of the commit."""
+        if hidden is None:
+            return self
+        return replace(self, values=(*self.values, pl.lit(None, pl.Int64).alias(hidden.version)))
 
     def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows with the new values. Other columns stay as they are."""

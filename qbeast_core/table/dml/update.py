@@ -32,6 +32,7 @@ class Update(MatchedRows, Change):
         snapshot = reader.snapshot
         condition = self.condition(reader)
         assignments = assignments_of(self.assignments, snapshot, snapshot.schema)
+        assignments = assignments.of_updates(snapshot.row_id_columns)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
         keeps_keys = not set(assignments.columns) & set(reader.indexed)

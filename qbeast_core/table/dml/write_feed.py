@@ -61,7 +61,7 @@ class WriteFeed:
         """Write one file per partition, or several of about `file_bytes`."""
         written, waiting, size = list[CdcFile](), list[pl.DataFrame](), 0
         for rows in self._rows(part):
-            waiting.append(rows)
+            waiting.append(rows.select(*self.target.columns.columns, CHANGE_TYPE))
             size += int(rows.estimated_size())
             if size >= self.file_bytes:
                 written += self._store(pl.concat(waiting))

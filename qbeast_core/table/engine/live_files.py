@@ -45,7 +45,7 @@ class FilesSource:
     @property
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
-        return self.reader.snapshot.schema.to_frame()
+        return self.reader.snapshot.copied_schema.to_frame()
 
     @property
     def target(self) -> FileTarget:
@@ -53,8 +53,9 @@ class FilesSource:
         snapshot = self.reader.snapshot
         return FileTarget.of(
             self.reader.store.uri,
-            RowShape(snapshot.schema_json, snapshot.schema, merge=False),
+            RowShape(snapshot.schema_json, snapshot.copied_schema, merge=False),
             snapshot.metadata.configuration,
+            clustered_by=snapshot.clustered_by,
             dialect=dialect_of(snapshot),
             columns=snapshot.columns,
             storage_options=snapshot.storage_options,
@@ -96,14 +97,14 @@ class FilesSource:
 
 
 def read_files(reader: Reader, files: I64Array) -> pl.DataFrame:
-    """Return the rows of some live files in the types of the table, without deleted rows."""
-    empty = reader.snapshot.schema.to_frame()
+    """Return the rows of some live files in the types of the table, without deleted rows, with their row ids."""
+    empty = reader.snapshot.copied_schema.to_frame()
     return pl.concat([empty, *_file_frames(reader, files, empty.columns)], rechunk=False)
 
 
 def rows_and_bytes(reader: Reader, files: I64Array) -> tuple[I64Array, I64Array]:
     """Estimate the rows of some files, and their bytes in memory."""
-    schema = reader.snapshot.schema
+    schema = reader.snapshot.copied_schema
     row_bytes = guess_row_bytes(schema)
     guess = pl.col("size_bytes") * _UNPACKED // max(row_bytes, 1)
     counted = reader.snapshot.files.select(pl.coalesce("num_records", guess).cast(pl.Int64)).to_series()
@@ -118,16 +119,29 @@ def rows_and_bytes(reader: Reader, files: I64Array) -> tuple[I64Array, I64Array]
 
 def _file_frames(reader: Reader, files: I64Array, names: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield the rows of some live files in frames of bounded size."""
-    snapshot = reader.snapshot
+    yield from read_parts(whole_parts(reader, files, names), all_rows(reader, names), reader.files)
+
+
+def whole_parts(reader: Reader, files: I64Array, names: Sequence[str]) -> FileParts:
+    """Return some live files as a whole, to read these columns."""
     paths = [(reader.paths[file], reader.deleted_rows.get(file)) for file in files.tolist()]
-    parts = FileParts(
+    return FileParts(
         whole=tuple(path for path, hidden in paths if hidden is None),
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
         others=reader.others(files.tolist()),
         partitions=reader.partitions(files.tolist()),
+        row_ids=reader.snapshot.row_ids(files.tolist()) if needs_row_ids(reader, names) else {},
     )
-    keep = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
-    yield from read_parts(parts, keep, reader.files)
+
+
+def needs_row_ids(reader: Reader, names: Sequence[str]) -> bool:
+    """Return whether hidden columns of row tracking are among these columns."""
+    return not set(reader.snapshot.row_id_columns or ()).isdisjoint(names)
+
+
+def all_rows(reader: Reader, names: Sequence[str]) -> RowFilter:
+    """Return the filter that keeps all rows, with these columns."""
+    return RowFilter(tuple(names), reader.snapshot.copied_schema, reader.indexed, ALL_WEIGHTS)
 
 
 def _uncompressed_bytes(reader: Reader, file: int) -> int:

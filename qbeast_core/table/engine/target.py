@@ -46,6 +46,8 @@ class FileTarget:
     dialect: BlocksDialect
     # How files store the columns.
     columns: StoredColumns
+    # Paths of columns that need statistics because the table is clustered by them.
+    clustered_by: tuple[tuple[str, ...], ...] = ()
 
     @staticmethod
     def of(
@@ -55,6 +57,7 @@ class FileTarget:
         *,
         dialect: BlocksDialect,
         columns: StoredColumns,
+        clustered_by: tuple[tuple[str, ...], ...] = (),
         storage_options: Mapping[str, str] | None = None,
     ) -> FileTarget:
         """Return the target of files in a table with this configuration."""
@@ -67,6 +70,7 @@ class FileTarget:
             configuration=properties,
             dialect=dialect,
             columns=columns,
+            clustered_by=clustered_by,
         )
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.domains.clustering import clustered_by_others, is_clustered
 from qbeast_core.query.index.fitting import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
 from qbeast_core.space.arrays import BoolArray, I64Array
@@ -108,6 +109,19 @@ class IndexState:
     def rows_of_other_columns(self) -> int:
         """Number of rows that are indexed by other columns than the newest revision."""
         return int(self.snapshot.files["num_records"].filter(_mask(self.of_other_columns)).sum())
+
+    @cached_property
+    def clustered_by_others(self) -> BoolArray:
+        """Mask of the live files that another implementation clustered. Delta lets only that one cluster them again."""
+        files = self.snapshot.files
+        if not is_clustered(self.snapshot.protocol):
+            return np.zeros(files.height, np.bool_)
+        return clustered_by_others(files).to_numpy()
+
+    @property
+    def rows_clustered_by_others(self) -> int:
+        """Number of rows in files that another implementation clustered."""
+        return int(self.snapshot.files["num_records"].filter(_mask(self.clustered_by_others)).sum())
 
     @property
     def rows_without_sample(self) -> int:

@@ -114,16 +114,25 @@ class Health(_Value):
     rows_without_sample: int = 0
     # Rows that are indexed by other columns than the newest revision, after a reindex. Optimize moves them in steps.
     rows_of_other_columns: int = 0
+    # Rows in files that another implementation clustered (``clusteringProvider`` in the log), which optimize leaves
+    # alone.
+    rows_clustered_by_others: int = 0
 
     def __str__(self) -> str:
         """Return "yes" or "no", with the reasons."""
         reasons = ", ".join(self.reasons)
         rows = self.rows_of_other_columns
         reasons += f" ({rows:,} rows are indexed by other columns)" if rows else ""
+        left = self.rows_clustered_by_others
+        reasons += f" ({left:,} rows are clustered by another implementation)" if left else ""
         reasons += (
             f"; filters would open about {self.saved_share:.0%} less" if self.saved_share >= 0.01 else ""
         )
-        return f"yes, because {reasons}" if self.needs_optimize else f"no{f': {reasons}' if reasons else ''}"
+        return (
+            f"yes, because {reasons}"
+            if self.needs_optimize
+            else f"no{f': {reasons.strip()}' if reasons else ''}"
+        )
 
 
 class Metrics(_Value):
@@ -312,6 +321,7 @@ def _health(state: IndexState) -> Health:
         saved_share=round(saved_share(state, choice), 4),
         rows_without_sample=state.rows_without_sample,
         rows_of_other_columns=state.rows_of_other_columns,
+        rows_clustered_by_others=state.rows_clustered_by_others,
     )
 
 

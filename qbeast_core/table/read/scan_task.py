@@ -16,6 +16,7 @@ from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
+from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
@@ -105,6 +106,8 @@ class FileParts:
     hiding: tuple[tuple[str, I64Array], ...] = ()
     # Sizes of the files in `whole` and `hiding` that other writers made. Their types may differ, so footers are read.
     others: Mapping[str, int] = field(default_factory=dict[str, int])
+    # Row ids of the files in `whole` and `hiding`, if a read returns the hidden columns of row tracking.
+    row_ids: Mapping[str, RowIdsOfFile] = field(default_factory=dict[str, RowIdsOfFile])
     # Pages of files with drawn rows.
     drawn: tuple[DrawnPages, ...] = ()
     # Columns of the revision of these files, if they differ from the columns of the newest revision.
@@ -264,6 +267,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             dropped=dropped,
             stored=files.columns,
             partitions=parts.partitions,
+            row_ids=parts.row_ids,
         )
 
     if parts.pages:

@@ -104,7 +104,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     current = state.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
     staged = state.revision_of == STAGED
     considered = current | (~staged & scope.beyond)
-    within = _within(state, scope, staged)
+    within = _within(state, scope, staged) & ~state.clustered_by_others
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
         within = within & named & (current | (staged & scope.staged) | (~staged & scope.older))

@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
-from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_files
-from qbeast_core.table.engine.live_files import FilesSource
+from qbeast_core.table.engine.live_files import FilesSource, all_rows, whole_parts
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.changed_file import ChangeFile, FileToChange
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan_task import FileParts, RowFilter
 from qbeast_core.table.rewrite.candidates import has_exact_layout
 
 _AT_ONCE: Final = 2
@@ -47,10 +46,10 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     if not len(files) or not engine.has_room(int(needed.max())):
         return InPlace()
     at_once = _AT_ONCE if engine.has_room(int(needed.max()) * _AT_ONCE) else 1
-    snapshot, operation = reader.snapshot, new_id()
+    snapshot, operation, names = reader.snapshot, new_id(), list(reader.snapshot.copied_schema)
     call = ChangeFile(
         files=reader.files,
-        keep=RowFilter(tuple(snapshot.schema), snapshot.schema, reader.indexed, ALL_WEIGHTS),
+        keep=all_rows(reader, names),
         target=FilesSource(reader=reader, files=files).target,
         revision=newest,
         operation=operation,
@@ -58,7 +57,9 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     )
     blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(_whole(reader, file), function, blocks[file], layouts[file])
+        file: FileToChange(
+            whole_parts(reader, np.array([file]), names), function, blocks[file], layouts[file]
+        )
         for file in files.tolist()
         if (function := change.of_file(reader.paths[file])) is not None
     }
@@ -76,10 +77,6 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         elif answer is not None:
             results.rows[file] = answer
     return results
-
-
-def _whole(reader: Reader, file: int) -> FileParts:
-    return FileParts(whole=(reader.paths[file],), partitions=reader.partitions([file]))
 
 
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:

@@ -99,7 +99,7 @@ def optimize(
         if scope.newest and not scope.older and (options.revision == "all" or scope.paths is not None):
             # Only now: a round may add a revision or move files to another one.
             scopes = _older_scopes(reader, scope)
-    result = _result(rounds, options, reader.snapshot)
+    result = _result(rounds, options, reader)
     report(options.progress, Progress("done", rows=result.rows))
     return result, reader.snapshot
 
@@ -240,10 +240,10 @@ def _placement(state: IndexState, scope: Scope, options: OptimizeOptions) -> Pla
     return "fresh" if revision is None or revision == state.newest or not scope.revision else revision
 
 
-def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapshot) -> OptimizeResult:
+def _result(rounds: Sequence[_Round], options: OptimizeOptions, reader: Reader) -> OptimizeResult:
     replaced = [step.done[0] for step in rounds if step.done]
     outcomes = [step.done[1] for step in rounds if step.done]
-    last = outcomes[-1] if outcomes else None
+    last, snapshot = outcomes[-1] if outcomes else None, reader.snapshot
     latest = snapshot.config.last_revision_id or 0
     # If a round replaced files, omit the files that other rounds chose but left. Two rounds may choose the same file.
     plans = [step.plan for step in rounds if step.done] or [step.plan for step in rounds]
@@ -266,6 +266,7 @@ def _result(rounds: Sequence[_Round], options: OptimizeOptions, snapshot: Snapsh
         new_revision=any(step.is_new for step in replaced),
         commits=len(replaced),
         attempts=sum(outcome.attempts for outcome in outcomes),
+        files_left=int(reader.index_state.clustered_by_others.sum()),
     )
 
 
@@ -286,6 +287,9 @@ class OptimizeResult(RewriteResult):
         Number of cubes that hold the rows.
     commits : int
         Number of versions committed; `attempts` counts the tries.
+    files_left : int
+        Number of files that stay as they are because another implementation clustered them, such as Delta's liquid
+        clustering (``clusteringProvider`` in the log). Deletes, updates and merges may rewrite them.
     others
         See `RewriteResult`.
     """
@@ -293,17 +297,21 @@ class OptimizeResult(RewriteResult):
     rows: int
     cubes: int
     commits: int
+    files_left: int = 0
 
     def __repr__(self) -> str:
         """Return a summary of a few lines."""
-        head = f"OptimizeResult: version {self.version}"
+        head, left = f"OptimizeResult: version {self.version}", []
+        if self.files_left:
+            left = [f"  left alone: {self.files_left:,} files that another implementation clustered"]
         if self.committed and not self.plan.height:
             return f"{head} begins revision {self.revision_id}; there are no rows"
         if not self.plan.height:
-            return (
+            shape = (
                 f"{head} is in shape: no file is small or staged or has deleted rows, and a rewrite of a file would "
                 "save filters less than a fifth of its rows; nothing was changed"
             )
+            return "\n".join([shape, *left])
         counts = self.plan.group_by("reason", maintain_order=True).agg(
             pl.len(), pl.col("rows").sum(), pl.col("bytes").sum()
         )
@@ -317,4 +325,4 @@ class OptimizeResult(RewriteResult):
             head += f", {self.files:,} files of {self.bytes:,} bytes instead of"
         else:
             head += " would gain nothing; nothing was changed. Considered"
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lines, *left])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from qbeast_core.log.actions import Action, AddFile, CommitInfo, Txn
+from qbeast_core.log.actions import Action, AddFile, CommitInfo, DomainMetadata, Txn
 from qbeast_core.log.files.grown_files import with_adds
 from qbeast_core.query.index.build import build_index_table, index_of_blocks
 from qbeast_core.query.index.fitting import fits_schema
@@ -19,9 +19,13 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
 def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
     """Return the version after `head` if the commit only adds files. None: it must be loaded."""
-    if not head.columns.is_plain or any(not isinstance(action, AddFile | Txn) for action in actions):
+    kinds = AddFile | Txn | DomainMetadata
+    if not head.columns.is_plain or any(not isinstance(action, kinds) for action in actions):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]
+    domains = {
+        action.domain: action.configuration for action in actions if isinstance(action, DomainMetadata)
+    }
     files = with_adds(head.files, adds)
     if files is None:
         return None
@@ -33,6 +37,7 @@ def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) ->
         timestamp_ms=timestamp_of(info),
         files=files,
         fingerprint=fingerprint(head.source.store, version),
+        domains={**head.domains, **domains},
     )
     if head.decoded_index is not None:
         vars(newest)["index"] = _index(head, head.decoded_index, files, adds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -28,9 +28,12 @@ from qbeast_core.log.columns.partition_values import PartitionTexts, partition_t
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.statistics import statistics_by_name
 from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.domains.clustering import clustering_columns, is_clustered
+from qbeast_core.log.domains.row_ids import RowIdColumns, RowIdsOfFile, row_id_columns
 from qbeast_core.log.files.live_files import LiveFiles
-from qbeast_core.log.files.replay import LogState, files_with_tags, needs_removes, whole_files
+from qbeast_core.log.files.replay import LogState, domains_of, files_with_tags, needs_removes, whole_files
 from qbeast_core.log.intent import WriteIntent
+from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.log.schema import schema_from_delta
 from qbeast_core.query.index.build import build_index_table
@@ -77,11 +80,14 @@ class Snapshot:
     # partitions, `partition`, by the names of columns in the table; the tags
     # `revision`, `blocks`, `layout`, `rules`, `keys` and, of layouts before 0.6.0, `state`, `cube`,
     # `min_weight`, `max_weight`, `element_count`, all null if a file does not have them; `deletion_vector`
-    # (descriptor as JSON) and `has_deletion_vector`.
+    # (descriptor as JSON) and `has_deletion_vector`; `base_row_id`, `default_row_commit_version` and
+    # `clustering_provider`, null if unset.
     files: pl.DataFrame = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
     source: DeltaSource = field(repr=False)
     fingerprint: tuple[int, int, int] | None = field(repr=False)
+    # Metadata domains: names and configurations.
+    domains: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @property
     def size_bytes(self) -> int:
@@ -116,6 +122,38 @@ class Snapshot:
     def decoded_index(self) -> IndexTable | None:
         """The index, or None if the tags are not decoded yet."""
         return self.index if "index" in self.__dict__ else None
+
+    @cached_property
+    def row_id_columns(self) -> RowIdColumns | None:
+        """Hidden columns that keep the ids of rows that are copied. None: the table does not keep them."""
+        columns = row_id_columns(self.protocol, self.metadata)
+        # A JVM fails on files with columns that the schema lacks.
+        return None if columns is None or dialect_of(self) == "qbeast-spark" else columns
+
+    @cached_property
+    def copied_schema(self) -> pl.Schema:
+        """Columns of rows that are copied to new files: `schema` and `row_id_columns`."""
+        hidden = self.row_id_columns
+        return self.schema if hidden is None else pl.Schema({**self.schema, **hidden.schema})
+
+    def row_ids(self, numbers: Sequence[int]) -> dict[str, RowIdsOfFile]:
+        """Return the row ids of live files by path. Files without row ids are left out."""
+        if self.row_id_columns is None:
+            return {}
+        fields = self.files.select("base_row_id", "default_row_commit_version")[numbers].rows()
+        return {
+            self.data_paths[number]: RowIdsOfFile(self.row_id_columns, base, version)
+            for number, (base, version) in zip(numbers, fields, strict=True)
+            if base is not None and version is not None
+        }
+
+    @property
+    def clustered_by(self) -> tuple[tuple[str, ...], ...]:
+        """Paths of the clustering columns; empty if another feature organises the files."""
+        if not is_clustered(self.protocol):
+            return ()
+        paths = clustering_columns(self.domains)
+        return tuple((self.columns.name(first), *inner) for first, *inner in paths)
 
     @cached_property
     def deleted_rows(self) -> dict[int, I64Array]:
@@ -174,7 +212,8 @@ def load_snapshot(
         source, known = open_delta(store, version=number, timestamp=timestamp, storage_options=options)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
-            log = read_log(source.log, known.version, actions=actions)
+            domains = ("domainMetadata",) if has_domains(known.protocol) else ()
+            log = read_log(source.log, known.version, actions=(*actions, *domains))
         except FileNotFoundError as error:
             missing = error
             continue
@@ -278,6 +317,7 @@ def _snapshot(
     source: DeltaSource, known: DeltaVersion, log: LogState, *, before: Snapshot | None = None
 ) -> Snapshot:
     info, schema_json = log.commit_info, known.metadata.schema_string
+    domains = {} if before is None else before.domains
     if before is not None and before.metadata == known.metadata:
         config, schema, columns = before.config, before.schema, before.columns
     else:
@@ -301,7 +341,13 @@ def _snapshot(
         storage_options=source.storage_options,
         source=source,
         fingerprint=log.fingerprint,
+        domains=domains_of(log, known=domains) if has_domains(known.protocol) else {},
     )
+
+
+def has_domains(protocol: Protocol) -> bool:
+    """Return whether the log of a table may have metadata domains."""
+    return "domainMetadata" in (protocol.writer_features or ())
 
 
 def timestamp_of(info: CommitInfo | None) -> int:

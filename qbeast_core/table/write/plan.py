@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.fields import with_notes
 from qbeast_core.log.columns.mapping import with_fields
@@ -58,6 +58,8 @@ class PlannedTable:
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
     state: IndexState | None
+    # Columns that the table is clustered by.
+    clustered_by: tuple[tuple[str, ...], ...] = ()
 
     @property
     def has_index(self) -> bool:
@@ -79,6 +81,7 @@ class PlannedTable:
             self.metadata.configuration,
             dialect=self.wish.dialect,
             columns=self.columns,
+            clustered_by=self.clustered_by,
             storage_options=options.storage_options,
         )
 
@@ -94,6 +97,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     sample_column = _sample_column(frame, target, options, dialect)
     frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
+        _refuse_lost_clustering(target, frame.schema)
         schema_json = schema_to_delta(frame.schema)
         if target is not None:
             schema_json = with_notes(schema_json, target.schema_json)
@@ -127,7 +131,23 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
-    return PlannedTable(metadata, columns, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+    clustered_by = () if target is None else target.clustered_by
+    wish = IndexWish(specs, size, dialect, bounds)
+    return PlannedTable(metadata, columns, frame.schema, wish, state, clustered_by)
+
+
+def _refuse_lost_clustering(target: Snapshot | None, schema: pl.Schema) -> None:
+    """Raise if the new schema lacks a column that the table is clustered by."""
+    columns = () if target is None else target.clustered_by
+    lost = sorted({column[0] for column in columns if column[0] not in schema})
+    if target is not None and lost:
+        msg = (
+            f"{target.uri!r} is clustered by {lost}, and the rows lack these columns; {_OUTCOME}. Keep the columns, or "
+            "let Spark change the clustering first: ALTER TABLE ... CLUSTER BY NONE."
+        )
+        raise SchemaMismatchError(
+            msg, problems=[f"column {name!r} is missing" for name in lost], argument="df"
+        )
 
 
 def rows_intent(

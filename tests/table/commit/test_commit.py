@@ -390,7 +390,7 @@ def test_torn_foreign_commit_raises_and_loses_nothing(tmp_path: Path) -> None:
 # --- tables and stores that must be left alone -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("feature", ["rowTracking", "clustering", "icebergCompatV3", "qbeast"])
+@pytest.mark.parametrize("feature", ["icebergCompatV3", "qbeast"])
 def test_table_with_unknown_writer_feature_is_unchanged(tmp_path: Path, feature: str) -> None:
     snapshot = load_snapshot(write_log(tmp_path, [features(feature, "domainMetadata"), metadata()]))
     with pytest.raises(UnsupportedTableError, match=feature):

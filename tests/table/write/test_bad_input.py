@@ -275,8 +275,7 @@ def actions_of(table: Path, kind: str) -> dict[str, Any]:
             },
             False,
         ),
-        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}, True),
-        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering"]}, True),
+        ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["icebergCompatV3"]}, True),
     ],
     ids=str,
 )

@@ -142,15 +142,17 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
     given = pl.Schema({name: dtype for name, dtype in snapshot.schema.items() if name != computed})
     fitted = fit_source(source, clauses, snapshot.schema_json, given).schema
     conditions = clauses.conditions(snapshot.schema, fitted)
+    updates = _updates(clauses, snapshot, fitted, [name for name in source.columns if name in given])
     return MergeRules(
         snapshot.schema_json,
         snapshot.schema,
         given,
         clauses,
         conditions,
-        _updates(clauses, snapshot, fitted, [name for name in source.columns if name in given]),
+        None if updates is None else updates.of_updates(snapshot.row_id_columns),
         _inserts(clauses, snapshot, fitted),
         fitted,
+        snapshot.copied_schema,
     )
 
 

@@ -37,6 +37,8 @@ class MergeRules:
     inserts: Assignments | None
     # Schema of the rows that `fit` returns.
     source_schema: pl.Schema
+    # Schema of the rows of files: `schema` and the hidden columns of row tracking.
+    copied_schema: pl.Schema
 
     @property
     def empty_source(self) -> pl.DataFrame:
@@ -66,8 +68,8 @@ class MergeRules:
         return MatchRows(files, keep, numbered, self.clauses, self.conditions)
 
     def new_rows(self, source: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows to insert for rows of the source without a match, in the schema of the table."""
-        schema, condition = self.schema, self.conditions.new
+        """Return the rows to insert for rows of the source without a match, like rows of the table."""
+        schema, condition = self.copied_schema, self.conditions.new
         if self.clauses.when_not_matched != "insert" or condition.constant is False:
             return pl.DataFrame(schema=schema)
         row = pl.struct(pl.all()).alias(self.clauses.source_name)

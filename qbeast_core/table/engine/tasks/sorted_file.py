@@ -26,6 +26,7 @@ def settings_for(
         target.configuration,
         dialect=target.dialect,
         columns=target.columns,
+        clustered_by=target.clustered_by,
         size_bytes=size_bytes,
     )
 

@@ -37,6 +37,7 @@ def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
         updates=Assignments(values, frozenset(), "update"),
         inserts=None,
         source_schema=source.schema,
+        copied_schema=ROWS.schema,
     )
     files = MergedFiles(rules, str(tmp_path), {}, {"some file": place})
     assert files.of_file("another file") is None

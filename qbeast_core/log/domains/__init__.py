@@ -1,0 +1,1 @@
+"""Metadata domains of a Delta log, and the features that keep their state in them."""

@@ -1,0 +1,134 @@
+"""Row tracking (feature ``rowTracking``): stable ids of rows, and the versions that last changed them.
+
+The id of a row is the value of a hidden column of its file, or, where that is null, `base_row_id` of the file plus the
+index of the row. The version is found in the same way. New files get ids above all earlier ones when they are
+committed, so each attempt of a commit assigns them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import orjson
+import polars as pl
+
+from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.log.actions import AddFile, DomainMetadata, Metadata, Protocol
+from qbeast_core.log.domains.configuration import configuration_of
+
+# Key of `tags` in commitInfo: whether all rows that were copied or updated kept their ids.
+PRESERVED: Final = "delta.rowTracking.preserved"
+
+_DOMAIN: Final = "delta.rowTracking"
+_HIGHEST: Final = "rowIdHighWaterMark"
+_FEATURE: Final = "rowTracking"
+_ENABLED: Final = "delta.enableRowTracking"
+_SUSPENDED: Final = "delta.rowTrackingSuspended"
+_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
+_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+class RowIdColumns(NamedTuple):
+    """Names of the hidden columns of data files. Delta allows no other column of these names."""
+
+    row_id: str
+    version: str
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types."""
+        return pl.Schema(dict.fromkeys(self, pl.Int64()))
+
+
+class RowIdsOfFile(NamedTuple):
+    """The ids of rows for which the hidden columns of a file are null."""
+
+    columns: RowIdColumns
+    # Id of the first row.
+    base_row_id: int
+    version: int
+
+    def filled(self, row: pl.Expr) -> list[pl.Expr]:
+        """Return the hidden columns without nulls; `row` is the index of a row in the file.
+
+        >>> ids = RowIdsOfFile(RowIdColumns("id", "version"), base_row_id=5, version=2)
+        >>> rows = pl.DataFrame({"id": [9, None], "version": [None, 1], "row": [0, 1]})
+        >>> rows.select(ids.filled(pl.col("row"))).rows()
+        [(9, 2), (6, 1)]
+        """
+        fresh = row.cast(pl.Int64) + self.base_row_id
+        return [pl.coalesce(self.columns.row_id, fresh), pl.coalesce(self.columns.version, self.version)]
+
+
+def assigns_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether each new file needs row ids.
+
+    >>> protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("rowTracking",))
+    >>> metadata = Metadata(id="", schema_string="{}")
+    >>> suspended = metadata.model_copy(update={"configuration": {"delta.rowTrackingSuspended": "true"}})
+    >>> assigns_row_ids(protocol, metadata), assigns_row_ids(protocol, suspended)
+    (True, False)
+    """
+    return _FEATURE in (protocol.writer_features or ()) and not _is_true(metadata, _SUSPENDED)
+
+
+def keeps_row_ids(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether rows should keep their ids when they are copied or updated."""
+    return assigns_row_ids(protocol, metadata) and _is_true(metadata, _ENABLED)
+
+
+def row_id_columns(protocol: Protocol, metadata: Metadata) -> RowIdColumns | None:
+    """Return the hidden columns of rows that are copied. None: row ids are not kept."""
+    row_id, version = (metadata.configuration.get(key) for key in (_ID_COLUMN, _VERSION_COLUMN))
+    return RowIdColumns(row_id, version) if row_id and version and keeps_row_ids(protocol, metadata) else None
+
+
+def hidden_columns(configuration: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the hidden columns that files of a table may have."""
+    return frozenset(configuration.get(key, "") for key in (_ID_COLUMN, _VERSION_COLUMN))
+
+
+def with_row_ids(
+    adds: Iterable[AddFile], domains: Mapping[str, str], *, version: int
+) -> tuple[list[AddFile], list[DomainMetadata]]:
+    """Return the files of a commit with row ids, and the new highest id. Files with row ids keep them.
+
+    >>> new = AddFile(path="a", size=1, modification_time=1, stats='{"numRecords":3}')
+    >>> old = AddFile(path="b", size=1, modification_time=1, base_row_id=0, default_row_commit_version=4)
+    >>> adds, changed = with_row_ids([new, old], {"delta.rowTracking": '{"rowIdHighWaterMark":9}'}, version=7)
+    >>> [(add.base_row_id, add.default_row_commit_version) for add in adds], changed[0].configuration
+    ([(10, 7), (0, 4)], '{"rowIdHighWaterMark":12}')
+    """
+    before = highest = _highest(domains)
+    numbered: list[AddFile] = []
+    for add in adds:
+        fields: dict[str, int] = {}
+        if add.base_row_id is None:
+            fields["base_row_id"] = highest + 1
+            highest += _row_count(add)
+        if add.default_row_commit_version is None:
+            fields["default_row_commit_version"] = version
+        numbered.append(add.model_copy(update=fields))
+    configuration = orjson.dumps({_HIGHEST: highest}).decode()
+    changed = [DomainMetadata(domain=_DOMAIN, configuration=configuration)] if highest > before else []
+    return numbered, changed
+
+
+def _highest(domains: Mapping[str, str]) -> int:
+    return int(configuration_of(domains, _DOMAIN).get(_HIGHEST, -1))
+
+
+def _row_count(add: AddFile) -> int:
+    try:
+        return int(orjson.loads(add.stats or "{}")["numRecords"])
+    except (ValueError, KeyError, TypeError) as error:
+        message = (
+            f"file {add.path!r} cannot get row ids ({_FEATURE}): its statistics have no number of rows. Nothing was "
+            "committed. Let the writer of the file rewrite it with statistics."
+        )
+        raise UnsupportedTableError(message, path=add.path, feature=_FEATURE) from error
+
+
+def _is_true(metadata: Metadata, key: str) -> bool:
+    return metadata.configuration.get(key, "").lower() == "true"

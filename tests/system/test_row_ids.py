@@ -1,0 +1,373 @@
+"""Row tracking: ids of rows stay through every operation, computed by the protocol from commits and files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.log.actions import AddFile
+from qbeast_core.log.domains.row_ids import with_row_ids
+from qbeast_core.table.dml.change import ChangeOptions, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.changes import ROW, changes, spread
+from tests.helpers.deletion_vectors import bitmap, z85
+from tests.helpers.handmade_log import features, replay, write_log
+from tests.helpers.races import landing_first
+from tests.helpers.row_ids import (
+    ENABLED,
+    ID_COLUMN,
+    NAMES,
+    VERSION_COLUMN,
+    check_log,
+    commits,
+    domain,
+    domains,
+    highest,
+    row_ids,
+    tracked,
+)
+from tests.helpers.scattering import PartsEngine
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "delta" / "row-tracking" / "crc-full"
+Step = Callable[[qbeast.Table, qbeast.Resources], Any]
+
+
+def converted(path: Path, rows: pl.DataFrame, **options: Any) -> qbeast.Table:
+    tracked(path, rows, **options)
+    qbeast.convert_table(path, columns=[ROW, "a", "s"])
+    return qbeast.open_table(path)
+
+
+def tags(path: Path) -> dict[str, str]:
+    return commits(path)[-1][0]["commitInfo"].get("tags", {})
+
+
+def append(table: qbeast.Table, _: object) -> None:
+    start = int(table.scan().select(pl.col(ROW).max()).collect().item() or 0) + 1
+    qbeast.write_table(spread(60, start), table.uri, mode="append")
+
+
+def source(rows: pl.DataFrame) -> pl.DataFrame:
+    return changes(rows).unique(ROW, keep="first", maintain_order=True)
+
+
+STEPS: dict[str, Step] = {
+    "append": append,
+    "optimize": lambda table, how: table.optimize(resources=how),
+    "optimize full": lambda table, how: table.optimize(full=True, resources=how),
+    "optimize into new": lambda table, how: table.optimize(into="new", resources=how),
+    "reindex": lambda table, how: table.reindex([ROW, "d"], full=True, resources=how),
+    "delete": lambda table, how: table.delete(pl.col("a") % 5 == 1, resources=how),
+    "update": lambda table, how: table.update(pl.col("a") % 3 == 1, {"f": "f + 1"}, resources=how),
+    "update moves": lambda table, how: table.update(pl.col("a") % 4 == 1, {"a": "a + 1000"}, resources=how),
+    "merge": lambda table, how: table.merge(source(table.read()), on=ROW, resources=how),
+    "retag": lambda table, _: table.set_properties({"owner": "us"}),
+}
+# Rows that a step writes again, also if they get the values that they have.
+CHANGED: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "update": lambda rows: rows.filter(pl.col("a") % 3 == 1),
+    "update moves": lambda rows: rows.filter(pl.col("a") % 4 == 1),
+    "merge": source,
+}
+
+
+def compared(table: qbeast.Table, step: str, how: qbeast.Resources) -> None:
+    """Do a step. Assert that kept rows have their ids and versions, changed rows their ids, new rows new ids."""
+    path = Path(table.uri)
+    before = table.read()
+    sent = set(CHANGED[step](before)[ROW]) if step in CHANGED else set()
+    old_rows = {row[ROW]: row for row in before.fill_nan(None).iter_rows(named=True)}
+    old, mark = row_ids(path, ROW), highest(path)
+    STEPS[step](table, how)
+    table.refresh()
+    check_log(path)
+    new_rows = {row[ROW]: row for row in table.read().fill_nan(None).iter_rows(named=True)}
+    new = row_ids(path, ROW)
+    assert new.keys() == new_rows.keys()
+    for key, (row_id, version) in new.items():
+        if key not in old:
+            assert (row_id > mark, version) == (True, table.version)
+        elif new_rows[key] == old_rows[key] and key not in sent:
+            assert (row_id, version) == old[key]
+        else:
+            assert (row_id, version) == (old[key][0], table.version)
+    if step != "retag":
+        assert tags(path) == {"delta.rowTracking.preserved": "true"}
+    assert domains(path)["app.owner"] == {"name": "us"}
+
+
+@pytest.mark.parametrize("how", [MEMORY, SPILL], ids=["memory", "spill"])
+@pytest.mark.parametrize("step", STEPS)
+def test_rows_keep_ids_through_every_step(step: str, how: qbeast.Resources, tmp_path: Path) -> None:
+    with small_files():
+        table = converted(tmp_path / "t", spread(200))
+        compared(table, step, how)
+        compared(table, "optimize full", how)
+        for other in ("append", step, "optimize", step):
+            compared(table, other, how)
+    table.check()
+
+
+def engine_steps(path: Path, engine: PartsEngine) -> dict[str, Callable[[], object]]:
+    reader = Reader(load_snapshot(path))
+    update = Update(pl.col("a") % 3 == 1, {"a": "a + 500"})
+    return {
+        "delete": lambda: run_change(reader, Delete(pl.col("a") % 5 == 1), ChangeOptions(), engine=engine),
+        "update": lambda: run_change(reader, update, ChangeOptions(), engine=engine),
+        "optimize": lambda: optimize(reader, OptimizeOptions(full=True), engine=engine),
+    }
+
+
+def test_workers_of_a_cluster_keep_ids(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with small_files():
+        table = converted(path, spread(200))
+        old = row_ids(path, ROW)
+        for step in ("optimize", "update", "delete", "optimize"):
+            engine_steps(path, PartsEngine(part_rows=7))[step]()
+            check_log(path)
+            assert tags(path) == {"delta.rowTracking.preserved": "true"}
+            new = row_ids(path, ROW)
+            assert {key: row_id for key, (row_id, _) in new.items()} == {key: old[key][0] for key in new}
+    assert table.refresh().check().ok
+
+
+def test_hidden_columns_stay_hidden(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread(200)
+    table = converted(path, rows)
+    table.optimize(full=True)
+    assert table.columns == rows.columns
+    assert_same_rows(table.read(), rows)
+    for name, file in replay(path).items():
+        assert {ID_COLUMN, VERSION_COLUMN} <= set(pl.read_parquet_schema(path / name))
+        assert set(json.loads(file["stats"])["nullCount"]) == set(rows.columns)
+    assert_same_rows(pl.DataFrame(DeltaTable(path).to_pyarrow_table()), rows)
+    assert_same_rows(pl.scan_delta(str(path)).collect(), rows)
+
+
+def test_rows_of_an_append_have_no_hidden_columns(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    converted(path, spread(20))
+    qbeast.write_table(spread(20, 100), path, mode="append")
+    (new,) = [name for name in replay(path) if not name.startswith("part-")]
+    assert ID_COLUMN not in pl.read_parquet_schema(path / new)
+
+
+@pytest.mark.parametrize("configuration", [NAMES, {}], ids=["with names", "without"])
+def test_ids_are_fresh_until_they_are_enabled(configuration: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(100), configuration=configuration)
+    qbeast.write_table(spread(20, 100), path, mode="append")
+    table.refresh().optimize(full=True)
+    check_log(path)
+    assert tags(path) == {}
+    for name in replay(path):
+        assert ID_COLUMN not in pl.read_parquet_schema(path / name)
+    assert min(row_id for row_id, _ in row_ids(path, ROW).values()) > 1000
+
+
+def test_suspended_tracking_assigns_no_ids(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(100), configuration={**NAMES, "delta.rowTrackingSuspended": "true"})
+    qbeast.write_table(spread(20, 100), path, mode="append")
+    table.refresh().optimize(full=True)
+    assert not any("baseRowId" in file for file in replay(path).values())
+    assert highest(path) == 1000
+
+
+def test_appends_at_once_have_ids_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    converted(path, spread(20))
+    starts = iter((1000, 2000, 3000))
+
+    def other() -> None:
+        qbeast.write_table(spread(30, next(starts)), path, mode="append")
+
+    with landing_first(other, times=3):
+        qbeast.write_table(spread(50, 5000), path, mode="append")
+    check_log(path)
+    ids = row_ids(path, ROW)
+    assert {row_id for key, (row_id, _) in ids.items() if key >= 1000} == set(range(201, 341))
+    assert {version for key, (_, version) in ids.items() if key >= 5000} == {5}
+
+
+@pytest.mark.parametrize("step", ["optimize full", "delete", "update", "merge"])
+def test_rewrites_beside_an_append_keep_ids(step: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200))
+    old = row_ids(path, ROW)
+    with landing_first(lambda: qbeast.write_table(spread(30, 50_000), path, mode="append")):
+        STEPS[step](table, MEMORY)
+    check_log(path)
+    assert tags(path) == {"delta.rowTracking.preserved": "true"}
+    new = row_ids(path, ROW)
+    assert {key: row_id for key, (row_id, _) in new.items() if key in old} == {
+        key: row_id for key, (row_id, _) in old.items() if key in new
+    }
+
+
+def test_rewrite_planned_before_tracking_reports_lost_ids(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200), configuration=NAMES)
+
+    def enable() -> None:
+        (line,) = [action for commit in commits(path) for action in commit if "metaData" in action][-1:]
+        line["metaData"]["configuration"] |= ENABLED
+        write_log(path, [line], first=len(commits(path)))
+
+    with landing_first(enable):
+        table.optimize(full=True)
+    check_log(path)
+    assert tags(path) == {"delta.rowTracking.preserved": "false"}
+    qbeast.open_table(path).delete(pl.col("a") == 3)
+    assert tags(path) == {"delta.rowTracking.preserved": "true"}
+
+
+def test_checkpoint_keeps_ids_and_domains(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200))
+    table.optimize(full=True)
+    write_log(
+        path, [domain("app.owner", {}, removed=True), domain("app.other", {"x": 1})], first=table.version + 1
+    )
+    before, old, mark = replay(path), row_ids(path, ROW), highest(path)
+    assert load_snapshot(path).domains.keys() == {"delta.rowTracking", "app.other"}
+    DeltaTable(path).create_checkpoint()
+    for file in sorted((path / "_delta_log").glob("*.json"))[:-1]:
+        file.unlink()
+    assert load_snapshot(path).domains.keys() == {"delta.rowTracking", "app.other"}
+    opened = qbeast.open_table(path)
+    opened.delete(pl.col(ROW) < 20)
+    removed = [action["remove"] for action in commits(path)[-1] if "remove" in action]
+    assert removed
+    assert {item["path"]: item["baseRowId"] for item in removed} == {
+        item["path"]: before[item["path"]]["baseRowId"] for item in removed
+    }
+    new = row_ids(path, ROW)  # of the commits that are left: the new files
+    assert new == {key: value for key, value in old.items() if key in new}
+    assert highest(path) > mark
+
+
+def test_deletion_vectors_leave_ids_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread(100)
+    tracked(path, rows)
+    gone = [0, 7, 49]
+    (first, _) = replay(path).values()
+    size = len(bitmap(gone))
+    vector = {
+        "storageType": "i",
+        "pathOrInlineDv": z85(bitmap(gone)),
+        "sizeInBytes": size,
+        "cardinality": len(gone),
+    }
+    names = ("rowTracking", "domainMetadata", "appendOnly", "deletionVectors")
+    removed = {
+        key: first[key] for key in ("path", "size", "dataChange", "baseRowId", "defaultRowCommitVersion")
+    }
+    write_log(
+        path,
+        [
+            features(*names, reader=["deletionVectors"]),
+            {"remove": {**removed, "deletionTimestamp": 1}},
+            {"add": {**first, "deletionVector": vector}},
+        ],
+        first=1,
+    )
+    old = row_ids(path, ROW)
+    qbeast.convert_table(path, columns=[ROW, "a"])
+    table = qbeast.open_table(path)
+    table.optimize()
+    kept = rows.filter(~pl.int_range(pl.len()).is_in(gone))
+    assert_same_rows(table.read(), kept)
+    assert row_ids(path, ROW) == {key: old[key] for key in kept[ROW]}
+
+
+def test_restored_rows_have_their_ids_again(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200))
+    table.optimize(full=True)
+    version, old = table.version, row_ids(path, ROW)
+    table.delete(pl.col("a") % 2 == 0)
+    table.update(pl.col("a") % 3 == 0, {"f": "0.5"})
+    table.restore(version)
+    assert row_ids(path, ROW) == old
+    qbeast.write_table(spread(20, 900), path, mode="append")
+    check_log(path)
+
+
+def test_golden_table_takes_every_change(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(GOLDEN, tmp_path / "t"))
+    qbeast.convert_table(path, columns=["id"])
+    rows = pl.DataFrame({"id": range(300)})
+    for part in rows.iter_slices(100):
+        qbeast.write_table(part, path, mode="append")
+    table = qbeast.open_table(path)
+    names = [table.properties[key] for key in NAMES]
+    ids = {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()}
+    assert sorted(ids.values()) == list(range(300))
+    table.optimize(full=True)
+    assert {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()} == ids
+    table.delete("id % 3 = 0")
+    table.update("id % 3 = 1", {"id": "id + 1000"})
+    found = {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()}
+    assert found == {key + 1000 * (key % 3 == 1): row_id for key, row_id in ids.items() if key % 3}
+    assert {file["clusteringProvider"] for file in replay(path).values()} == {"qbeast"}
+    assert table.check().ok
+
+
+def test_files_for_the_jvm_have_no_hidden_columns(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(200))
+    table.switch_dialect("qbeast-spark")
+    table.optimize(full=True)
+    check_log(path)
+    assert tags(path) == {"delta.rowTracking.preserved": "false"}
+    for name in replay(path):
+        assert ID_COLUMN not in pl.read_parquet_schema(path / name)
+
+
+def test_damaged_domain_raises_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = converted(path, spread(20))
+    damage = {"domainMetadata": {"domain": "delta.rowTracking", "configuration": "[", "removed": False}}
+    write_log(path, [damage], first=table.version + 1)
+    with pytest.raises(qbeast.InvalidMetadataError, match=r"delta\.rowTracking"):
+        qbeast.write_table(spread(20, 100), path, mode="append")
+    assert_same_rows(qbeast.read_table(path), spread(20))
+    assert len(list(path.glob("*.parquet"))) == 2
+
+
+def test_file_without_row_count_gets_no_ids() -> None:
+    file = AddFile(path="a", size=1, modification_time=1)
+    with pytest.raises(qbeast.UnsupportedTableError, match="number of rows"):
+        with_row_ids([file], {}, version=1)
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),
+    how=st.sampled_from([MEMORY, SPILL]),
+)
+def test_ids_survive_any_order_of_steps(steps: list[str], how: qbeast.Resources) -> None:
+    with folder() as path, small_files():
+        table = converted(path / "t", spread(120))
+        for step in steps:
+            compared(table, step, how)
