@@ -15,11 +15,14 @@ import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.columns.special_types import unstored_voids
+from qbeast_core.log.columns.type_changes import is_widening, type_changes
 from qbeast_core.log.features import FEATURES, NAMED_READER, NAMED_WRITER, Brings, feature_of
 from qbeast_core.log.refusals import (
     APPEND_ONLY,
     MAPPING_OF_NO_PROTOCOL,
     PARTITIONING,
+    VOID_INSIDE,
     damaged_index,
     refusal,
 )
@@ -35,7 +38,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
     "delta.identity.": "identityColumns",
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
-_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants", "delta.typeChanges": "typeWidening"}
+_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants"}
 _MAX_DIGITS: Final = 18  # of a version
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
@@ -51,8 +54,11 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata):
         refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
-    if "typeWidening" in marks_in_use(metadata.schema_string):
-        refused.append("typeWidening")
+    refused += [
+        f"typeWidening from {change.from_type} to {change.to_type}"
+        for change in type_changes(metadata.schema_string)
+        if not is_widening(change.from_type, change.to_type)
+    ]
     if protocol.min_reader_version > NAMED_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
     if metadata.partition_columns:
@@ -72,6 +78,8 @@ def check_writable(
     refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
     if protocol.min_writer_version > NAMED_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
+    if brings in ("rows", "files"):
+        refused += [f"{VOID_INSIDE} {name}" for name in unstored_voids(metadata.schema_string)]
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,8 @@ from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.special_types import statistics_schema
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
@@ -70,6 +72,8 @@ class FileSettings:
     # Column to compute from the weights. Files of tables with one have no hidden weights.
     sample_column: str | None
     hidden_weights: bool
+    # Types in the Delta schema of the columns that are or contain variants or voids.
+    special_types: Mapping[str, Any]
 
     @staticmethod
     def of(
@@ -77,13 +81,15 @@ class FileSettings:
         indexed: tuple[str, ...],
         configuration: Mapping[str, str],
         *,
+        columns: StoredColumns | None = None,
         dialect: BlocksDialect,
         size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         sample_column = sample_column_of(configuration, frame.schema)
         refuse_huge_values(frame)
-        listed = stats_columns(frame.schema, configuration)
+        special = {} if columns is None else columns.special_types
+        listed = stats_columns(statistics_schema(special, frame.schema), configuration)
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
         bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
@@ -105,6 +111,7 @@ class FileSettings:
             listed,
             sample_column,
             hidden_weights=dialect != "qbeast-spark" and sample_column is None,
+            special_types=special,
         )
 
 
@@ -137,6 +144,7 @@ def store_file(
         dictionary=settings.dictionary,
         levels=settings.levels,
         values=values,
+        special_types=settings.special_types,
     )
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:

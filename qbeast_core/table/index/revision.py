@@ -82,7 +82,7 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
         refuse_lost_columns(snapshot.uri, latest, snapshot.schema, done="written")
     check_columns(specs, snapshot.schema, dialect)
     size = None if latest is None or keeps else latest.desired_cube_size
-    return IndexWish(specs=specs, cube_size=size, dialect=dialect)
+    return IndexWish(specs=specs, cube_size=size, dialect=dialect, decimals=snapshot.columns.rehashed)
 
 
 def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:

@@ -188,7 +188,7 @@ def _revision(
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
     newest, uri = reader.index_state.newest, reader.snapshot.uri
-    wish = IndexWish(specs, size, "documented")
+    wish = IndexWish(specs, size, "documented", decimals=reader.snapshot.columns.rehashed)
     if newest is not None and tuple(wish.names) == newest.columns:
         pairs = zip(specs, newest.column_transformers, strict=True)
         if all(keeps_kind(spec.kind, transformer.kind) for spec, transformer in pairs):

@@ -96,7 +96,7 @@ class Snapshot:
     @cached_property
     def index(self) -> IndexTable:
         """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
-        return build_index_table(self.files, self.config.revisions, self.schema)
+        return build_index_table(self.files, self.config.revisions, self.schema, self.columns.rehashed)
 
     @property
     def partitions(self) -> pl.DataFrame:

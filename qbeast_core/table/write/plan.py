@@ -107,7 +107,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
-    return PlannedTable(metadata, columns, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+    wish = IndexWish(specs, size, dialect, bounds, columns.rehashed)
+    return PlannedTable(metadata, columns, frame.schema, wish, state)
 
 
 def rows_intent(
