@@ -271,8 +271,9 @@ def _by_weights(
     has_samples = None if sample_column is None else reader.index_state.has_samples
     # A column of this name by another writer is not the weight.
     reserved = taken_name(reader.snapshot.schema_json) is not None
-    # The hidden weights of a file without index may be those of other columns.
-    mixed = may_have_other_columns(reader.snapshot.metadata.configuration)
+    # The hidden weights of a file without index may be those of other columns, or of narrower types.
+    snapshot = reader.snapshot
+    mixed = may_have_other_columns(snapshot.metadata.configuration) or bool(snapshot.columns.type_changes)
     groups: dict[_Weights, list[int]] = {}
     for number in numbers:
         stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN

@@ -62,7 +62,9 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "typeWidening": Feature("older files hold narrower types", "read"),
     "v2Checkpoint": Feature("", "read"),
     "vacuumProtocolCheck": Feature("", "read"),
-    "variantShredding": Feature("files that store parts of variants apart", "read"),  # refused are such files alone
+    "variantShredding": Feature(
+        "files that store parts of variants apart", "read"
+    ),  # refused are such files alone
     "variantType": Feature("", "read"),
 }
 # Features that bind new rows alone.

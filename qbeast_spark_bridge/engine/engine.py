@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.distributed import DistributedRows
@@ -21,6 +21,7 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
@@ -124,7 +125,7 @@ class _FrameWorkers:
         return "The input is read twice: persist it first (`persist=True`), or remove random and unordered parts."
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        _refuse_collations(list(task.schema), collated_columns(self.df.schema))
+        refuse_collations(list(task.schema), collated_columns(self.df.schema))
         with worker_errors(self.df.sparkSession):
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
@@ -228,16 +229,6 @@ def _rows_of(source: FilesSource) -> int:
     """Return the number of rows before the change, from the counts in the log."""
     counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
     return int(counts.sum()) + source.added.height
-
-
-def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
-    refused = [name for name in names if name in collated]
-    if refused:
-        msg = (
-            f"columns {refused} have a collation: values that are equal by it would be far apart in the index. "
-            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
-        )
-        raise InvalidColumnsError(msg, columns=refused)
 
 
 @contextmanager

@@ -18,8 +18,7 @@ from qbeast_core.log.schema import type_from_delta
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 
 MAPPING_MODE: Final = "delta.columnMapping.mode"
-MAX_COLLATIONS: Final = "__COLLATIONS"
-COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 COLLATIONS: Final = "__COLLATIONS"
 COLUMN_ID: Final = "delta.columnMapping.id"

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from qbeast_core.errors import StorageError
+from qbeast_core.errors import StorageError, UnsupportedTableError
 from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
-from qbeast_core.io.parquet.stored_types import stored_type
+from qbeast_core.io.parquet.other_reader import arrow_schema, scan_by_arrow
+from qbeast_core.io.parquet.stored_types import parts_apart, stored_type
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
@@ -44,10 +45,21 @@ def scan_files(
     wanted = {name: schema[name] for name in columns}
     alike: dict[_Stored, list[str]] = {}
     for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
-        alike.setdefault(stored, []).append(store.locate(path))
-    scans = [
-        pl.scan_parquet(
-            located,
+        alike.setdefault(stored, []).append(path)
+
+    def scan(stored: _Stored, group: Sequence[str]) -> pl.LazyFrame:
+        if stored.by_arrow is not None:
+            present = {name: dtype for name, dtype in stored.by_arrow if name in wanted}
+            lazy = pl.concat(
+                [scan_by_arrow(store, path, present or dict(stored.by_arrow[:1])) for path in group]
+            )
+            missing = [
+                pl.lit(None, dtype).alias(name) for name, dtype in wanted.items() if name not in present
+            ]
+            lazy = lazy.with_columns(missing)
+            return lazy if dropped is None else lazy.with_row_index(_ROW)
+        return pl.scan_parquet(
+            [store.locate(path) for path in group],
             schema=wanted | dict(stored.types),
             missing_columns="insert",
             extra_columns="ignore",
@@ -57,11 +69,12 @@ def scan_files(
             hive_partitioning=False,
             row_index_name=None if dropped is None else _ROW,
             use_statistics=use_bounds,
-        ).select(
-            *(stored.column(name, dtype) for name, dtype in wanted.items()),
-            *([] if dropped is None else [_ROW]),
         )
-        for stored, located in alike.items()
+
+    rest = [] if dropped is None else [_ROW]
+    scans = [
+        scan(stored, group).select(*(stored.column(name, dtype) for name, dtype in wanted.items()), *rest)
+        for stored, group in alike.items()
     ]
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
     if dropped is None:
@@ -80,6 +93,8 @@ class _Stored:
     times: tuple[tuple[str, pl.DataType], ...] = ()
     # Of these; None: the one of today.
     calendar: OldCalendar | None = None
+    # All columns with their types, if the reader of Polars refuses the file; it is read with pyarrow then.
+    by_arrow: tuple[tuple[str, pl.DataType], ...] | None = None
 
     def column(self, name: str, dtype: pl.DataType) -> pl.Expr:
         """Return a column of the file as the table has it."""
@@ -103,10 +118,19 @@ def _looked_up(
         try:
             size = store.size(path) if sizes is None else sizes[path]
             footer = read_footer_bytes(store, path, size)
-            stored = pl.read_parquet_schema(io.BytesIO(footer))
-            calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
-        except (Unreadable, StorageError, OSError, *SCAN_ERRORS):
+        except (Unreadable, StorageError, OSError):
             return _Stored()
+        try:
+            stored: Mapping[str, pl.DataType] = pl.read_parquet_schema(io.BytesIO(footer))
+            calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
+        except SCAN_ERRORS:
+            by_arrow = arrow_schema(footer)
+            if by_arrow is None:
+                return _Stored()
+            _refuse_parts_apart(store, path, by_arrow, wanted)
+            types = tuple((name, by_arrow[name]) for name in wanted if name in by_arrow)
+            return _Stored(types, by_arrow=tuple(by_arrow.items()))
+        _refuse_parts_apart(store, path, stored, wanted)
         read = {name: stored_type(stored[name], dtype) for name, dtype in wanted.items() if name in stored}
         types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
         if calendar is None:
@@ -114,6 +138,22 @@ def _looked_up(
         return _Stored(types, tuple((name, stored[name]) for name in timed if name in stored), calendar)
 
     return map_files(store, of_file, paths)
+
+
+def _refuse_parts_apart(
+    store: Store, path: str, stored: Mapping[str, pl.DataType], wanted: Mapping[str, pl.DataType]
+) -> None:
+    """Raise if the file has variants that are shredded: their values are incomplete without the other parts."""
+    names = [name for name, dtype in wanted.items() if name in stored and parts_apart(stored[name], dtype)]
+    if not names:
+        return
+    message = (
+        f"{path!r} of {store.uri!r} stores parts of variants apart (variantShredding), which qbeast does not read: "
+        f"{', '.join(names)}. Nothing was changed. Read other columns, or let the program that wrote them write "
+        "whole variants: delta.enableVariantShredding = false, and rewrite the files or write the rows into a new table "
+        "without the property."
+    )
+    raise UnsupportedTableError(message, path=store.uri, feature="variantShredding")
 
 
 def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
 from qbeast_core.table.index.column_texts import IndexColumns
-from qbeast_core.table.index.revision import check_columns, specs_of_overwrite
+from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
@@ -180,6 +180,7 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     names = [spec.name for spec in specs]
     refuse_sample_column(snapshot.sample_column, names, argument="columns", outcome=_OUTCOME)
     check_columns(specs, snapshot.schema, dialect)
+    refuse_collations([name for name in names if name not in reader.indexed], snapshot.columns.collated)
     return specs
 
 

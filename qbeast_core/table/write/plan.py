@@ -26,6 +26,7 @@ from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
     check_columns,
+    refuse_collations,
     resolve_specs,
     specs_of_overwrite,
     specs_of_table,
@@ -107,6 +108,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
+    known = () if latest is None else latest.columns
+    refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed)
     return PlannedTable(metadata, columns, frame.schema, wish, state)
 

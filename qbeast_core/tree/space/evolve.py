@@ -113,7 +113,13 @@ def keeps_kind(requested: ColumnKind, stored: str) -> bool:
 
 
 def _revision(
-    number: int, wish: IndexWish, fitted: Sequence[Fitted], *, cube_size: int, table_id: str, timestamp_ms: int
+    number: int,
+    wish: IndexWish,
+    fitted: Sequence[Fitted],
+    *,
+    cube_size: int,
+    table_id: str,
+    timestamp_ms: int,
 ) -> Revision:
     return Revision(
         revision_id=number,

@@ -60,7 +60,9 @@ def _variant(array: Any) -> Any:
     for name in _BINARIES:
         part = array.field(name)
         if part.null_count > array.null_count or pc.any(pc.and_not(part.is_null(), nulls)).as_py():
-            msg = f"a variant has no {name!r}: it has to be null, or have both binaries. Nothing was committed."
+            msg = (
+                f"a variant has no {name!r}: it has to be null, or have both binaries. Nothing was committed."
+            )
             raise InvalidInputError(msg, argument="df")
         parts.append(pc.fill_null(part, b"") if part.null_count else part)
     fields = [pa.field(name, part.type, nullable=False) for name, part in zip(_BINARIES, parts, strict=True)]
