@@ -106,7 +106,17 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
-    if not without_zone or "timestampNtz" in (has.writer_features or ()):
+    return with_features(has, ["timestampNtz"] if without_zone else [])
+
+
+def with_features(has: Protocol, features: Iterable[str]) -> Protocol:
+    """Return a protocol with features for readers and writers; the same one if it has them.
+
+    >>> with_features(Protocol(min_reader_version=1, min_writer_version=2), ["typeWidening"]).writer_features
+    ('appendOnly', 'invariants', 'typeWidening')
+    """
+    new = tuple(name for name in features if name not in (has.writer_features or ()))
+    if not new:
         return has
     # Version 7 knows features by name alone: those that the old version implied have to be listed, or they would
     # be switched off.
@@ -121,8 +131,8 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
         update={
             "min_reader_version": NAMED_READER,
             "min_writer_version": NAMED_WRITER,
-            "reader_features": (*readers, "timestampNtz"),
-            "writer_features": (*kept, "timestampNtz"),
+            "reader_features": (*readers, *new),
+            "writer_features": (*kept, *new),
         }
     )
 

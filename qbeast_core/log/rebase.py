@@ -16,7 +16,7 @@ from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import required_protocol
+from qbeast_core.log.protocol import required_protocol, with_features
 from qbeast_core.log.sample_column import has_sample_column
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
@@ -102,6 +102,7 @@ def rebase(
     if excluded is not None:
         return Conflict(excluded)
     protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
+    protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
         actions.append(protocol)
