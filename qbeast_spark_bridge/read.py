@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import IntegerType, NullType, StructField, StructType
 
 from qbeast_core.query.index.index_table import NO_REVISION
 from qbeast_core.query.plan.fractions import Sample
@@ -289,12 +289,20 @@ def _with_integer(schema: StructType, name: str) -> StructType:
 
 
 def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
-    physical = _with_integer(schema, WEIGHT_COLUMN) if hidden else schema
+    # Files do not have columns of type void, and Spark does not look for them.
+    stored = StructType([field for field in schema.fields if not isinstance(field.dataType, NullType)])
+    physical = _with_integer(stored, WEIGHT_COLUMN) if hidden else stored
     with _list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:
             files.schema  # noqa: B018 -- makes a Connect server list the files now, and cache the list
-    return files
+    if len(stored.fields) == len(schema.fields):
+        return files
+    added = [quoted(WEIGHT_COLUMN)] if hidden else []
+    voids = {
+        field.name: F.lit(None).alias(field.name) for field in schema.fields if field not in stored.fields
+    }
+    return files.select(*(voids.get(name, F.col(quoted(name))) for name in schema.names), *added)
 
 
 def _sampled(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.distributed import DistributedRows
@@ -29,7 +29,7 @@ from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
-from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
+from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, variant_columns
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.rewrite import (
@@ -89,6 +89,7 @@ class SparkEngine:
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return the rows of a DataFrame or of files; tasks that read files change their rows."""
         if isinstance(source, SparkSource):
+            _refuse_new_variants(source.df, target)
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
@@ -229,6 +230,18 @@ def _rows_of(source: FilesSource) -> int:
     """Return the number of rows before the change, from the counts in the log."""
     counts = source.reader.snapshot.files["num_records"].fill_null(0).to_numpy()[source.files]
     return int(counts.sum()) + source.added.height
+
+
+def _refuse_new_variants(df: DataFrame, target: FileTarget) -> None:
+    new = [name for name in variant_columns(df.schema) if name not in target.columns.special_types]
+    if new:
+        problems = [f"column {name!r} has type variant" for name in new]
+        msg = (
+            f"{len(new)} column(s) cannot be added to a table: {'; '.join(problems)}. Nothing was written. Spark with "
+            "Delta can make tables with such columns, which qbeast converts, reads and writes then; or drop them, or "
+            "make texts of them (to_json)."
+        )
+        raise SchemaMismatchError(msg, problems=problems)
 
 
 @contextmanager
