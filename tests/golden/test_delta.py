@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
@@ -19,7 +22,7 @@ from tests.helpers.cures import run_cure
 TABLES = Path(__file__).parent / "delta"
 NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
 MAPPED = ["column-mapping-id/column-mapping-id", "column-mapping-id/table-with-icebegCompatV2Enabled"]
-SPARK_ALONE = {"catalog-managed", "geospatial", "type-widening"}
+SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_unsupported")
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -27,7 +30,13 @@ def copied(name: str, folder: Path) -> Path:
 
 
 def expected(name: str) -> pl.DataFrame:
-    return pl.read_parquet(TABLES / f"{name}.expected.parquet")
+    rows = TABLES / f"{name}.expected.parquet"
+    if rows.exists():
+        return pl.read_parquet(rows)
+    # delta-rs refuses to read it: the files by pyarrow, each cast to the types of today.
+    table = DeltaTable(TABLES / name)
+    types = pa.schema(table.schema().to_arrow())
+    return pl.DataFrame(pa.concat_tables(pq.read_table(path).cast(types) for path in table.file_uris()))
 
 
 def indexable(rows: pl.DataFrame) -> str:
@@ -59,7 +68,7 @@ def test_delta_table_or_its_copy_is_converted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = copied(name, tmp_path)
-    if name.split("/", maxsplit=1)[0] in SPARK_ALONE:
+    if name.startswith(SPARK_ALONE):
         with pytest.raises(qbeast.UnsupportedTableError, match="park") as caught:
             qbeast.convert_table(path, columns=["a"])
         assert not any(item in str(caught.value) for item in ("deltalake import", "scan_delta"))

@@ -115,11 +115,13 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "mapped by name": (mapped("name"), "columnMapping"),
     "mapped by name, feature": (mapped("name", reader=3), "columnMapping"),
     "mapped by id": (mapped("id"), "columnMapping"),
-    "collations": (with_feature("collations"), "collations"),
     "checkpointProtection": (with_feature("checkpointProtection"), "checkpointProtection"),
     "coordinatedCommits": (with_feature("coordinatedCommits"), "coordinatedCommits"),
     "unheard of": (with_feature("never-heard-of"), "never-heard-of"),
-    "with version 2 of checkpoints": (with_feature("collations", reader=("v2Checkpoint",)), "collations"),
+    "with version 2 of checkpoints": (
+        with_feature("never-heard-of", reader=("v2Checkpoint",)),
+        "never-heard-of",
+    ),
     "iceberg": (
         with_feature("icebergCompatV1", configuration={"delta.enableIcebergCompatV1": "true"}),
         "icebergCompatV1",
@@ -151,6 +153,7 @@ HARMLESS: dict[str, Callable[[Path], Path]] = {
     "clustering": with_feature("clustering", "domainMetadata"),
     "materializePartitionColumns": with_feature("materializePartitionColumns"),
     "idle iceberg": with_feature("icebergCompatV2"),
+    "collations": with_feature("collations", "domainMetadata"),
     "idle variant": with_feature(reader=("variantType",)),
     "idle type widening": with_feature(reader=("typeWidening",)),
     "generated, and not heeded": with_feature("appendOnly", marks=MARKS["generatedColumns"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
@@ -73,7 +73,7 @@ class FileSettings:
     sample_column: str | None
     hidden_weights: bool
     # Types in the Delta schema of the columns that are or contain variants or voids.
-    special_types: Mapping[str, Any]
+    special_types: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
     def of(
