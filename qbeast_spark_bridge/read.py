@@ -236,10 +236,12 @@ def _rows(
     """Return the rows of the sample, with all columns, and a column with their weights if it is named."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
+    # Spark 3.5 does not read all narrower types as wider ones.
+    casts = not reader.snapshot.columns.type_changes or not spark.version.startswith("3.")
     plain = [
         number
         for number in numbers
-        if _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
+        if casts and _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
     ]
     shown = schema if weight_column is None else _with_integer(schema, weight_column)
     parts: list[DataFrame] = []

@@ -56,14 +56,14 @@ def _from_zero(array: Any) -> Any:
 
 
 def _variant(array: Any) -> Any:
-    nulls, parts = array.is_null(), []
+    valid, parts = array.is_valid(), []
     for name in _BINARIES:
         part = array.field(name)
-        if part.null_count > array.null_count or pc.any(pc.and_not(part.is_null(), nulls)).as_py():
+        if part.null_count and part.filter(valid).null_count:
             msg = (
                 f"a variant has no {name!r}: it has to be null, or have both binaries. Nothing was committed."
             )
             raise InvalidInputError(msg, argument="df")
         parts.append(pc.fill_null(part, b"") if part.null_count else part)
     fields = [pa.field(name, part.type, nullable=False) for name, part in zip(_BINARIES, parts, strict=True)]
-    return pa.StructArray.from_arrays(parts, fields=fields, mask=nulls)
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
