@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.cli.running import run
+from tests.golden.delta_tables import TABLES, expected
 from tests.helpers.cures import run_cure
 
-TABLES = Path(__file__).parent / "delta"
 NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
 MAPPED = ["column-mapping-id/column-mapping-id", "column-mapping-id/table-with-icebegCompatV2Enabled"]
 SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_unsupported")
@@ -27,16 +24,6 @@ SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_uns
 
 def copied(name: str, folder: Path) -> Path:
     return Path(shutil.copytree(TABLES / name, folder / "old"))
-
-
-def expected(name: str) -> pl.DataFrame:
-    rows = TABLES / f"{name}.expected.parquet"
-    if rows.exists():
-        return pl.read_parquet(rows)
-    # delta-rs refuses to read it: the files by pyarrow, each cast to the types of today.
-    table = DeltaTable(TABLES / name)
-    types = pa.schema(table.schema().to_arrow())
-    return pl.DataFrame(pa.concat_tables(pq.read_table(path).cast(types) for path in table.file_uris()))
 
 
 def indexable(rows: pl.DataFrame) -> str:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.golden.test_delta import TABLES, expected
+from tests.golden.delta_tables import TABLES, expected
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 FIELD = {

@@ -12,7 +12,7 @@ import pytest
 import qbeast
 from qbeast_spark_bridge import optimize, read_table, write_table
 from tests.helpers.tables import assert_same_rows, small_files
-from tests.table.maintenance.test_type_changes import CHANGES, widen_by_others
+from tests.helpers.type_changes import CHANGES, Change, widen_by_others
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,8 +73,10 @@ def test_void_columns_are_null(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(row["id"] for row in read_table(spark, path, sample=0.6).collect()) == sample
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change.old}-{change.new}")
-def test_widened_rows_and_samples_are_those_of_polars(spark: SparkSession, change, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_widened_rows_and_samples_are_those_of_polars(
+    spark: SparkSession, change: Change, tmp_path: Path
+) -> None:
     path = tmp_path / "t"
     with small_files(file_rows=300, page_rows=16):
         qbeast.write_table(change.rows, path, columns=["v", "id"], cube_size=60)

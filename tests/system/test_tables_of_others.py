@@ -268,20 +268,6 @@ def test_append_only_table_error_names_allowed_changes(tmp_path: Path) -> None:
     assert qbeast.read_table(path).height == 2 * ROWS.height - 10
 
 
-def test_unknown_type_error_shows_copy_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    old = tmp_path / "old"
-    old.mkdir()
-    pl.DataFrame({"id": [1, 2]}).write_parquet(old / "f.parquet")
-    fields = [{"name": "id", "type": "long"}, {"name": "it's", "type": "variant"}]
-    schema = {"type": "struct", "fields": [{**item, "nullable": True, "metadata": {}} for item in fields]}
-    protocol = features("variantType", reader=["variantType"])
-    write_log(old, [protocol, metadata(schema), add("f.parquet", size=(old / "f.parquet").stat().st_size)])
-    with pytest.raises(qbeast.UnsupportedTableError, match=r'column "it\'s" of .* of type variant') as caught:
-        qbeast.convert_table(old, columns=["id"])
-    assert qbeast.read_table(run_cure(str(caught.value)))["id"].sort().to_list() == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("protocol", "error", "report"),
     [

@@ -27,18 +27,7 @@ def is_variant(dtype: Any) -> bool:
 
 def is_special(dtype: Any) -> bool:
     """Return whether a type is or contains a variant or a void."""
-    return any(is_variant(part) or part == VOID for part in parts_of(dtype))
-
-
-def parts_of(dtype: Any) -> Iterator[Any]:
-    """Yield a type and all types inside it."""
-    yield dtype
-    if isinstance(dtype, dict):
-        for field in dtype.get("fields", ()):
-            yield from parts_of(field["type"])
-        for key in _INNER:
-            if key in dtype:
-                yield from parts_of(dtype[key])
+    return any(is_variant(part) or part == VOID for part in _parts_of(dtype))
 
 
 def statistics_schema(special_types: Mapping[str, Any], schema: pl.Schema) -> pl.Schema:
@@ -64,6 +53,17 @@ def unstored_voids(schema_string: str) -> list[str]:
         return []
     fields = orjson.loads(schema_string)["fields"]
     return [field["name"] for field in fields if field["type"] != VOID and _keeps_void(field["type"])]
+
+
+def _parts_of(dtype: Any) -> Iterator[Any]:
+    """Yield a type and all types inside it."""
+    yield dtype
+    if isinstance(dtype, dict):
+        for field in dtype.get("fields", ()):
+            yield from _parts_of(field["type"])
+        for key in _INNER:
+            if key in dtype:
+                yield from _parts_of(dtype[key])
 
 
 def _with_leaves(dtype: Any) -> Any:
