@@ -74,7 +74,7 @@ def test_rows_stay_after_each_operation(name: str, engine: Any, tmp_path: Path) 
     assert (schema_of(path), DeltaTable(path).protocol()) == (fields, protocol)
     if rows.height and "type-widening" not in name:  # delta-rs does not read widened types
         found = pl.DataFrame(DeltaTable(path).to_pyarrow_table()).select(rows.columns)
-        assert_frame_equal(found.cast(dict(rows.schema)), rows, check_row_order=False)
+        assert_frame_equal(found.cast(rows.schema), rows, check_row_order=False)
 
 
 def test_files_have_variants_as_spark_reads_them(tmp_path: Path) -> None:
