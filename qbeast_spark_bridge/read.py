@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import StructType
+from pyspark.sql.types import NullType, StructType
 
 from qbeast_core.query.index.index_table import NO_REVISION
 from qbeast_core.query.plan.fractions import Sample
@@ -244,10 +244,13 @@ def _rows(
     """Return the rows of the sample, with all columns, and a column with their weights if it is named."""
     numbers = np.flatnonzero(job.selection.opened).tolist()
     locations = {number: reader.store.locate(reader.paths[number]) for number in numbers}
+    # Spark 3.5 does not read all narrower types as wider ones.
+    casts = not reader.snapshot.columns.type_changes or not spark.version.startswith("3.")
     plain = [
         number
         for number in numbers
-        if _can_read(locations[number])
+        if casts
+        and _can_read(locations[number])
         and reader.hidden_rows(job.selection, number) is None
         and can_find_columns(reader, number)
     ]
@@ -286,8 +289,9 @@ def _by_weights(
     has_samples = None if sample_column is None else reader.index_state.has_samples
     # A column of this name by another writer is not the weight.
     reserved = taken_name(reader.snapshot.schema_json) is not None
-    # The hidden weights of a file without index may be those of other columns.
-    mixed = may_have_other_columns(reader.snapshot.metadata.configuration)
+    # The hidden weights of a file without index may be those of other columns, or of narrower types.
+    snapshot = reader.snapshot
+    mixed = may_have_other_columns(snapshot.metadata.configuration) or bool(snapshot.columns.type_changes)
     groups: dict[_Weights, list[int]] = {}
     for number in numbers:
         stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN
@@ -299,12 +303,20 @@ def _by_weights(
 
 
 def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
-    physical = with_integer(schema, WEIGHT_COLUMN) if hidden else schema
+    # Files do not have columns of type void, and Spark does not look for them.
+    stored = StructType([field for field in schema.fields if not isinstance(field.dataType, NullType)])
+    physical = with_integer(stored, WEIGHT_COLUMN) if hidden else stored
     with _list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:
             files.schema  # noqa: B018 -- makes a Connect server list the files now, and cache the list
-    return files
+    if len(stored.fields) == len(schema.fields):
+        return files
+    added = [quoted(WEIGHT_COLUMN)] if hidden else []
+    voids = {
+        field.name: F.lit(None).alias(field.name) for field in schema.fields if field not in stored.fields
+    }
+    return files.select(*(voids.get(name, F.col(quoted(name))) for name in schema.names), *added)
 
 
 def _sampled(

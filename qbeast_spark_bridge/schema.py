@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import polars as pl
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, types
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 
 from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.log.columns.stored import StoredColumn, stored_type
+from qbeast_core.log.schema import VARIANT
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 _POLARS: Final[dict[type[DataType], pl.DataType]] = {
@@ -54,6 +55,8 @@ _POLARS: Final[dict[type[DataType], pl.DataType]] = {
     TimestampType: pl.Datetime("us", "UTC"),
     VarcharType: pl.String(),
 }
+# Unknown to Spark 3.5.
+_VARIANT: Final[type[DataType] | None] = getattr(types, "VariantType", None)
 # Spark pads columns with this mark when it reads them. Without it, all engines return the stored values.
 _PADDING: Final = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -116,6 +119,11 @@ def collated_columns(schema: StructType) -> list[str]:
     return [field.name for field in schema.fields if _is_collated(field.dataType)]
 
 
+def variant_columns(schema: StructType) -> list[str]:
+    """Return the top-level columns that are or contain variants."""
+    return [field.name for field in schema.fields if any(map(_is_variant, _parts(field.dataType)))]
+
+
 def quoted(name: str) -> str:
     """Quote a column's name for Spark's SQL.
 
@@ -163,9 +171,9 @@ def _unsupported_types(dtype: DataType) -> Iterator[str]:
     for part in _parts(dtype):
         if isinstance(part, StructType) and not part.fields:
             yield "a struct without fields"
-        elif (
-            not isinstance(part, StructType | ArrayType | MapType | DecimalType) and type(part) not in _POLARS
-        ):
+        elif isinstance(part, StructType | ArrayType | MapType | DecimalType) or _is_variant(part):
+            continue
+        elif type(part) not in _POLARS:
             yield f"type {part.simpleString()}"
 
 
@@ -179,8 +187,14 @@ def _to_polars(dtype: DataType) -> pl.DataType:
             return pl.Map(_to_polars(dtype.keyType), _to_polars(dtype.valueType))
         case DecimalType():
             return pl.Decimal(dtype.precision, dtype.scale)
+        case _ if _is_variant(dtype):
+            return VARIANT
         case _:
             return _POLARS[type(dtype)]
+
+
+def _is_variant(dtype: DataType) -> bool:
+    return _VARIANT is not None and isinstance(dtype, _VARIANT)
 
 
 def _is_collated(dtype: DataType) -> bool:

@@ -13,6 +13,8 @@ _LARGEST_FIRST: Final[tuple[Brings, ...]] = get_args(Brings)
 # The first version of readers, and of writers, that knows features by their names.
 NAMED_READER: Final = 3
 NAMED_WRITER: Final = 7
+# At the end of the name of a feature that is not final.
+PREVIEW: Final = "-preview"
 
 
 class Feature(NamedTuple):
@@ -38,42 +40,43 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "allowColumnDefaults": Feature("values for columns that new rows lack", "inactive", "rows"),
     "appendOnly": Feature("", "written", since=2),
     "catalogManaged": Feature("commits go through a catalog"),
+    "catalogOwned": Feature("commits go through a catalog"),  # its name in previews
     "changeDataFeed": Feature("", "written", since=4),
     "checkConstraints": Feature("rules that new rows have to meet", "inactive", "rows", since=3),
     "clustering": Feature("", "written"),
+    "collations": Feature("", "written"),
     "columnMapping": Feature("", "read", since=5),
     "coordinatedCommits": Feature("commits go through a coordinator"),
     "deletionVectors": Feature("", "read"),
     "domainMetadata": Feature("", "written"),
     "generatedColumns": Feature("columns computed from others", "inactive", "rows", since=4),
+    "geospatial": Feature("columns of points and shapes"),
     "icebergCompatV1": Feature("", "written"),
     "icebergCompatV2": Feature("", "written"),
     "identityColumns": Feature("numbers that the writer gives", "inactive", "rows", since=6),
     "inCommitTimestamp": Feature("", "written"),
-    "inCommitTimestamp-preview": Feature("", "written"),
     "invariants": Feature("rules that new rows have to meet", "inactive", "rows", since=2),
     "materializePartitionColumns": Feature("", "written"),
     "rowTracking": Feature("", "written"),
     "timestampNtz": Feature("", "read"),
-    "typeWidening": Feature("older files hold narrower types", "inactive"),
-    "typeWidening-preview": Feature("older files hold narrower types", "inactive"),
+    "typeWidening": Feature("older files hold narrower types", "read"),
     "v2Checkpoint": Feature("", "read"),
     "vacuumProtocolCheck": Feature("", "read"),
-    "variantShredding": Feature("", "inactive"),
-    "variantShredding-preview": Feature("", "inactive"),
-    "variantType": Feature("", "inactive"),  # a column of the type is refused by its type
-    "variantType-preview": Feature("", "inactive"),
+    "variantShredding": Feature(
+        "files that store parts of variants apart", "read"
+    ),  # refused are such files alone
+    "variantType": Feature("", "read"),
 }
 # Features that bind new rows alone.
 RULES: Final = frozenset(name for name, feature in FEATURES.items() if feature.binds == "rows")
 
 
 def feature_of(name: str) -> Feature:
-    """Return the facts about a feature.
+    """Return the facts about a feature; a preview is like the final feature.
 
     >>> feature_of("columnMapping").binds_commit("rows"), feature_of("columnMapping").binds_commit("settings")
     (True, False)
-    >>> feature_of("new").support
-    'none'
+    >>> feature_of("new").support, feature_of("variantType-preview").support
+    ('none', 'read')
     """
-    return FEATURES.get(name, Feature())
+    return FEATURES.get(name.removesuffix(PREVIEW), Feature())

@@ -46,6 +46,8 @@ class WriteIntent:
     drops_unused: bool = False
     # The whole new metadata, without `revision`; None: as it is. Changes of others are merged key by key.
     metadata: Metadata | None = None
+    # Features for readers and writers that the new metadata needs.
+    features: tuple[str, ...] = ()
     # Dialect for a table that does not have one yet, or that is overwritten; None: the table's, else
     # `"documented"`.
     dialect: BlocksDialect | None = None

@@ -15,10 +15,13 @@ import orjson
 
 from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.columns.special_types import unstored_voids
+from qbeast_core.log.columns.type_changes import is_widening, type_changes
 from qbeast_core.log.features import FEATURES, NAMED_READER, NAMED_WRITER, Brings, feature_of
 from qbeast_core.log.refusals import (
     APPEND_ONLY,
     MAPPING_OF_NO_PROTOCOL,
+    VOID_INSIDE,
     damaged_index,
     refusal,
 )
@@ -37,7 +40,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
     "delta.identity.": "identityColumns",
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
-_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants", "delta.typeChanges": "typeWidening"}
+_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants"}
 _MAX_DIGITS: Final = 18  # of a version
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
@@ -53,8 +56,11 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
     if _is_mapped(metadata) and not _reads_mapped(protocol):
         refused.append(MAPPING_OF_NO_PROTOCOL)
-    if "typeWidening" in marks_in_use(metadata.schema_string):
-        refused.append("typeWidening")
+    refused += [
+        f"typeWidening from {change.from_type} to {change.to_type}"
+        for change in type_changes(metadata.schema_string)
+        if not is_widening(change.from_type, change.to_type)
+    ]
     if protocol.min_reader_version > NAMED_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
     _refuse(refused, "read", protocol, metadata, path)
@@ -70,6 +76,8 @@ def check_writable(
     refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
     if protocol.min_writer_version > NAMED_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
+    if brings in ("rows", "files"):
+        refused += [f"{VOID_INSIDE} {name}" for name in unstored_voids(metadata.schema_string)]
     if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)
@@ -106,15 +114,20 @@ def required_protocol(
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
     if is_mapped and not (_is_bound("columnMapping", has) and _reads_mapped(has)):
         # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
-        has = _with_feature(has, "columnMapping")
+        has = with_features(has, ["columnMapping"])
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
-    if not without_zone or "timestampNtz" in (has.writer_features or ()):
+    return with_features(has, ["timestampNtz"] if without_zone else [])
+
+
+def with_features(has: Protocol, features: Iterable[str]) -> Protocol:
+    """Return a protocol with features for readers and writers; the same one if it has them.
+
+    >>> with_features(Protocol(min_reader_version=1, min_writer_version=2), ["typeWidening"]).writer_features
+    ('appendOnly', 'invariants', 'typeWidening')
+    """
+    new = tuple(name for name in features if name not in (has.writer_features or ()))
+    if not new:
         return has
-    return _with_feature(has, "timestampNtz")
-
-
-def _with_feature(has: Protocol, name: str) -> Protocol:
-    """Return a protocol that lists a feature of readers and writers."""
     # Version 7 knows features by name alone: those that the old version implied have to be listed, or they would
     # be switched off.
     kept = has.writer_features
@@ -128,8 +141,8 @@ def _with_feature(has: Protocol, name: str) -> Protocol:
         update={
             "min_reader_version": NAMED_READER,
             "min_writer_version": NAMED_WRITER,
-            "reader_features": tuple(dict.fromkeys((*readers, name))),
-            "writer_features": tuple(dict.fromkeys((*kept, name))),
+            "reader_features": tuple(dict.fromkeys((*readers, *new))),
+            "writer_features": (*kept, *new),
         }
     )
 

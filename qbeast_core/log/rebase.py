@@ -21,7 +21,7 @@ from qbeast_core.log.domains.clustering import is_clustered, with_provider
 from qbeast_core.log.domains.row_ids import assigns_row_ids, keeps_row_ids, with_row_ids
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import required_protocol
+from qbeast_core.log.protocol import required_protocol, with_features
 from qbeast_core.log.sample_column import has_sample_column
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
@@ -113,6 +113,7 @@ def rebase(
     metadata = _with_min_reader(metadata)
     current = None if head is None else head.protocol
     protocol = required_protocol(metadata.schema_string, current=current, is_mapped=_maps_now(metadata, head))
+    protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
         actions.append(protocol)

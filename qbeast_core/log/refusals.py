@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.features import RULES, feature_of
+from qbeast_core.log.features import PREVIEW, RULES, feature_of
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
 PARTITIONING: Final = "partitioning by"
+VOID_INSIDE: Final = "the type void inside"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
 
@@ -35,7 +36,7 @@ _RULES_OF_DELTALAKE: Final = frozenset({"checkConstraints", "invariants"})
 
 # What deltalake's own engine reads.
 _DELTALAKE: Final = frozenset(
-    {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"}
+    {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType"}
 )
 
 
@@ -76,7 +77,7 @@ def refusal(
             f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
             f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
-    meanings = [(feature, feature_of(feature.removesuffix("-preview")).meaning) for feature in features]
+    meanings = [(feature, feature_of(feature).meaning) for feature in features]
     used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     works = "" if verb == "read" else _works(set(features), metadata)
@@ -91,7 +92,7 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
     >>> "QueryBuilder" in copy_of(Protocol(min_reader_version=2, min_writer_version=5), "old")
     True
     """
-    if _DELTALAKE.issuperset(protocol.reader_features or ()):
+    if _DELTALAKE.issuperset(name.removesuffix(PREVIEW) for name in protocol.reader_features or ()):
         return delta_copy_call(path, columns=columns)
     spark = f'spark.read.format("delta").load({path!r})'
     listed = ", ".join([*map(repr, columns), "..."])
@@ -121,7 +122,10 @@ def _works(features: set[str], metadata: Metadata) -> str:
 def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
     """Return what to do with the table, as a sentence."""
     for feature in features:
-        special = COPIES.get(feature.removesuffix("-preview"))
+        if feature.startswith(VOID_INSIDE):
+            column = feature.removeprefix(VOID_INSIDE).strip()
+            return f"Copy the other columns into a new table: {delta_copy_call(path, without=column)}."
+        special = COPIES.get(feature.removesuffix(PREVIEW)) or COPIES.get(feature.partition(" ")[0])
         if special is not None:
             return special.format(path=path)
     partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]

@@ -28,7 +28,13 @@ _NAMES: Final[Mapping[pl.DataType, str]] = {
     pl.Datetime("us", "UTC"): "timestamp",
     pl.Datetime("us"): "timestamp_ntz",
 }
-_TYPES: Final[Mapping[str, pl.DataType]] = {name: dtype for dtype, name in _NAMES.items()}
+# A variant: the two binaries of its file format.
+VARIANT: Final = pl.Struct({"metadata": pl.Binary(), "value": pl.Binary()})
+_TYPES: Final[Mapping[str, pl.DataType]] = {
+    **{name: dtype for dtype, name in _NAMES.items()},
+    "variant": VARIANT,
+    "void": pl.Null(),
+}
 _MAX_DIGITS: Final = 38
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
@@ -77,7 +83,7 @@ def noted_fields(schema_string: str, notes: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def schema_from_delta(schema_string: str, *, path: str = "the table") -> pl.Schema:
-    """Return the Polars types of a Delta schema: maps become ``pl.Map``, timestamps microseconds.
+    """Return the Polars types of a Delta schema: maps become ``pl.Map``, timestamps microseconds, variants structs.
 
     `path` names the table in the message.
 
@@ -107,6 +113,8 @@ def type_from_delta(dtype: Any) -> Any:
                 return pl.List(type_from_delta(dtype["elementType"]))
             case "map":
                 return pl.Map(type_from_delta(dtype["keyType"]), type_from_delta(dtype["valueType"]))
+            case "variant":
+                return VARIANT
             case _:
                 pass
     elif dtype in _TYPES:

@@ -35,6 +35,7 @@ _SQL: Final = {
     "tinyint": "byte",
     "varchar": "string",
 }
+_ONLY_READ: Final = ("variant", "void")
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
@@ -69,6 +70,9 @@ def _named(name: str) -> pl.DataType:
 
 
 def _of_log(written: object) -> pl.DataType:
+    if written in _ONLY_READ:
+        msg = f"columns of type {written!r} can be read and written, and not made"
+        raise TypeError(msg)
     try:
         return schema_from_delta(orjson.dumps({"fields": [{"name": "", "type": written}]}).decode())[""]
     except UnsupportedTableError as error:

@@ -77,6 +77,10 @@ Transformer: TypeAlias = Annotated[
     Field(discriminator="class_name"),
 ]
 
+# Key of a transformer of a decimal column whose type was widened: the type whose hashes are the weights. Other changes
+# of types show in the data type.
+DECIMAL_TYPE: Final = "decimalType"
+
 _NOT_HASHED: Final = ("DateDataType", "TimestampDataType")
 
 

@@ -1870,18 +1870,29 @@ class Table:
         return self._moved(*drop_column(self._reader, column, upgrade_protocol=upgrade_protocol))
 
     def widen_columns(
-        self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None
+        self,
+        columns: Mapping[str, TypeLike],
+        *,
+        upgrade_protocol: bool = False,
+        resources: Resources | None = None,
     ) -> MetadataResult:
         """Change columns to a wider type, in one commit.
 
-        From Int8 or Int16 to at most Int32, no file is rewritten, and columns may be indexed. To Int64, and from
-        Float32 to Float64, all files are rewritten with the new type, and rows stay in their cubes: tables with files
-        of both types need the feature typeWidening of Delta, which many readers do not support.
+        From Int8 or Int16 to at most Int32, no file is rewritten, and columns may be indexed. For other types, all
+        files are rewritten with the new type, and rows stay in their cubes: tables with files of both types need the
+        feature typeWidening of Delta. If it is enabled, only the schema changes.
 
         Parameters
         ----------
         columns : mapping of str to type
-            New types, as in `add_columns`: wider integers for integers, or Float64 for Float32.
+            New types, as in `add_columns`: wider integers for integers, Float64 for Float32 and for integers of at
+            most 32 bits, decimals for integers, decimals of more digits for decimals (as many or more on both sides of
+            the point), ``pl.Datetime("us")`` for dates, any type for columns of type void. For a nested column, the
+            whole new type.
+        upgrade_protocol : bool, default False
+            Enable the feature typeWidening and rewrite no file. Readers that do not know the feature cannot read the
+            table from then on: among others delta-rs (deltalake, up to 1.6), Polars, DuckDB and Spark with Delta
+            before 4.0.
         resources : Resources, optional
             See `qbeast.write_table`.
 
@@ -1913,7 +1924,8 @@ class Table:
         from qbeast_core.table.maintenance.widen import widen_columns
 
         with local_engine(resources) as local:
-            return self._moved(*widen_columns(self._reader, columns, engine=local))
+            changed = widen_columns(self._reader, columns, upgrade_protocol=upgrade_protocol, engine=local)
+            return self._moved(*changed)
 
     def add_sample_column(
         self, name: str = "sample", *, resources: Resources | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.actions import AddFile
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
@@ -23,6 +23,7 @@ from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_core.table.engine.tasks.plain_files import PlainTask
+from qbeast_core.table.index.revision import refuse_collations
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
@@ -30,7 +31,7 @@ from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_core.tree.space.summary_bytes import load_summary
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
-from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered
+from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, variant_columns
 from qbeast_spark_bridge.settings import with_uncounted_batches
 from qbeast_spark_bridge.worker.call import WorkerCall
 from qbeast_spark_bridge.worker.rewrite import (
@@ -91,6 +92,7 @@ class SparkEngine:
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """Return the rows of a DataFrame or of files; tasks that read files change their rows."""
         if isinstance(source, SparkSource):
+            _refuse_new_variants(source.df, target)
             return DistributedRows(_FrameWorkers(source.df, target), target, progress)
         if isinstance(source, FilesSource):
             return DistributedRows(_FileWorkers(self.spark, source), target, progress)
@@ -138,7 +140,7 @@ class _FrameWorkers:
             return with_uncounted_batches(rows, lambda df: unpickled(df.mapInArrow(call, FILES)))
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        _refuse_collations(list(task.schema), collated_columns(self.df.schema))
+        refuse_collations(list(task.schema), collated_columns(self.df.schema))
         with worker_errors(self.df.sparkSession):
             return summarise_rows(self.df, task, self.target.shape.schema_json)
 
@@ -264,14 +266,16 @@ def _rows_of(source: FilesSource) -> int:
     return int(counts.sum()) + source.added.height
 
 
-def _refuse_collations(names: Sequence[str], collated: Sequence[str]) -> None:
-    refused = [name for name in names if name in collated]
-    if refused:
+def _refuse_new_variants(df: DataFrame, target: FileTarget) -> None:
+    new = [name for name in variant_columns(df.schema) if name not in target.columns.special_types]
+    if new:
+        problems = [f"column {name!r} has type variant" for name in new]
         msg = (
-            f"columns {refused} have a collation: values that are equal by it would be far apart in the index. "
-            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
+            f"{len(new)} column(s) cannot be added to a table: {'; '.join(problems)}. Nothing was written. Spark with "
+            "Delta can make tables with such columns, which qbeast converts, reads and writes then; or drop them, or "
+            "make texts of them (to_json)."
         )
-        raise InvalidColumnsError(msg, columns=refused)
+        raise SchemaMismatchError(msg, problems=problems)
 
 
 @contextmanager

@@ -41,7 +41,9 @@ def tasks_of(
     added = [] if weight_column is None else [weight_column]
     types = arrow_schema(StructType([whole[name] for name in [*reader.names_of(columns), *added]]))
     tasks = scan_tasks(reader, job, columns, task_bytes=task_bytes, weight_column=weight_column)
-    return [ReadTask(task, types) for task in tasks]
+    special = reader.snapshot.columns.special_types
+    special = {name: dtype for name, dtype in special.items() if name in types.names}
+    return [ReadTask(task, types, special) for task in tasks]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -6,13 +6,14 @@ Workers import only this module: importing the planner of a read would double th
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import polars as pl
 import pyarrow as pa
 
+from qbeast_core.io.parquet.write.special_arrays import in_files
 from qbeast_core.support.sizing import sizing
 from qbeast_spark_bridge.worker.groups import grouped
 
@@ -31,6 +32,8 @@ class ReadTask:
 
     task: _Readable
     schema: pa.Schema = field(repr=False)
+    # Types in the Delta schema of columns that are or contain variants or voids.
+    special_types: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches; no batch is empty."""
@@ -44,8 +47,17 @@ class ReadTask:
         """Yield rows in batches of limited size, in Spark's types."""
         row_bytes = _bytes(frame) // max(frame.height, 1) + 1
         for rows in frame.iter_slices(min(_BATCH_ROWS, max(sizing().source_batch_bytes // row_bytes, 1))):
-            table = rows.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(self.schema)
+            table = self._for_spark(rows.to_arrow(compat_level=pl.CompatLevel.oldest())).cast(self.schema)
             yield from table.combine_chunks().to_batches()
+
+    def _for_spark(self, table: pa.Table) -> pa.Table:
+        """Return the rows with variants as Spark has them: their binaries are never null."""
+        for name, dtype in self.special_types.items():
+            index = table.column_names.index(name)
+            column = in_files(table.column(index).combine_chunks(), dtype)
+            if column is not None:
+                table = table.set_column(index, name, column)
+        return table
 
 
 def run_tasks(_: None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

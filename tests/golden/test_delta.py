@@ -14,20 +14,16 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.cli.running import run
+from tests.golden.delta_tables import TABLES, expected
 from tests.helpers.cures import run_cure
 
-TABLES = Path(__file__).parent / "delta"
 NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
 MAPPED = ["column-mapping-id/column-mapping-id", "column-mapping-id/table-with-icebegCompatV2Enabled"]
-SPARK_ALONE = {"catalog-managed", "geospatial", "type-widening"}
+SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_unsupported")
 
 
 def copied(name: str, folder: Path) -> Path:
     return Path(shutil.copytree(TABLES / name, folder / "old"))
-
-
-def expected(name: str) -> pl.DataFrame:
-    return pl.read_parquet(TABLES / f"{name}.expected.parquet")
 
 
 def indexable(rows: pl.DataFrame) -> str:
@@ -59,7 +55,7 @@ def test_delta_table_or_its_copy_is_converted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = copied(name, tmp_path)
-    if name.split("/", maxsplit=1)[0] in SPARK_ALONE:
+    if name.startswith(SPARK_ALONE):
         with pytest.raises(qbeast.UnsupportedTableError, match="park") as caught:
             qbeast.convert_table(path, columns=["a"])
         assert not any(item in str(caught.value) for item in ("deltalake import", "scan_delta"))

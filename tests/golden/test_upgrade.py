@@ -179,6 +179,6 @@ def test_unsupported_upgrades_raise(tmp_path: Path) -> None:
     with pytest.raises(qbeast.NotQbeastTableError, match="Convert"):
         qbeast.upgrade_table(tmp_path)
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path / "other")
-    write_log(Path(path), [features("collations")], first=DeltaTable(path).version() + 1)
-    with pytest.raises(qbeast.UnsupportedTableError, match="collations"):
+    write_log(Path(path), [features("checkpointProtection")], first=DeltaTable(path).version() + 1)
+    with pytest.raises(qbeast.UnsupportedTableError, match="checkpointProtection"):
         qbeast.upgrade_table(path)

@@ -82,15 +82,6 @@ def test_spark_reads_columns_we_added_or_widened(spark: SparkSession, tmp_path: 
     [
         (
             [
-                "alter table {t} set tblproperties ('delta.enableTypeWidening' = 'true')",
-                "alter table {t} add columns (n int)",
-                "alter table {t} alter column n type bigint",
-            ],
-            "typeWidening",
-            "nothing",
-        ),
-        (
-            [
                 "alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')",
                 "alter table {t} rename column note to text",
             ],

@@ -17,9 +17,21 @@ from qbeast_core.log.protocol import (
 )
 
 PLAIN = Protocol(min_reader_version=1, min_writer_version=2)
-HARMLESS = ["deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
+HARMLESS = [
+    "deletionVectors",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantShredding-preview",
+    "variantType",
+    "variantType-preview",
+]
 WRITERS_ONLY = [
     "appendOnly",
+    "collations",
+    "collations-preview",
     "changeDataFeed",
     "domainMetadata",
     "inCommitTimestamp",
@@ -35,10 +47,8 @@ IDLE = [
     "icebergCompatV2",
     "identityColumns",
     "invariants",
-    "typeWidening",
-    "variantType",
 ]
-REFUSED = ["icebergCompatV3", "catalogManaged", "collations", "never-heard-of"]
+REFUSED = ["icebergCompatV3", "catalogManaged", "checkpointProtection", "never-heard-of"]
 
 
 def table(marks: dict[str, object] | None = None, **fields: object) -> Metadata:
@@ -54,7 +64,7 @@ def named(*writer: str, reader: tuple[str, ...] = ()) -> Protocol:
 
 @pytest.mark.parametrize("feature", [*HARMLESS, *WRITERS_ONLY, *IDLE])
 def test_harmless_features_allow_writes(feature: str) -> None:
-    both = feature in (*HARMLESS, "columnMapping", "typeWidening", "variantType")
+    both = feature in (*HARMLESS, "columnMapping")
     check_writable(named(feature, reader=(feature,) if both else ()), table(), mode="append", path="t")
 
 
@@ -109,7 +119,7 @@ def test_row_rules_bind_new_rows_alone(feature: str) -> None:
 @pytest.mark.parametrize(
     ("feature", "binds"),
     [
-        ("collations", ("rows", "files", "columns", "settings")),
+        ("checkpointProtection", ("rows", "files", "columns", "settings")),
     ],
 )
 def test_features_bind_only_related_changes(feature: str, binds: tuple[Brings, ...]) -> None:
@@ -155,13 +165,13 @@ def column(name: str, dtype: object = "long", **marks: object) -> dict[str, obje
                         "type": "array",
                         "elementType": {
                             "type": "struct",
-                            "fields": [column("x", **{"delta.typeChanges": []})],
+                            "fields": [column("x", **{"delta.invariants": "{}"})],
                         },
                         "containsNull": True,
                     },
                 )
             ],
-            {"typeWidening"},
+            {"invariants"},
         ),
         (
             [column("x", **{"delta.identity.start": 1}), column("y", CURRENT_DEFAULT="1")],
@@ -190,7 +200,10 @@ def test_mapped_tables_allow_all_changes() -> None:
     ("metadata", "feature"),
     [
         (table(configuration={"delta.columnMapping.mode": "name"}), "columnMapping"),
-        (table({"delta.typeChanges": []}), "typeWidening"),
+        (
+            table({"delta.typeChanges": [{"fromType": "byte", "toType": "new"}]}),
+            "typeWidening from byte to new",
+        ),
     ],
 )
 def test_unsafe_metadata_raises_for_reads(metadata, feature) -> None:

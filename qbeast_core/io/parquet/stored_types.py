@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -29,6 +29,8 @@ _PAIRS: Final[frozenset[tuple[pl.DataType, pl.DataType]]] = frozenset(
         *((dtype, pl.Float64()) for dtype, bits in _INTEGER_BITS.items() if bits <= 32),
     }
 )
+# The fields of a variant.
+_BINARIES: Final = pl.Schema({"metadata": pl.Binary(), "value": pl.Binary()})
 
 
 def stored_type(stored: pl.DataType, target: pl.DataType) -> pl.DataType:
@@ -59,6 +61,27 @@ def stored_type(stored: pl.DataType, target: pl.DataType) -> pl.DataType:
             return pl.Map(key, value)
         case _:
             return stored if _is_cast(stored, target) else target
+
+
+def parts_apart(stored: Any, target: Any) -> bool:
+    """Return whether a file stores parts of a variant apart (shredded), at any depth.
+
+    >>> binaries = {"metadata": pl.Binary, "value": pl.Binary}
+    >>> parts_apart(pl.Struct({**binaries, "typed_value": pl.Int64}), pl.Struct(binaries))
+    True
+    """
+    match stored, target:
+        case pl.Struct(), pl.Struct():
+            stored_fields, fields = stored.to_schema(), target.to_schema()
+            if "typed_value" in stored_fields and fields == _BINARIES:
+                return True
+            return any(parts_apart(dtype, fields.get(name)) for name, dtype in stored_fields.items())
+        case pl.List(), pl.List():
+            return parts_apart(stored.inner, target.inner)
+        case pl.Map(), pl.Map():
+            return parts_apart(stored.value, target.value)
+        case _:
+            return False
 
 
 def _is_cast(stored: pl.DataType, target: pl.DataType) -> bool:

@@ -11,6 +11,8 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.special_types import is_special
+from qbeast_core.log.columns.type_changes import TypeChange, changes_hash, changes_of, nearest_fields
 from qbeast_core.log.schema import type_from_delta
 from qbeast_core.spec.own_column import own_column
 
@@ -19,9 +21,12 @@ MappingMode: TypeAlias = Literal["none", "name", "id"]
 MAPPING_MODE: Final = "delta.columnMapping.mode"
 MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
+COLLATIONS: Final = "__COLLATIONS"
 COLUMN_ID: Final = "delta.columnMapping.id"
 NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 
+# The collation of plain strings.
+_OF_BYTES: Final = "UTF8_BINARY"
 # Properties with which partition columns are also stored in the files.
 _MATERIALIZED: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
 _MATERIALIZED_FEATURE: Final = "materializePartitionColumns"
@@ -87,6 +92,37 @@ class StoredColumns:
         return self.mode == "none" and not self.partitions
 
     @cached_property
+    def special_types(self) -> dict[str, Any]:
+        """Types in the Delta schema of the columns that are or contain variants or voids."""
+        return {
+            name: column.field["type"]
+            for name, column in self.columns.items()
+            if is_special(column.field["type"])
+        }
+
+    @cached_property
+    def type_changes(self) -> tuple[TypeChange, ...]:
+        """The changes of types since which older files may have other types."""
+        return tuple(change for column in self.columns.values() for change in changes_of(column.field))
+
+    @cached_property
+    def rehashed(self) -> dict[str, str]:
+        """Decimal columns whose older files have other weights, with their types.
+
+        Revisions note the type of these columns. Changes of other types show in the data type that all revisions have.
+        """
+        return {
+            change.column: self.columns[change.column].field["type"]
+            for change in self.type_changes
+            if change.is_whole and change.from_type.startswith("decimal") and changes_hash(change)
+        }
+
+    @cached_property
+    def collated(self) -> frozenset[str]:
+        """Columns that are or contain strings with a collation other than the order of bytes."""
+        return frozenset(name for name, column in self.columns.items() if _is_collated(column.field))
+
+    @cached_property
     def stored_names(self) -> dict[str, str]:
         """Names in files by the names in the table."""
         return {name: column.stored_name for name, column in self.columns.items()}
@@ -150,6 +186,14 @@ def stored_schema(metadata: Metadata) -> str:
     if mapping_mode(metadata.configuration) == "none":
         return metadata.schema_string
     return orjson.dumps(stored_type(orjson.loads(metadata.schema_string))).decode()
+
+
+def _is_collated(field: Mapping[str, Any]) -> bool:
+    collations: Mapping[str, str] = (field.get("metadata") or {}).get(COLLATIONS) or {}
+    # As "provider.NAME" or "provider.NAME.version".
+    return any(_OF_BYTES not in collation.split(".") for collation in collations.values()) or any(
+        _is_collated(part) for part in nearest_fields(field["type"])
+    )
 
 
 def stored_type(dtype: Any, named: Callable[[Mapping[str, Any]], str] = physical_name) -> Any:

@@ -105,8 +105,7 @@ def file_stats(
     distinct = {} if few is None else few
     schema = pl.Schema({**frame.collect_schema(), **{name: item.dtype for name, item in distinct.items()}})
     leaves = stats_columns(schema, {}) if columns is None else list(columns)
-    types = dict(leaves_of(schema))
-    dtypes = [types[leaf] for leaf in leaves]
+    dtypes = [_type_at(schema, leaf) for leaf in leaves]
     queries, queries_of_few = [pl.len().alias("rows")], [pl.lit(0)]
     for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
         queries.append(leaf_column(leaf).null_count().alias(f"{i}.nulls"))
@@ -134,6 +133,12 @@ def file_stats(
 
 def _quoted(name: str) -> str:
     return name if re.fullmatch(r"\w+", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
+
+
+def _type_at(schema: Mapping[str, Any], leaf: Leaf) -> pl.DataType:
+    """Return the type of a leaf, which is a struct if it is a variant."""
+    dtype = schema[leaf[0]]
+    return dtype if len(leaf) == 1 else _type_at(dtype.to_schema(), leaf[1:])
 
 
 def _bounds(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:

@@ -41,8 +41,9 @@ def build_index_table(
     files: pl.DataFrame,
     revisions: Mapping[int, Revision],
     schema: pl.Schema,
+    rehashed: Mapping[str, str] | None = None,
 ) -> IndexTable:
-    """Build the index table of a snapshot's files.
+    """Build the index table of a snapshot's files. `rehashed`: see `fits_schema`.
 
     >>> files = pl.DataFrame({"path": ["a"], "num_records": [3], "revision": [1], "rules": [None],
     ...     "blocks": ['[{"cube":"","minWeight":-9,"maxWeight":9,"elementCount":3}]'], "layout": [None],
@@ -52,7 +53,9 @@ def build_index_table(
     ([(0, 'unknown revision')], [-2147483648], ())
     """
     tagged_blocks, unread = decode_tags(files)
-    fitting = {number: revision for number, revision in revisions.items() if fits_schema(revision, schema)}
+    fitting = {
+        number: revision for number, revision in revisions.items() if fits_schema(revision, schema, rehashed)
+    }
     named = files.select(
         pl.col("revision").cast(pl.Int64).fill_null(NO_REVISION),
         pl.col("rules").cast(pl.String).eq("1").fill_null(value=False).alias("ours"),

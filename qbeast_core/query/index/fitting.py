@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import EmptyTransformation
-from qbeast_core.spec.transformer import Transformer
+from qbeast_core.spec.transformer import DECIMAL_TYPE, Transformer
 from qbeast_core.tree.space.columns import data_type_of
 
 
-def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
+def fits_schema(revision: Revision, schema: pl.Schema, rehashed: Mapping[str, str] | None = None) -> bool:
     """Return whether a revision has a space, and the columns have the types that it was built for (format 3).
+
+    `rehashed` are decimal columns whose type was widened, and their types: a revision fits if it notes the same type.
 
     >>> from qbeast_core.spec.revision import staging_revision
     >>> staging = staging_revision(["x"], timestamp_ms=0, table_id="t", cube_size=9)
@@ -21,6 +25,10 @@ def fits_schema(revision: Revision, schema: pl.Schema) -> bool:
     """
     has_space = any(not isinstance(part, EmptyTransformation) for part in revision.transformations)
     typed = all(_has_type(part, schema) for part in revision.column_transformers)
+    noted = {part.column_name: part.model_extra or {} for part in revision.column_transformers}
+    typed &= all(
+        noted[name].get(DECIMAL_TYPE) == dtype for name, dtype in (rehashed or {}).items() if name in noted
+    )
     return has_space and typed and not texts_changed(revision, schema)
 
 

@@ -171,8 +171,9 @@ class _Files:
 def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
-    # Hidden weights of files without index may be those of other columns, then nothing relies on them.
-    weighed = () if may_have_other_columns(snapshot.metadata.configuration) else indexed
+    # Hidden weights of files without index may be those of other columns or types, then nothing relies on them.
+    others = may_have_other_columns(snapshot.metadata.configuration) or snapshot.columns.type_changes
+    weighed = () if others else indexed
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
     blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None

@@ -55,7 +55,7 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
     blocks = index.binding.join(places, on="file", how="left", maintain_order="left")
     faults = [
         _revision_faults(snapshot),
-        *_tag_faults(files, index),
+        *_tag_faults(files, index, widened=bool(snapshot.columns.type_changes)),
         *_count_faults(files, blocks),
         _dialect_faults(snapshot, files),
         _layout_faults(files, index.binding),
@@ -89,8 +89,10 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     return fault_frame(faults)
 
 
-def _tag_faults(files: pl.DataFrame, index: IndexTable) -> list[pl.DataFrame]:
+def _tag_faults(files: pl.DataFrame, index: IndexTable, *, widened: bool) -> list[pl.DataFrame]:
     named = index.unusable.join(files, on="file", how="left")
+    if widened:  # older files are staging then, as a note reports
+        named = named.filter(pl.col("reason") != "other types")
     return [
         faults_at(code, named.filter(pl.col("reason") == reason), f"{text}: the file is read whole")
         for reason, (code, text) in _UNUSABLE.items()

@@ -181,12 +181,14 @@ def commit_metadata(
     *,
     operation: str = "",
     parameters: Mapping[str, str] | None = None,
+    features: tuple[str, ...] = (),
     files: FileChangePlanner | None = None,
     dry_run: bool = False,
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit new metadata, and changes of live files in the log. Without a change, no version is written.
 
+    `features` are those that the metadata needs, for readers and writers.
     A dry run only calls `files`.
     """
     check_writable(snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings=brings)
@@ -196,7 +198,13 @@ def commit_metadata(
         return CommitOutcome(version=snapshot.version, attempts=0, snapshot=snapshot, already_applied=True)
     info = {"operationParameters": dict(parameters or {})}
     intent = WriteIntent(
-        mode="metadata", brings=brings, metadata=metadata, files=files, operation=operation, commit_info=info
+        mode="metadata",
+        brings=brings,
+        metadata=metadata,
+        features=features,
+        files=files,
+        operation=operation,
+        commit_info=info,
     )
     return commit(snapshot.source.store, snapshot, intent, conflict_with=conflict_with)
 

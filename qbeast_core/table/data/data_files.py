@@ -23,6 +23,7 @@ from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_hu
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.columns.partition_values import folder_of, partition_values
+from qbeast_core.log.columns.special_types import statistics_schema
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.domains.row_ids import hidden_columns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, leaves_of, stats_columns
@@ -99,7 +100,7 @@ class FileSettings:
         indexed = tuple(columns.in_files(indexed))
         hidden = hidden_columns(configuration).intersection(frame.columns)
         visible = {name: dtype for name, dtype in frame.schema.items() if name not in hidden}
-        listed = stats_columns(pl.Schema(visible), configuration)
+        listed = stats_columns(statistics_schema(columns.special_types, pl.Schema(visible)), configuration)
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
         bounded = computed if STATS_COLUMNS in configuration else (*indexed, *computed)
@@ -203,6 +204,7 @@ def _encoded(
         dictionary=[*map(name, settings.dictionary)],
         levels={name(column): level for column, level in settings.levels.items()},
         values={name(column): distinct for column, distinct in values.items()},
+        special_types={name(column): dtype for column, dtype in columns.special_types.items()},
         stored=None if columns.mode == "none" else partial(as_stored, columns=columns),
         metadata=metadata,
     )

@@ -154,9 +154,25 @@ def _column(
 
 
 def _fits_losslessly(now: pl.DataType, wanted: pl.DataType) -> bool:
-    if now == pl.Null or is_wider(wanted, now):
+    if now == pl.Null or is_wider(wanted, now) or _has_same_fields(now, wanted):
         return True
     if isinstance(now, pl.Decimal) and isinstance(wanted, pl.Decimal):
         digits = (wanted.precision or 38) - wanted.scale
         return now.scale <= wanted.scale and (now.precision or 38) - now.scale <= digits
     return False
+
+
+def _has_same_fields(now: Any, wanted: Any) -> bool:
+    """Return whether types differ in nothing but the order of fields in structs."""
+    match now, wanted:
+        case pl.Struct(), pl.Struct():
+            fields, types = dict(now.to_schema()), dict(wanted.to_schema())
+            return fields.keys() == types.keys() and all(
+                _has_same_fields(fields[name], dtype) for name, dtype in types.items()
+            )
+        case pl.List(), pl.List():
+            return _has_same_fields(now.inner, wanted.inner)
+        case pl.Map(), pl.Map():
+            return _has_same_fields(now.key, wanted.key) and _has_same_fields(now.value, wanted.value)
+        case _:
+            return bool(now == wanted)

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.columns.partition_values import PartitionTexts, typed_values
+from qbeast_core.log.columns.special_types import VOID
 from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, PLAIN, StoredColumns, physical_name
 
 
@@ -196,7 +197,8 @@ def _stored_arrow(found: Any, dtype: Any, ids: Mapping[str, int], path: tuple[st
         return _with_id(pa.field(name, arrow_type, nullable=name != "key"), ids.get(".".join(below)))
 
     if dtype["type"] == "struct":
-        pairs = zip(found.fields, dtype["fields"], strict=True)
+        fields = [field for field in dtype["fields"] if field["type"] != VOID]  # files do not have these
+        pairs = zip(found.fields, fields, strict=True)
         return pa.struct(
             [_stored_field(old, new, _ids_of(new, ids), _path_of(new, path)) for old, new in pairs]
         )

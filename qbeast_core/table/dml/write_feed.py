@@ -117,5 +117,10 @@ def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
     cuts = PageCuts((rows.height,), (page_rows_within(rows, _PAGE_ROWS),))
     stored = partial(as_stored, columns=columns)
     return encode_data_file(
-        rows, weights=None, cuts=cuts, dictionary=choose_dictionary(rows), stored=stored
+        rows,
+        weights=None,
+        cuts=cuts,
+        dictionary=choose_dictionary(rows),
+        special_types={columns.stored_name(name): dtype for name, dtype in columns.special_types.items()},
+        stored=stored,
     ).data

@@ -19,7 +19,8 @@ from qbeast_core.tree.space.columns import to_index_column
 def axes_of(snapshot: Snapshot, revision: Revision) -> list[Axis]:
     """Return the dimensions of a revision. Only columns of numbers, dates and times have known ranges."""
     files = snapshot.files
-    bounded = bounded_columns(files) if fits_schema(revision, snapshot.schema) else set[str]()
+    fits = fits_schema(revision, snapshot.schema, snapshot.columns.rehashed)
+    bounded = bounded_columns(files) if fits else set[str]()
     return [
         _axis(files, name, snapshot.schema[name], space) if name in bounded else Axis.unknown(files.height)
         for name, space in zip(revision.columns, revision.transformations, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,7 +82,7 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
         refuse_lost_columns(snapshot.uri, latest, snapshot.schema, done="written")
     check_columns(specs, snapshot.schema, dialect)
     size = None if latest is None or keeps else latest.desired_cube_size
-    return IndexWish(specs=specs, cube_size=size, dialect=dialect)
+    return IndexWish(specs=specs, cube_size=size, dialect=dialect, decimals=snapshot.columns.rehashed)
 
 
 def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:
@@ -247,3 +247,14 @@ def check_columns(specs: Sequence[ColumnSpec], schema: pl.Schema, dialect: Block
                 "written. Cast it to int or to a timestamp with time zone."
             )
             raise InvalidColumnsError(msg, columns=[spec.name])
+
+
+def refuse_collations(names: Sequence[str], collated: Collection[str]) -> None:
+    """Raise if new indexed columns have a collation: filters of Spark would compare otherwise than the index."""
+    refused = [name for name in names if name in collated]
+    if refused:
+        msg = (
+            f"columns {refused} have a collation: values that are equal by it would be far apart in the index. "
+            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
+        )
+        raise InvalidColumnsError(msg, columns=refused)

@@ -59,8 +59,9 @@ class IndexState:
     @cached_property
     def newest(self) -> Revision | None:
         """The newest revision if it fits the types of the columns. Rows are not added to other revisions."""
-        latest = self.snapshot.config.latest
-        return latest if latest is not None and fits_schema(latest, self.snapshot.schema) else None
+        snapshot, latest = self.snapshot, self.snapshot.config.latest
+        fits = latest is not None and fits_schema(latest, snapshot.schema, snapshot.columns.rehashed)
+        return latest if fits else None
 
     @property
     def table(self) -> IndexTable:

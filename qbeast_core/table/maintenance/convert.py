@@ -38,7 +38,7 @@ from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.column_texts import column_texts
-from qbeast_core.table.index.revision import check_columns, resolve_specs
+from qbeast_core.table.index.revision import check_columns, refuse_collations, resolve_specs
 from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, find_parquet
 from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
@@ -121,6 +121,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
         check_writable(snapshot.protocol, plain, mode="metadata", path=uri, brings="settings")
         if options.dialect == "qbeast-spark":
             refuse_mapping(uri, snapshot.columns, outcome="nothing was changed")
+        refuse_collations([spec.name for spec in specs], snapshot.columns.collated)
         intent = WriteIntent(mode="metadata", brings="settings")
     metadata = indexed_metadata(plain, schema, specs, options, uri=uri, rows=rows)
     version = -1 if table is None else table.version

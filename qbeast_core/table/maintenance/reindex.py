@@ -32,7 +32,7 @@ from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
 from qbeast_core.table.index.column_texts import IndexColumns
-from qbeast_core.table.index.revision import check_columns, specs_of_overwrite
+from qbeast_core.table.index.revision import check_columns, refuse_collations, specs_of_overwrite
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.maintenance.convert import indexed_metadata
 from qbeast_core.table.read.reader import Reader
@@ -212,6 +212,7 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
     names = [spec.name for spec in specs]
     refuse_sample_column(snapshot.sample_column, names, argument="columns", outcome=_OUTCOME)
     check_columns(specs, snapshot.schema, dialect)
+    refuse_collations([name for name in names if name not in reader.indexed], snapshot.columns.collated)
     return specs
 
 
@@ -220,7 +221,7 @@ def _revision(
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
     newest, uri = reader.index_state.newest, reader.snapshot.uri
-    wish = IndexWish(specs, size, "documented")
+    wish = IndexWish(specs, size, "documented", decimals=reader.snapshot.columns.rehashed)
     if newest is not None and tuple(wish.names) == newest.columns:
         pairs = zip(specs, newest.column_transformers, strict=True)
         if all(keeps_kind(spec.kind, transformer.kind) for spec, transformer in pairs):

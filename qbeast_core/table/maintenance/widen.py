@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import orjson
 import polars as pl
 
 from qbeast_core.errors import UnsupportedTableError, unknown_columns
+from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.type_changes import (
+    ENABLED,
+    TypeChange,
+    changes_hash,
+)
+from qbeast_core.log.columns.widened import NotWiderError, widened_field, without_notes
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
@@ -18,7 +26,6 @@ from qbeast_core.log.type_names import TypeLike
 from qbeast_core.results import MetadataResult
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
-from qbeast_core.table.data.schema import is_wider
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.maintenance.metadata import result_of, types_of
 from qbeast_core.table.read.reader import Reader
@@ -28,43 +35,58 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import with_schema
 
 _OPERATION: Final = "CHANGE COLUMNS"
+# Types that Parquet stores in the same way.
+_ALIKE: Final = frozenset({"byte", "short", "integer"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Widened:
+    """The schema with wider types."""
+
+    # As the table has it when all files have the new types, and with notes of the changes.
+    schema_json: str
+    noted_json: str
+    changes: list[TypeChange]
+    changed: list[str]
 
 
 def widen_columns(
-    reader: Reader, columns: Mapping[str, TypeLike], *, engine: Engine
+    reader: Reader, columns: Mapping[str, TypeLike], *, upgrade_protocol: bool = False, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     """Give columns wider types; see `Table.widen_columns` for which, and for what is raised."""
-    return with_attempts(reader, lambda newest: _attempt(newest, columns, engine))
+    attempt = partial(_attempt, columns=columns, upgrade_protocol=upgrade_protocol, engine=engine)
+    return with_attempts(reader, attempt)
 
 
 def _attempt(
-    reader: Reader, columns: Mapping[str, TypeLike], engine: Engine
+    reader: Reader, *, columns: Mapping[str, TypeLike], upgrade_protocol: bool, engine: Engine
 ) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
     types = types_of(columns)
-    if snapshot.sample_column in types:
-        msg = (
-            f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and "
-            "have 16 significant bits. Nothing was changed. Add another column of this type: Table.add_columns."
-        )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
-    wide = with_schema(snapshot, _schema(snapshot, types))
+    _refuse_sample_column(snapshot, types)
+    new = _widened(snapshot, types)
+    _refuse_indexed(reader, new.changes)
     parameters = {name: str(dtype) for name, dtype in types.items()}
-    changed = [name for name in types if snapshot.schema[name] != wide.schema[name]]
-    replaced_columns = [name for name in types if _needs_new_files(snapshot.schema[name], wide.schema[name])]
-    indexed = sorted(set(replaced_columns) & set(reader.indexed))
-    if indexed:
-        msg = (
-            f"column(s) {indexed} are indexed: rows are placed by the hash of their values as they are stored, which "
-            f"another type would change. Nothing was changed. Cast them into a new table: {_copy(snapshot)}."
+    has_feature = "typeWidening" in (snapshot.protocol.writer_features or ())
+    is_enabled = has_feature and snapshot.metadata.configuration.get(ENABLED, "").lower() == "true"
+    needs_files = any(not {change.from_type, change.to_type} <= _ALIKE for change in new.changes)
+    if needs_files and snapshot.files.height and not (is_enabled or upgrade_protocol):
+        outcome, files = rewrite_all(
+            reader, _read_as(snapshot, new), operation=_OPERATION, parameters=parameters, engine=engine
         )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
-    if not replaced_columns or not snapshot.files.height:
-        metadata = wide.metadata
-        outcome = commit_metadata(snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters)
-        return result_of(outcome, changed)
-    outcome, files = rewrite_all(reader, wide, operation=_OPERATION, parameters=parameters, engine=engine)
-    return result_of(outcome, changed, rewritten_files=files)
+        return result_of(outcome, new.changed, rewritten_files=files)
+    upgrades = needs_files and bool(snapshot.files.height) and not is_enabled
+    metadata = snapshot.metadata.model_copy(
+        update={
+            "schema_string": new.noted_json if has_feature or upgrades else new.schema_json,
+            "configuration": {**snapshot.metadata.configuration, **({ENABLED: "true"} if upgrades else {})},
+        }
+    )
+    features = ("typeWidening",) if upgrades else ()
+    outcome = commit_metadata(
+        snapshot, metadata, "columns", operation=_OPERATION, parameters=parameters, features=features
+    )
+    return result_of(outcome, new.changed)
 
 
 def rewrite_all(
@@ -95,24 +117,68 @@ def _conflict(planned: Snapshot, newest: Snapshot) -> str | None:
     return f"another writer added {new} file(s) with the schema from before the change" if new else None
 
 
-def _schema(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> str:
+def _widened(snapshot: Snapshot, wanted: Mapping[str, pl.DataType]) -> _Widened:
     """Return the Delta schema with new types; raise if a type is not wider."""
     whole = orjson.loads(snapshot.schema_json)
-    fields = {field["name"]: field for field in whole["fields"]}
-    unknown = [name for name in wanted if name not in fields]
+    names = [field["name"] for field in whole["fields"]]
+    unknown = [name for name in wanted if name not in names]
     if unknown:
-        unknown_columns("columns", unknown, fields, "nothing was changed")
+        unknown_columns("columns", unknown, names, "nothing was changed")
     changed = {name: dtype for name, dtype in wanted.items() if dtype != snapshot.schema[name]}
-    for name, dtype in changed.items():
-        now = snapshot.schema[name]
-        if not is_wider(dtype, now):
-            msg = (
-                f"column {name!r} is {now} and cannot become {dtype}: integers become wider ones, Float32 becomes "
-                f"Float64. Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
-            )
-            raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
-        fields[name]["type"] = orjson.loads(schema_to_delta(pl.Schema({"": dtype})))["fields"][0]["type"]
-    return orjson.dumps(whole).decode() if changed else snapshot.schema_json
+    if not changed:
+        return _Widened(snapshot.schema_json, snapshot.schema_json, [], [])
+    wider = orjson.loads(schema_to_delta(pl.Schema(changed)))["fields"]
+    types = {field["name"]: field["type"] for field in wider}
+    changes: list[TypeChange] = []
+    noted: list[Any] = []
+    for field in whole["fields"]:
+        name = field["name"]
+        try:
+            new, of_field = widened_field(field, types.get(name, field["type"]))
+        except NotWiderError as error:
+            raise _not_wider(snapshot, name, changed[name]) from error
+        noted.append(new)
+        changes += of_field
+    plain = [without_notes(new, field) for new, field in zip(noted, whole["fields"], strict=True)]
+    texts = [orjson.dumps({**whole, "fields": fields}).decode() for fields in (plain, noted)]
+    return _Widened(texts[0], texts[1], changes, list(changed))
+
+
+def _read_as(snapshot: Snapshot, new: _Widened) -> Snapshot:
+    """Return the version with the new schema, which reads files of the old types."""
+    noted = snapshot.metadata.model_copy(update={"schema_string": new.noted_json})
+    columns = StoredColumns.of(noted, snapshot.protocol.writer_features)
+    return replace(with_schema(snapshot, new.schema_json), columns=columns)
+
+
+def _refuse_sample_column(snapshot: Snapshot, types: Mapping[str, pl.DataType]) -> None:
+    if snapshot.sample_column in types:
+        msg = (
+            f"{snapshot.sample_column!r} is the sample column of {snapshot.uri!r}: its values are computed, and "
+            "have 16 significant bits. Nothing was changed. Add another column of this type: Table.add_columns."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=SAMPLE_COLUMN)
+
+
+def _refuse_indexed(reader: Reader, changes: Sequence[TypeChange]) -> None:
+    snapshot = reader.snapshot
+    indexed = sorted({change.column for change in changes if changes_hash(change)} & set(reader.indexed))
+    if indexed:
+        msg = (
+            f"column(s) {indexed} are indexed: rows are placed by the hash of their values as they are stored, which "
+            f"another type would change. Nothing was changed. Cast them into a new table: {_copy(snapshot)}."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
+
+
+def _not_wider(snapshot: Snapshot, name: str, dtype: pl.DataType) -> UnsupportedTableError:
+    msg = (
+        f"column {name!r} is {snapshot.schema[name]} and cannot become {dtype}: integers become wider ones, decimals "
+        "or (up to Int32) Float64, Float32 becomes Float64, decimals get more digits on both sides of the point, dates "
+        "become timestamps without zone. "
+        f"Nothing was changed. Cast it into a new table: {_copy(snapshot)}."
+    )
+    return UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
 
 
 def _copy(snapshot: Snapshot) -> str:
@@ -120,8 +186,3 @@ def _copy(snapshot: Snapshot) -> str:
     latest = snapshot.config.latest
     indexed = "[...]" if latest is None else list(latest.column_specs)
     return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed})"
-
-
-def _needs_new_files(now: pl.DataType, wanted: pl.DataType) -> bool:
-    """Return whether a new type needs new files: Parquet stores bytes, shorts and integers in the same way."""
-    return now != wanted and (now.is_float() or wanted == pl.Int64())

@@ -129,7 +129,7 @@ class Reader:
         return self.snapshot.data_paths
 
     def others(self, numbers: Iterable[int]) -> dict[str, int]:
-        """Return the paths and sizes of the files that other writers made."""
+        """Return the paths and sizes of the files that may have other types than the table."""
         size_bytes, is_other = self._others
         return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
 
@@ -143,7 +143,8 @@ class Reader:
     @cached_property
     def _others(self) -> tuple[list[int], list[bool]]:
         files = self.snapshot.files
-        return files["size_bytes"].to_list(), files["rules"].is_null().to_list()
+        changed = bool(self.snapshot.columns.type_changes)  # our own older files have other types then, too
+        return files["size_bytes"].to_list(), (files["rules"].is_null() | changed).to_list()
 
     @cached_property
     def blocks(self) -> IndexTable:
@@ -163,7 +164,8 @@ class Reader:
             if needed.sum() <= sizing().max_needed * files.height:
                 tag = pl.when(pl.Series(needed))
                 files = files.with_columns(tag.then("blocks"), tag.then("layout"))
-                return self._warned(build_index_table(files, snapshot.config.revisions, snapshot.schema))
+                revisions, rehashed = snapshot.config.revisions, snapshot.columns.rehashed
+                return self._warned(build_index_table(files, revisions, snapshot.schema, rehashed))
         return self.blocks
 
     def _warned(self, table: IndexTable) -> IndexTable:

@@ -51,6 +51,6 @@ def _index(head: Snapshot, index: IndexTable, files: pl.DataFrame, adds: Sequenc
     numbers = {int(of_file.get("revision") or NO_REVISION) for of_file in tags}
     revision = head.config.revisions.get(numbers.pop()) if len(numbers) == 1 else None
     is_plain = all(add.blocks for add in adds) and all(of_file.get("qbeast.rules") == "1" for of_file in tags)
-    if revision is None or not is_plain or not fits_schema(revision, head.schema):
+    if revision is None or not is_plain or not fits_schema(revision, head.schema, head.columns.rehashed):
         return index.with_files(files, build_index_table(new_files, head.config.revisions, head.schema))
     return index.with_files(files, index_of_blocks(new_files, [add.blocks or () for add in adds], revision))

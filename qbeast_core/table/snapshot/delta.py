@@ -44,6 +44,7 @@ _NOTHING: Final = pl.Struct([])
 _STORE: Final = re.compile(r"(?i)Generic (?:S3|GCS|\w*Azure|HTTP)|error sending request|credential|denied")
 _UNSUPPORTED: Final = re.compile(r"(?i)unsupported|not supported|catalog-managed|column mapping|variant")
 _FEATURE: Final = re.compile(r"[Ff]eature '?(\w+)")
+_SHAPES: Final = re.compile(r"(?i)\b(?:geometry|geography)\b")
 _CATALOG: Final = re.compile(r"catalog-managed|max catalog version", re.IGNORECASE)
 _PROTOCOL: Final = re.compile(r"Invalid protocol action in the delta log: (.*)", re.DOTALL)
 _GAP: Final = re.compile(
@@ -351,6 +352,8 @@ def _unsupported(text: str, path: str) -> UnsupportedTableError | None:
         return UnsupportedTableError(message, path=path, feature="catalogManaged")
     if not _UNSUPPORTED.search(text):
         return None
+    if _SHAPES.search(text):
+        text = "Feature 'geospatial': columns of points and shapes"
     match = _FEATURE.search(text)
     reason = text if match is None else f"it uses {match[1]}, which neither qbeast nor deltalake supports"
     message = f"{path} cannot be read: {reason}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."

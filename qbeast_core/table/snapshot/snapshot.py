@@ -24,6 +24,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
+from qbeast_core.log.columns.bounds import sound_bounds
 from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.statistics import statistics_by_name
@@ -104,7 +105,7 @@ class Snapshot:
     @cached_property
     def index(self) -> IndexTable:
         """The blocks of all live files. An append sets it, if the index of the version before is decoded."""
-        return build_index_table(self.files, self.config.revisions, self.schema)
+        return build_index_table(self.files, self.config.revisions, self.schema, self.columns.rehashed)
 
     @property
     def partitions(self) -> pl.DataFrame:
@@ -336,7 +337,9 @@ def _snapshot(
         schema=schema,
         schema_json=schema_json,
         files=files_with_tags(
-            statistics_by_name(known.files, columns), log, known=None if before is None else before.files
+            sound_bounds(statistics_by_name(known.files, columns), columns),
+            log,
+            known=None if before is None else before.files,
         ),
         storage_options=source.storage_options,
         source=source,

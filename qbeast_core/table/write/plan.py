@@ -32,6 +32,7 @@ from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
     check_columns,
+    refuse_collations,
     resolve_specs,
     specs_of_overwrite,
     specs_of_table,
@@ -132,7 +133,9 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
     clustered_by = () if target is None else target.clustered_by
-    wish = IndexWish(specs, size, dialect, bounds)
+    known = () if latest is None else latest.columns
+    refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)
+    wish = IndexWish(specs, size, dialect, bounds, columns.rehashed)
     return PlannedTable(metadata, columns, frame.schema, wish, state, clustered_by)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnKind, ColumnSpec
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.transformer import DECIMAL_TYPE
 from qbeast_core.tree.space.fit import (
     ColumnBounds,
     ColumnData,
@@ -34,12 +35,16 @@ _CUBES_OF_LARGE_TABLE: Final = 32_768
 
 @dataclass(frozen=True, slots=True)
 class IndexWish:
-    """Options of a write for the index: columns, cube size (None: keep or choose), bounds, dialect."""
+    """Options of a write for the index: columns, cube size (None: keep or choose), bounds, dialect.
+
+    `decimals` are types of decimal columns that revisions note.
+    """
 
     specs: tuple[ColumnSpec, ...]
     cube_size: int | None
     dialect: BlocksDialect
     bounds: Mapping[str, ColumnBounds] = field(default_factory=dict[str, ColumnBounds])
+    decimals: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def names(self) -> list[str]:
@@ -79,7 +84,7 @@ def first_revision(wish: IndexWish, summary: IndexSummary, *, table_id: str, tim
     knots = quantile_count(summary.rows, cube_size=size)
     columns = zip(wish.specs, wish.data_of(summary, knots), strict=True)
     fitted = [fit_column(spec.kind, data) for spec, data in columns]
-    return _revision(1, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
+    return _revision(1, wish, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
 
 
 def next_revision(
@@ -98,9 +103,8 @@ def next_revision(
             fitted.append((pair[0], refit_column(pair, data, growth)))
     if size == current.desired_cube_size and fitted == pairs:
         return current
-    return _revision(
-        current.revision_id + 1, fitted, cube_size=size, table_id=current.table_id, timestamp_ms=timestamp_ms
-    )
+    number, table_id = current.revision_id + 1, current.table_id
+    return _revision(number, wish, fitted, cube_size=size, table_id=table_id, timestamp_ms=timestamp_ms)
 
 
 def keeps_kind(requested: ColumnKind, stored: str) -> bool:
@@ -109,13 +113,24 @@ def keeps_kind(requested: ColumnKind, stored: str) -> bool:
 
 
 def _revision(
-    number: int, fitted: Sequence[Fitted], *, cube_size: int, table_id: str, timestamp_ms: int
+    number: int,
+    wish: IndexWish,
+    fitted: Sequence[Fitted],
+    *,
+    cube_size: int,
+    table_id: str,
+    timestamp_ms: int,
 ) -> Revision:
     return Revision(
         revision_id=number,
         timestamp_ms=timestamp_ms,
         table_id=table_id,
         desired_cube_size=cube_size,
-        column_transformers=tuple(transformer for transformer, _ in fitted),
+        column_transformers=tuple(
+            transformer.model_copy(update={DECIMAL_TYPE: wish.decimals[transformer.column_name]})
+            if transformer.column_name in wish.decimals
+            else transformer
+            for transformer, _ in fitted
+        ),
         transformations=tuple(transformation for _, transformation in fitted),
     )

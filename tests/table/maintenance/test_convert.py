@@ -222,9 +222,9 @@ def test_unsupported_conversion_raises_and_changes_nothing(tmp_path: Path) -> No
     (hive / "year=2024").rename(hive / "old")
     (hive / "old" / "day=1").rename(hive / "old" / "day")
     refused(hive, qbeast.UnsupportedTableError, "folders below it")
-    collated = delta(tmp_path / "c")
-    write_log(collated, [features("collations")], first=1)
-    refused(collated, qbeast.UnsupportedTableError, "collations")
+    protected = delta(tmp_path / "c")
+    write_log(protected, [features("checkpointProtection")], first=1)
+    refused(protected, qbeast.UnsupportedTableError, "checkpointProtection")
     empty = tmp_path / "e"
     empty.mkdir()
     refused(empty, qbeast.TableNotFoundError, "no Delta table")

@@ -252,7 +252,8 @@ def test_bytes_and_shorts_widen_without_new_files(tmp_path: Path) -> None:
     [
         ({"id": pl.Int32}, qbeast.UnsupportedTableError, "'id' is Int64 and cannot become Int32"),
         ({"x": pl.Float32}, qbeast.UnsupportedTableError, "cannot become Float32"),
-        ({"b": pl.Float64}, qbeast.UnsupportedTableError, "'b' is Int8 and cannot become Float64"),
+        ({"b": pl.Float32}, qbeast.UnsupportedTableError, "'b' is Int8 and cannot become Float32"),
+        ({"id": pl.Float64}, qbeast.UnsupportedTableError, "'id' is Int64 and cannot become Float64"),
         ({"s": pl.Int8}, qbeast.UnsupportedTableError, r"qbeast\.write_table\(qbeast\.scan_table"),
         ({"w": pl.Int64}, qbeast.UnsupportedTableError, "are indexed"),
         ({"no": pl.Int32}, qbeast.InvalidInputError, "no such column"),

@@ -16,6 +16,7 @@ from qbeast_core.io.parquet.cuts import PageCuts
 from qbeast_core.io.parquet.footer import FileFooter, parse_footer, read_page_locations
 from qbeast_core.io.parquet.tail import dump_directory
 from qbeast_core.io.parquet.write.join import footer_at, join_row_groups
+from qbeast_core.io.parquet.write.special_arrays import in_files
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
@@ -49,6 +50,7 @@ def encode_data_file(
     values: Mapping[str, pl.Series] | None = None,
     stored: Callable[[Any], Any] | None = None,
     metadata: Mapping[str, str] | None = None,
+    special_types: Mapping[str, Any] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order, cut into row groups and pages.
 
@@ -56,8 +58,9 @@ def encode_data_file(
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
     The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
-    another one; 0 leaves a column uncompressed. `stored` returns the Arrow table with other names and ids of fields
-    inside of columns. `metadata` are key-value pairs of the footer.
+    another one; 0 leaves a column uncompressed. `special_types` are types in the Delta schema of columns that are or
+    contain variants or voids. `stored` returns the Arrow table with other names and ids of fields inside of columns.
+    `metadata` are key-value pairs of the footer.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -65,6 +68,7 @@ def encode_data_file(
     (['Oslo', 'Rome', 'Oslo'], True)
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
+    table = _with_special(table, special_types or {})
     table = table if stored is None else stored(table)
     table = table.replace_schema_metadata(dict(metadata or {}))
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
@@ -121,6 +125,15 @@ def _with_values(table: Any, values: Mapping[str, pl.Series]) -> Any:
             codes, dictionary.to_arrow(compat_level=pl.CompatLevel.oldest())
         )
         table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def _with_special(table: Any, special_types: Mapping[str, Any]) -> Any:
+    """Return the same table with variants and voids in the form that files have."""
+    for name, dtype in special_types.items():
+        index = table.column_names.index(name)
+        column = in_files(table.column(index).combine_chunks(), dtype)
+        table = table.remove_column(index) if column is None else table.set_column(index, name, column)
     return table
 
 
