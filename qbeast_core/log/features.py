@@ -35,23 +35,23 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final[Mapping[str, Feature]] = {
-    "allowColumnDefaults": Feature("values for columns that new rows lack", "inactive", "rows"),
+    "allowColumnDefaults": Feature("values for columns that new rows lack", "written", "rows"),
     "appendOnly": Feature("", "written", since=2),
     "catalogManaged": Feature("commits go through a catalog"),
     "changeDataFeed": Feature("", "written", since=4),
-    "checkConstraints": Feature("rules that new rows have to meet", "inactive", "rows", since=3),
+    "checkConstraints": Feature("rules that new rows have to meet", "written", "rows", since=3),
     "clustering": Feature("liquid clustering", binds="files"),
     "columnMapping": Feature("its files name columns in their own way", "inactive", "columns", since=5),
     "coordinatedCommits": Feature("commits go through a coordinator"),
     "deletionVectors": Feature("", "read"),
     "domainMetadata": Feature("", "written"),
-    "generatedColumns": Feature("columns computed from others", "inactive", "rows", since=4),
+    "generatedColumns": Feature("columns computed from others", "written", "rows", since=4),
     "icebergCompatV1": Feature("", "inactive"),
     "icebergCompatV2": Feature("", "inactive"),
-    "identityColumns": Feature("numbers that the writer gives", "inactive", "rows", since=6),
+    "identityColumns": Feature("numbers that the writer gives", "written", "rows", since=6),
     "inCommitTimestamp": Feature("", "written"),
     "inCommitTimestamp-preview": Feature("", "written"),
-    "invariants": Feature("rules that new rows have to meet", "inactive", "rows", since=2),
+    "invariants": Feature("rules that new rows have to meet", "written", "rows", since=2),
     "materializePartitionColumns": Feature("", "written"),  # and the table has no partitions
     "rowTracking": Feature("an id for every row", binds="files"),
     "timestampNtz": Feature("", "read"),

@@ -72,7 +72,7 @@ def check_writable(
     refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
     if protocol.min_writer_version > NAMED_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
-    if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
+    if mode == "overwrite" and is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)
     if mode == "append":
@@ -138,8 +138,15 @@ def marks_in_use(schema_string: str) -> set[str]:
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
 
+def is_bound(feature: str, protocol: Protocol) -> bool:
+    """Return whether writers of the table have to know a feature, by its name or by the writer version."""
+    if protocol.min_writer_version >= NAMED_WRITER:
+        return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
+    return protocol.min_writer_version >= feature_of(feature).since
+
+
 def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
-    """Return the features in use, of those that a table may list without using them."""
+    """Return the features in use that are supported only while nothing uses them."""
     active = marks_in_use(metadata.schema_string)
     if any(key.startswith("delta.constraints.") for key in metadata.configuration):
         active.add("checkConstraints")
@@ -148,14 +155,11 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
     for version in ("V1", "V2"):
         if _is_true(metadata, f"delta.enableIcebergCompat{version}"):
             active.add(f"icebergCompat{version}")
-    return {feature for feature in active if _is_bound(feature, protocol)}
-
-
-def _is_bound(feature: str, protocol: Protocol) -> bool:
-    """Return whether writers of the table have to know a feature, by its name or by the writer version."""
-    if protocol.min_writer_version >= NAMED_WRITER:
-        return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
-    return protocol.min_writer_version >= feature_of(feature).since
+    return {
+        feature
+        for feature in active
+        if feature_of(feature).support == "inactive" and is_bound(feature, protocol)
+    }
 
 
 def _reads_mapped(protocol: Protocol) -> bool:

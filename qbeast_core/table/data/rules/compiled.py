@@ -1,0 +1,114 @@
+"""Compile the rules that a table declares. A rule that cannot be parsed is refused before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import NoReturn
+
+import polars as pl
+
+from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.columns.declared_rules import DeclaredRules, declared_rules
+from qbeast_core.log.refusals import unsupported_rule
+from qbeast_core.support.plain_text import first_line
+from qbeast_core.table.data.expressions import UTC_NOW
+from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
+
+
+def rules_of(metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str) -> RowRules | None:
+    """Return the compiled rules of a table. None: it has none."""
+    declared = declared_rules(metadata, protocol)
+    return None if declared is None else _Compiler(metadata, schema, path).compiled(declared)
+
+
+def constraint_of(name: str, expression: str, metadata: Metadata, schema: pl.Schema, *, path: str) -> Check:
+    """Return a compiled constraint."""
+    return _Compiler(metadata, schema, path).check("checkConstraints", "constraint", name, expression)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    metadata: Metadata
+    schema: pl.Schema
+    path: str
+
+    def compiled(self, declared: DeclaredRules) -> RowRules:
+        defaults = tuple(
+            ComputedColumn(name, text, self._value("allowColumnDefaults", name, text, pl.Schema()))
+            for name, text in declared.defaults.items()
+            if name in self.schema
+        )
+        plain = pl.Schema(
+            {name: dtype for name, dtype in self.schema.items() if name not in declared.generated}
+        )
+        generated = tuple(
+            ComputedColumn(name, text, self._value("generatedColumns", name, text, plain))
+            for name, text in declared.generated.items()
+            if name in self.schema
+        )
+        return RowRules(defaults, generated, declared.identities, tuple(self._checks(declared)))
+
+    def check(self, feature: str, kind: RuleKind, name: str, text: str) -> Check:
+        """Return a compiled condition."""
+        expr = self._expression(feature, name, text, self.schema, pl.Boolean())
+        dtype = self._type(feature, name, text, expr)
+        if dtype not in (pl.Boolean(), pl.Null()):
+            self._refuse(feature, name, text, f"it is {dtype}, neither true nor false for a row")
+        return Check(kind, name, text, expr.cast(pl.Boolean))
+
+    def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
+        for name, text in declared.constraints.items():
+            yield self.check("checkConstraints", "constraint", name, text)
+        for name, text in declared.invariants.items():
+            yield self.check("invariants", "invariant", name, text)
+        for names in declared.not_null:
+            if names[0] in self.schema:
+                *above, _ = parts = [_field(names[:end]) for end in range(1, len(names) + 1)]
+                filled = parts[-1].is_not_null() | above[-1].is_null()
+                name = ".".join(names)
+                yield Check("field without nulls", name, f"{name} IS NOT NULL", filled)
+
+    def _value(self, feature: str, name: str, text: str, scope: pl.Schema) -> pl.Expr:
+        """Return a compiled value for a column, in the type of the column."""
+        wanted = self.schema[name]
+        expr = self._expression(feature, name, text, scope, wanted)
+        dtype = self._type(feature, name, text, expr)
+        same_kind = (dtype.is_integer() and wanted.is_integer()) or (
+            dtype.is_numeric() and (wanted.is_float() or isinstance(wanted, pl.Decimal))
+        )
+        if not same_kind and dtype not in (wanted, pl.Null()):
+            self._refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
+        return expr if dtype == wanted else expr.cast(wanted)
+
+    def _expression(
+        self, feature: str, name: str, text: str, scope: pl.Schema, dtype: pl.DataType
+    ) -> pl.Expr:
+        # Tables without rules do without sqlglot, as workers do.
+        from qbeast_core.query.sql.lower import UnknownColumnError  # noqa: PLC0415 -- see above
+        from qbeast_core.query.sql.spark import spark_expression  # noqa: PLC0415 -- as above
+        from qbeast_core.query.sql.tokens import InvalidSqlError  # noqa: PLC0415 -- as above
+
+        try:
+            return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
+        except (InvalidSqlError, UnknownColumnError) as error:
+            self._refuse(feature, name, text, first_line(str(error)), error)
+
+    def _type(self, feature: str, name: str, text: str, expr: pl.Expr) -> pl.DataType:
+        try:
+            types = self.schema.to_frame().lazy().select(expr.alias("value")).collect_schema()
+        except pl.exceptions.PolarsError as error:
+            self._refuse(feature, name, text, first_line(str(error)), error)
+        return types["value"]
+
+    def _refuse(
+        self, feature: str, name: str, text: str, reason: str, cause: BaseException | None = None
+    ) -> NoReturn:
+        message = unsupported_rule(feature, name, text, reason, self.metadata, path=self.path)
+        raise UnsupportedTableError(message, path=self.path, feature=feature) from cause
+
+
+def _field(names: tuple[str, ...]) -> pl.Expr:
+    return reduce(lambda expr, name: expr.struct.field(name), names[1:], pl.col(names[0]))
