@@ -258,7 +258,12 @@ class ConstraintViolationError(InvalidInputError):
         example: Mapping[str, object],
         argument: str | None = "df",
     ) -> None:
-        self.constraint, self.expression, self.rows, self.example = constraint, expression, rows, dict(example)
+        self.constraint, self.expression, self.rows, self.example = (
+            constraint,
+            expression,
+            rows,
+            dict(example),
+        )
         super().__init__(message, argument=argument)
 
 

@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
+from qbeast_core.log.columns.declared_rules import NO_RULES, DeclaredRules, Identity, declared_rules
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
@@ -86,7 +87,7 @@ def rebase(
     if isinstance(metadata, str):
         return Conflict(metadata)
     dialect = found_dialect(intent, metadata, None if head is None else head.files)
-    outdated = _outdated_files(intent, metadata, dialect)
+    outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
         return Conflict(outdated)
     number: int | None = None
@@ -150,6 +151,26 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
     if any(add.has_hidden_weights and add.blocks for add in intent.adds):
         return "a sample column was added meanwhile, and these files do not have it"
     return None
+
+
+def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:
+    """Return why the new rows may break rules that the table has now; None if they keep them."""
+    if base is None or head is None or base == head.metadata or intent.brings != "rows" or not intent.adds:
+        return None
+    planned, now = (declared_rules(metadata, head.protocol) for metadata in (base, head.metadata))
+    if not (planned or NO_RULES).same_checks(now or NO_RULES):
+        return "another writer changed the rules of its rows (constraints, generated columns)"
+    ours = None if intent.metadata is None else declared_rules(intent.metadata, head.protocol)
+    drawn = {identity.column for identity in _changed(planned, ours)}
+    if drawn & {identity.column for identity in _changed(planned, now)}:
+        return (
+            f"another writer drew numbers of the identity column(s) {sorted(drawn)}, which these files have"
+        )
+    return None
+
+
+def _changed(before: DeclaredRules | None, after: DeclaredRules | None) -> set[Identity]:
+    return set() if after is None else {*after.identities}.difference((before or NO_RULES).identities)
 
 
 def _excluded_dialect(metadata: Metadata) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
@@ -51,7 +51,7 @@ class DeclaredRules:
     generated: Mapping[str, str] = field(default_factory=dict[str, str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
     identities: tuple[Identity, ...] = ()
-    # Paths of fields inside of structs that hold no nulls.
+    # Paths of fields that hold no nulls: fields inside of structs, and computed columns.
     not_null: tuple[tuple[str, ...], ...] = ()
 
     def same_checks(self, other: DeclaredRules) -> bool:
@@ -60,6 +60,9 @@ class DeclaredRules:
             (rules.constraints, rules.invariants, rules.generated, rules.not_null) for rules in (self, other)
         )
         return ours == theirs
+
+
+NO_RULES: Final = DeclaredRules()
 
 
 def declared_rules(metadata: Metadata, protocol: Protocol) -> DeclaredRules | None:
@@ -89,9 +92,16 @@ def declared_rules(metadata: Metadata, protocol: Protocol) -> DeclaredRules | No
         generated=_texts(columns, _GENERATION) if is_bound("generatedColumns", protocol) else {},
         defaults=_texts(columns, _DEFAULT) if is_bound("allowColumnDefaults", protocol) else {},
         identities=_identities(columns) if is_bound("identityColumns", protocol) else (),
-        not_null=tuple(path for path, inner in _inner_fields(columns) if not inner.get("nullable", True)),
     )
-    return None if rules == DeclaredRules() else rules
+    computed = [
+        ((column["name"],), column)
+        for column in columns
+        if column["name"] in {*rules.generated, *rules.defaults}
+    ]
+    fields = (*computed, *_inner_fields(columns))
+    not_null = tuple(path for path, inner in fields if not inner.get("nullable", True))
+    rules = replace(rules, not_null=not_null)
+    return None if rules == NO_RULES else rules
 
 
 def with_high_water_marks(schema_string: str, identities: Sequence[Identity], count: int) -> str:

@@ -295,7 +295,9 @@ def _formatted(node: exp.Expr, value: Value, pattern: Value) -> Value:
     if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
         invalid_sql(f"{_name(node)!r} is not defined for {shown(value.dtype)}")
     if re.fullmatch(r"(?:%[YmdHMS]|[^%])*", letters) is None:
-        invalid_sql(f"the format {letters[:60]!r} has other parts than years, months, days, hours, minutes, seconds")
+        invalid_sql(
+            f"the format {letters[:60]!r} has other parts than years, months, days, hours, minutes, seconds"
+        )
     return Value(as_datetime(value, TIMESTAMP).dt.strftime(letters), pl.String())
 
 

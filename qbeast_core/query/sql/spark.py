@@ -100,7 +100,9 @@ def _format(node: exp.Expr) -> exp.Expr:
 def _truncated(node: exp.Expr) -> exp.Expr:
     unit = _UNITS.get(str(node.args["unit"].this).upper())
     if unit is None:
-        invalid_sql(f"{sql_of(node)}: the unit is not supported; use year, quarter, month, week, day, hour or less")
+        invalid_sql(
+            f"{sql_of(node)}: the unit is not supported; use year, quarter, month, week, day, hour or less"
+        )
     value = _as(node.this, exp.DType.DATE) if isinstance(node, exp.DateTrunc) else node.this
     return exp.TimestampTrunc(this=value, unit=exp.Var(this=unit))
 

@@ -22,6 +22,8 @@ from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
+from qbeast_core.table.data.rules.compiled import rules_of
+from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame, merged_schema
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
@@ -52,6 +54,8 @@ class PlannedTable:
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
     state: IndexState | None
+    # Rules of the table for the rows.
+    rules: RowRules | None
 
     @property
     def cube_size(self) -> int | None:
@@ -64,7 +68,7 @@ class PlannedTable:
         merge = options.schema_mode == "merge"
         return FileTarget.of(
             uri,
-            RowShape(self.metadata.schema_string, self.schema, merge=merge),
+            RowShape(self.metadata.schema_string, self.schema, merge=merge, rules=self.rules),
             self.metadata.configuration,
             dialect=self.wish.dialect,
             columns=self.columns,
@@ -79,7 +83,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
     sample_column = _sample_column(frame, target, options, dialect)
-    frame = without_values(frame, sample_column)
+    frame = _with_optional(without_values(frame, sample_column), target, options)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
     else:
@@ -107,7 +111,11 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     features = None if target is None else target.protocol.writer_features
     columns = StoredColumns.of(metadata, features)
-    return PlannedTable(metadata, columns, frame.schema, IndexWish(specs, size, dialect, bounds), state)
+    rules = None
+    if target is not None:
+        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri)
+    wish = IndexWish(specs, size, dialect, bounds)
+    return PlannedTable(metadata, columns, frame.schema, wish, state, rules)
 
 
 def rows_intent(
@@ -126,6 +134,17 @@ def rows_intent(
         operation=operation,
         commit_info={**options.commit_metadata, "operationMetrics": metrics},
     )
+
+
+def _with_optional(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> pl.DataFrame:
+    """Return a frame without rows with the columns that the table computes if rows lack them."""
+    if target is None or options.schema_mode == "overwrite":
+        return frame
+    rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri)
+    if rules is None:
+        return frame
+    missing = {*rules.on_new(frame.columns).columns}
+    return frame.with_columns(pl.lit(None, target.schema[name]).alias(name) for name in missing)
 
 
 def _specs(

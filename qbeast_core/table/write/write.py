@@ -13,6 +13,7 @@ from qbeast_core.errors import TableExistsError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.declared_rules import Identity, declared_rules, with_high_water_marks
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
@@ -21,7 +22,9 @@ from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.numbered import numbered
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.index.design_effect import (
@@ -64,6 +67,7 @@ def _write(
     source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
+    source, drawn, reserved = _with_numbers(source, target, options)
     planned = prepare(source.empty, target, options)
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
@@ -78,12 +82,15 @@ def _write(
         counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
         return _planned(target, chosen, plan, counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
+    count = chosen.rows if reserved is None else reserved
+    schema = with_high_water_marks(planned.metadata.schema_string, drawn, count)
+    metadata = planned.metadata.model_copy(update={"schema_string": schema})
     mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
     intent = replace(
         rows_intent(mode, adds, chosen.rows, options),
         revision=chosen.revision,
         new_revision=chosen.is_new,
-        metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
+        metadata=None if target is not None and metadata == target.metadata else metadata,
         dialect=planned.wish.dialect,
     )
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
@@ -98,6 +105,22 @@ def _write(
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, planned.wish.names, rows.in_memory_rows, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
+
+
+def _with_numbers(
+    source: Source, target: Snapshot | None, options: WriteOptions
+) -> tuple[Source, Sequence[Identity], int | None]:
+    """Return the rows with numbers in identity columns that they lack, these columns, and the count of numbers."""
+    if target is None or options.schema_mode == "overwrite":
+        return source, (), None
+    rules = declared_rules(target.metadata, target.protocol)
+    if rules is None or not rules.identities:
+        return source, (), None
+    drawn = drawn_for(rules.identities, source.empty.columns, "df")
+    if not drawn:
+        return source, (), None
+    rows, count = numbered(source, drawn)
+    return rows, drawn, count
 
 
 def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:

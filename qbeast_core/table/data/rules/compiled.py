@@ -66,8 +66,9 @@ class _Compiler:
             yield self.check("invariants", "invariant", name, text)
         for names in declared.not_null:
             if names[0] in self.schema:
-                *above, _ = parts = [_field(names[:end]) for end in range(1, len(names) + 1)]
-                filled = parts[-1].is_not_null() | above[-1].is_null()
+                filled = _field(names).is_not_null()
+                if len(names) > 1:  # a struct that is null has no fields
+                    filled |= _field(names[:-1]).is_null()
                 name = ".".join(names)
                 yield Check("field without nulls", name, f"{name} IS NOT NULL", filled)
 

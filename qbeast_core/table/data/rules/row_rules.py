@@ -14,6 +14,8 @@ from qbeast_core.support.plain_text import first_line
 
 RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
 _MAX_CHARACTERS: Final = 200
+_UNWRITTEN: Final = "Nothing was written"
+_UNCHANGED: Final = "Nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +43,7 @@ class Check:
         """Return the error about rows that break the rule."""
         values = str(dict(example))
         shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
-        verb = "breaks" if rows == 1 else "break"
-        msg = f"{rows:,} row(s) {verb} the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
+        msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
         return ConstraintViolationError(
             f"{msg}{cure and f' {cure}'}",
             constraint=self.name,
@@ -86,21 +87,35 @@ class AppliedRules:
         """Names of the columns that are computed."""
         return [column.name for column in (*self.defaults, *self.generated)]
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """Columns that the rules use."""
+        exprs = [*(column.expr for column in self.generated), *(check.expr for check in self.checks)]
+        return frozenset(name for expr in exprs for name in expr.meta.root_names())
+
+    def apply(self, rows: pl.DataFrame, *, argument: str) -> pl.DataFrame:
+        """Return changed rows with the computed columns, after a check. The rows have the types of the table."""
+        filled = _computed(rows, self.defaults, argument, _UNCHANGED)
+        computed = _computed(filled, self.generated, argument, _UNCHANGED)
+        self.check(computed, argument=argument, outcome=_UNCHANGED)
+        return computed
+
     def fill(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows with the default columns."""
-        return _computed(rows, self.defaults, "df")
+        """Return new rows with the default columns."""
+        return _computed(rows, self.defaults)
 
-    def compute(self, rows: pl.DataFrame, *, argument: str = "df") -> pl.DataFrame:
-        """Return rows with the generated columns. The rows have the types of the table."""
-        return _computed(rows, self.generated, argument)
+    def compute(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return new rows with the generated columns. The rows have the types of the table."""
+        return _computed(rows, self.generated)
 
-    def check(self, rows: pl.DataFrame, *, argument: str = "df", outcome: str = "Nothing was written") -> None:
+    def check(self, rows: pl.DataFrame, *, argument: str = "df", outcome: str = _UNWRITTEN) -> None:
         """Raise `ConstraintViolationError` if a row breaks a rule."""
         if not self.checks or not rows.height:
             return
         try:
             broken = rows.select(
-                check.broken.sum().cast(pl.Int64).alias(str(number)) for number, check in enumerate(self.checks)
+                check.broken.sum().cast(pl.Int64).alias(str(number))
+                for number, check in enumerate(self.checks)
             ).row(0)
         except pl.exceptions.PolarsError as error:
             _refuse(", ".join(check.text for check in self.checks), error, argument, outcome)
@@ -117,8 +132,10 @@ class RowRules:
 
     defaults: tuple[ComputedColumn, ...]
     generated: tuple[ComputedColumn, ...]
-    identities: tuple[Identity, ...]
-    checks: tuple[Check, ...]
+    identities: tuple[Identity, ...] = ()
+    checks: tuple[Check, ...] = ()
+    # False: rows are completed, and not checked.
+    verifies: bool = True
 
     @property
     def optional(self) -> frozenset[str]:
@@ -128,10 +145,11 @@ class RowRules:
 
     def on_new(self, columns: Collection[str]) -> AppliedRules:
         """Return the rules for new rows that have these columns."""
+        given = tuple(column.check() for column in self.generated if column.name in columns)
         return AppliedRules(
             defaults=tuple(column for column in self.defaults if column.name not in columns),
             generated=tuple(column for column in self.generated if column.name not in columns),
-            checks=self.checks + tuple(column.check() for column in self.generated if column.name in columns),
+            checks=self.checks + given if self.verifies else (),
         )
 
     def on_changed(self, columns: Collection[str]) -> AppliedRules:
@@ -148,35 +166,29 @@ class RowRules:
         return AppliedRules(generated=follows, checks=self.checks + tuple(column.check() for column in given))
 
     def for_columns(self, names: Collection[str]) -> RowRules:
-        """Return the rules that compute some columns. They check nothing."""
-        generated = tuple(column for column in self.generated if column.name in names)
-        needed = {*names, *(source for column in generated for source in column.sources)}
-        defaults = tuple(column for column in self.defaults if column.name in needed)
-        return _Unchecked(defaults, generated, self.identities, ())
+        """Return the rules that compute some columns, and check nothing."""
+        needed = {*names, *self.sources_of(names)}
+        return RowRules(
+            defaults=tuple(column for column in self.defaults if column.name in needed),
+            generated=tuple(column for column in self.generated if column.name in names),
+            verifies=False,
+        )
 
     def sources_of(self, names: Collection[str]) -> set[str]:
         """Return the columns that generated columns among these are computed from."""
         return {source for column in self.generated if column.name in names for source in column.sources}
 
 
-class _Unchecked(RowRules):
-    """Rules that complete rows and check nothing."""
-
-    __slots__ = ()
-
-    def on_new(self, columns: Collection[str]) -> AppliedRules:
-        applied = RowRules.on_new(self, columns)
-        return AppliedRules(applied.defaults, applied.generated)
-
-
-def _computed(rows: pl.DataFrame, columns: Sequence[ComputedColumn], argument: str) -> pl.DataFrame:
+def _computed(
+    rows: pl.DataFrame, columns: Sequence[ComputedColumn], argument: str = "df", outcome: str = _UNWRITTEN
+) -> pl.DataFrame:
     if not columns:
         return rows
     try:
         return rows.with_columns(column.expr.alias(column.name) for column in columns)
     except pl.exceptions.PolarsError as error:
         texts = ", ".join(f"{column.name} as {column.text}" for column in columns)
-        _refuse(texts, error, argument, "Nothing was written")
+        _refuse(texts, error, argument, outcome)
 
 
 def _refuse(texts: str, error: pl.exceptions.PolarsError, argument: str, outcome: str) -> NoReturn:
