@@ -6,7 +6,8 @@
     ├── InvalidInputError        (also a ValueError)         an argument cannot be used
     │   ├── InputChangedError                                rows read twice were not the same
     │   ├── InvalidColumnsError                              columns to index: unknown, repeated ...
-    │   └── SchemaMismatchError                              rows do not fit the table's columns
+    │   ├── SchemaMismatchError                              rows do not fit the table's columns
+    │   └── ConstraintViolationError                         rows break a rule of the table
     ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
     ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
     ├── TableNotFoundError       (also a FileNotFoundError)  there is no Delta table

@@ -37,6 +37,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
 }
 _OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants", "delta.typeChanges": "typeWidening"}
 _MAX_DIGITS: Final = 18  # of a version
+_CONSTRAINTS: Final = "checkConstraints"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -90,13 +91,23 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     )
 
 
-def required_protocol(schema_string: str, *, current: Protocol | None = None) -> Protocol:
+def required_protocol(
+    schema_string: str, *, current: Protocol | None = None, constrained: bool = False
+) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
+
+    `constrained`: the table has check constraints that writers have to keep.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
+    if constrained and not is_bound(_CONSTRAINTS, has):
+        if has.min_writer_version < NAMED_WRITER:
+            has = has.model_copy(update={"min_writer_version": FEATURES[_CONSTRAINTS].since})
+        else:
+            features = (*(has.writer_features or ()), _CONSTRAINTS)
+            has = has.model_copy(update={"writer_features": features})
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     if not without_zone or "timestampNtz" in (has.writer_features or ()):
         return has

@@ -13,7 +13,13 @@ from typing import Protocol as Interface
 import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
-from qbeast_core.log.columns.declared_rules import NO_RULES, DeclaredRules, Identity, declared_rules
+from qbeast_core.log.columns.declared_rules import (
+    CONSTRAINT,
+    NO_RULES,
+    DeclaredRules,
+    Identity,
+    declared_rules,
+)
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
@@ -102,7 +108,11 @@ def rebase(
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
         return Conflict(excluded)
-    protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
+    protocol = required_protocol(
+        metadata.schema_string,
+        current=None if head is None else head.protocol,
+        constrained=_has_new_constraint(metadata, head),
+    )
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
         actions.append(protocol)
@@ -151,6 +161,12 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
     if any(add.has_hidden_weights and add.blocks for add in intent.adds):
         return "a sample column was added meanwhile, and these files do not have it"
     return None
+
+
+def _has_new_constraint(metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit adds a check constraint: only then it needs the feature."""
+    before = set[str]() if head is None else set(head.metadata.configuration)
+    return any(key.startswith(CONSTRAINT) for key in set(metadata.configuration) - before)
 
 
 def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidInputError, unknown_columns
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
@@ -97,7 +97,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     specs = _specs(target, state, options, frame.schema)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
-    metadata = _metadata(target, schema_json, options)
+    metadata = _metadata(target, schema_json, frame.schema, options)
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
@@ -192,12 +192,38 @@ def _sample_column(
     return check_sample_column(name, frame.columns, dialect)
 
 
-def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:
+def _metadata(
+    target: Snapshot | None, schema_json: str, schema: pl.Schema, options: WriteOptions
+) -> Metadata:
+    comments = {name: {"comment": text} for name, text in options.column_comments.items()}
+    unknown = [name for name in comments if name not in schema]
+    if unknown:
+        unknown_columns("column_comments", unknown, schema, _OUTCOME)
     if target is None:
         return Metadata(
             id=new_id(),
-            schema_string=noted_fields(schema_json, options.field_metadata),
+            description=options.comment,
+            schema_string=noted_fields(noted_fields(schema_json, options.field_metadata), comments),
             configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=now_ms(),
         )
+    if options.schema_mode == "overwrite":
+        about = target.metadata.description if options.comment is None else options.comment
+        update = {"schema_string": noted_fields(schema_json, comments), "description": about}
+        return target.metadata.model_copy(update=update)
+    _refuse_new_comments(target.metadata, schema_json, comments, options)
     return target.metadata.model_copy(update={"schema_string": schema_json})
+
+
+def _refuse_new_comments(
+    metadata: Metadata, schema_json: str, comments: Mapping[str, Mapping[str, str]], options: WriteOptions
+) -> None:
+    """Raise if a write would change comments of a table that it keeps."""
+    changed = options.comment not in (None, metadata.description)
+    if changed or noted_fields(schema_json, comments) != noted_fields(schema_json, {"": {}}):
+        argument = "comment" if changed else "column_comments"
+        msg = (
+            f"`{argument}` differs from the comments of the table; {_OUTCOME}. Comments are set when a table is made, "
+            'or replaced by mode="overwrite", schema_mode="overwrite": leave them out.'
+        )
+        raise InvalidInputError(msg, argument=argument)

@@ -21,19 +21,35 @@ from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRul
 def rules_of(metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str) -> RowRules | None:
     """Return the compiled rules of a table. None: it has none."""
     declared = declared_rules(metadata, protocol)
-    return None if declared is None else _Compiler(metadata, schema, path).compiled(declared)
+    if declared is None:
+        return None
+    try:
+        return _Compiler(schema).compiled(declared)
+    except RuleError as error:
+        message = unsupported_rule(error.feature, error.name, error.text, str(error), metadata, path=path)
+        raise UnsupportedTableError(message, path=path, feature=error.feature) from error
 
 
-def constraint_of(name: str, expression: str, metadata: Metadata, schema: pl.Schema, *, path: str) -> Check:
-    """Return a compiled constraint."""
-    return _Compiler(metadata, schema, path).check("checkConstraints", "constraint", name, expression)
+def constraint_of(name: str, expression: str, schema: pl.Schema) -> Check:
+    """Return a compiled constraint, or raise `RuleError`.
+
+    >>> str(constraint_of("positive", "Price > 0", pl.Schema({"price": pl.Float64})).expr)
+    '[(col("price")) > (0.0)]'
+    """
+    return _Compiler(schema).check("checkConstraints", "constraint", name, expression)
+
+
+class RuleError(Exception):
+    """Reason why a rule is not supported; callers convert it to a public error."""
+
+    def __init__(self, reason: str, *, feature: str, name: str, text: str) -> None:
+        self.feature, self.name, self.text = feature, name, text
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiler:
-    metadata: Metadata
     schema: pl.Schema
-    path: str
 
     def compiled(self, declared: DeclaredRules) -> RowRules:
         defaults = tuple(
@@ -56,7 +72,7 @@ class _Compiler:
         expr = self._expression(feature, name, text, self.schema, pl.Boolean())
         dtype = self._type(feature, name, text, expr)
         if dtype not in (pl.Boolean(), pl.Null()):
-            self._refuse(feature, name, text, f"it is {dtype}, neither true nor false for a row")
+            _refuse(feature, name, text, f"it is {dtype}, neither true nor false for a row")
         return Check(kind, name, text, expr.cast(pl.Boolean))
 
     def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
@@ -81,7 +97,7 @@ class _Compiler:
             dtype.is_numeric() and (wanted.is_float() or isinstance(wanted, pl.Decimal))
         )
         if not same_kind and dtype not in (wanted, pl.Null()):
-            self._refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
+            _refuse(feature, name, text, f"it is {dtype}, and the column is {wanted}")
         return expr if dtype == wanted else expr.cast(wanted)
 
     def _expression(
@@ -95,20 +111,18 @@ class _Compiler:
         try:
             return spark_expression(text, scope, dtype=dtype, clock=UTC_NOW)
         except (InvalidSqlError, UnknownColumnError) as error:
-            self._refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, first_line(str(error)), error)
 
     def _type(self, feature: str, name: str, text: str, expr: pl.Expr) -> pl.DataType:
         try:
             types = self.schema.to_frame().lazy().select(expr.alias("value")).collect_schema()
         except pl.exceptions.PolarsError as error:
-            self._refuse(feature, name, text, first_line(str(error)), error)
+            _refuse(feature, name, text, first_line(str(error)), error)
         return types["value"]
 
-    def _refuse(
-        self, feature: str, name: str, text: str, reason: str, cause: BaseException | None = None
-    ) -> NoReturn:
-        message = unsupported_rule(feature, name, text, reason, self.metadata, path=self.path)
-        raise UnsupportedTableError(message, path=self.path, feature=feature) from cause
+
+def _refuse(feature: str, name: str, text: str, reason: str, cause: BaseException | None = None) -> NoReturn:
+    raise RuleError(reason, feature=feature, name=name, text=text) from cause
 
 
 def _field(names: tuple[str, ...]) -> pl.Expr:

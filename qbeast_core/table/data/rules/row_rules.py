@@ -32,20 +32,22 @@ class Check:
         """True for rows that break the rule."""
         return ~self.expr.fill_null(value=False)
 
-    def example(self, rows: pl.DataFrame) -> dict[str, object]:
-        """Return the values of the first row that breaks the rule."""
-        columns = list(dict.fromkeys(self.expr.meta.root_names())) or rows.columns
-        return rows.lazy().filter(self.broken).select(columns).head(1).collect().row(0, named=True)
+    def example(self, rows: pl.LazyFrame) -> dict[str, object]:
+        """Return the values of a row that breaks the rule."""
+        broken = rows.filter(self.broken)
+        columns = list(dict.fromkeys(self.expr.meta.root_names()))
+        shown = broken.select(columns) if columns else broken
+        return shown.head(1).collect().row(0, named=True)
 
     def violation(
-        self, rows: int, example: Mapping[str, object], *, argument: str | None, outcome: str, cure: str = ""
+        self, rows: int, example: Mapping[str, object], *, argument: str | None, outcome: str
     ) -> ConstraintViolationError:
         """Return the error about rows that break the rule."""
         values = str(dict(example))
         shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
         msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
         return ConstraintViolationError(
-            f"{msg}{cure and f' {cure}'}",
+            msg,
             constraint=self.name,
             expression=self.text,
             rows=rows,
@@ -123,7 +125,9 @@ class AppliedRules:
             if count:
                 # A rule without columns is broken by all rows or by none.
                 rows_broken = count if check.expr.meta.root_names() else rows.height
-                raise check.violation(rows_broken, check.example(rows), argument=argument, outcome=outcome)
+                raise check.violation(
+                    rows_broken, check.example(rows.lazy()), argument=argument, outcome=outcome
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
