@@ -135,7 +135,7 @@ def _marked(schema_string: str, marks: Mapping[str, int]) -> str:
     before = [dict(column.get("metadata") or {}) for column in whole["fields"]]
     for column, notes in zip(whole["fields"], before, strict=True):
         mark = marks.get(column["name"])
-        if mark is not None and _STEP in notes:
+        if mark is not None and not {_START, _STEP}.isdisjoint(notes):
             column["metadata"] = {**notes, _HIGH_WATER_MARK: mark}
     changed = before != [column.get("metadata") or {} for column in whole["fields"]]
     return orjson.dumps(whole).decode() if changed else schema_string
@@ -155,12 +155,12 @@ def _identities(columns: Sequence[Mapping[str, Any]]) -> tuple[Identity, ...]:
         Identity(
             column=column["name"],
             start=int(notes.get(_START, 1)),
-            step=int(notes[_STEP]),
+            step=int(notes.get(_STEP, 1)),
             high_water_mark=notes.get(_HIGH_WATER_MARK),
             allows_values=bool(notes.get(_EXPLICIT)),
         )
         for column in columns
-        if _STEP in (notes := _notes(column))
+        if not {_START, _STEP}.isdisjoint(notes := _notes(column))
     )
 
 
