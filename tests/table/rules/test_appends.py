@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
+from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.change_races import check_no_orphans
 from tests.helpers.examples import examples
 from tests.helpers.tables import MEMORY, SPILL, folder
@@ -213,3 +215,27 @@ def test_nulls_in_required_computed_columns_are_refused(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"a": [1]}), path, mode="append")
     with pytest.raises(qbeast.ConstraintViolationError, match="b IS NOT NULL"):
         qbeast.open_table(path).update("a = 1", {"a": "NULL"})
+
+
+def test_tasks_compute_and_check_rows(tmp_path: Path) -> None:
+    path = ruled(
+        tmp_path / "t",
+        {name: dtype for name, dtype in SCHEMA.items() if name != "id"},
+        {name: notes for name, notes in NOTES.items() if name != "id"},
+        columns=["day", "double"],
+        constraints=CONSTRAINTS,
+    )
+    task = pickle.loads(pickle.dumps(begin_append(str(path), rows(0))))  # noqa: S301 - our own bytes
+    parts = [task.write(rows(60)[start : start + 20]) for start in (0, 20, 40)]
+    with pytest.raises(qbeast.ConstraintViolationError, match="positive"):
+        task.write(rows(5).with_columns(price=pl.lit(-1.0)))
+    publish_parts(task, parts)
+    assert_frame_equal(qbeast.read_table(path).sort("ts"), complete(rows(60)).drop("id"))
+    check_no_orphans(path)
+
+
+def test_tasks_draw_no_numbers(tmp_path: Path) -> None:
+    path = table(tmp_path / "t")
+    with pytest.raises(qbeast.UnsupportedTableError, match="draws the numbers") as caught:
+        begin_append(str(path), rows(0))
+    assert caught.value.feature == "identityColumns"

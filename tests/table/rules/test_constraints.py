@@ -25,12 +25,12 @@ def table(tmp_path: Path) -> qbeast.Table:
 
 
 def test_added_constraint_binds_deltalake_and_us(table: qbeast.Table) -> None:
-    assert table.add_constraint("Positive", "ID >= 0").changed == ("delta.constraints.positive",)
+    assert table.add_constraint("Positive", "id >= 0").changed == ("delta.constraints.positive",)
     assert DeltaTable(table.uri).protocol().min_writer_version == 3
     bad = ROWS.with_columns(id=-pl.col("id") - 1)
     with pytest.raises(DeltaError):
         write_deltalake(table.uri, bad, mode="append")
-    with pytest.raises(qbeast.ConstraintViolationError, match="200 row.*'positive', ID >= 0"):
+    with pytest.raises(qbeast.ConstraintViolationError, match=r"200 row.*'positive', id >= 0"):
         qbeast.write_table(bad, table.uri, mode="append")
     write_deltalake(table.uri, ROWS, mode="append")
     qbeast.write_table(ROWS, table.uri, mode="append")
@@ -97,7 +97,7 @@ def test_rows_that_come_meanwhile_are_checked(table: qbeast.Table) -> None:
     bad = ROWS.with_columns(id=-pl.col("id") - 1)
     with (
         landing_first(lambda: qbeast.write_table(bad, table.uri, mode="append")),
-        pytest.raises(qbeast.CommitConflictError, match="200 row.s. break"),
+        pytest.raises(qbeast.CommitConflictError, match=r"200 row.s. break"),
     ):
         table.add_constraint("positive", "id >= 0")
     assert not DeltaTable(table.uri).metadata().configuration.keys() & {"delta.constraints.positive"}
@@ -131,7 +131,7 @@ def test_fields_without_nulls_are_checked(tmp_path: Path) -> None:
     qbeast.convert_table(tmp_path / "t", columns=["id"])
     good = pl.DataFrame({"id": [1, 2], "a": [{"b": 1}, None]})
     qbeast.write_table(good, tmp_path / "t", mode="append")
-    with pytest.raises(qbeast.ConstraintViolationError, match="'a.b'.*a.b IS NOT NULL"):
+    with pytest.raises(qbeast.ConstraintViolationError, match=r"'a.b'.*a.b IS NOT NULL"):
         qbeast.write_table(
             good.with_columns(a=pl.struct(b=pl.lit(None, pl.Int64))), tmp_path / "t", mode="append"
         )

@@ -61,7 +61,7 @@ def test_lost_race_writes_nothing(tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     with (
         landing_first(lambda: qbeast.write_table(keys(100, 3), path, mode="append")),
-        pytest.raises(qbeast.CommitConflictError, match="identity|schema"),
+        pytest.raises(qbeast.CommitConflictError, match=r"identity|schema"),
     ):
         qbeast.write_table(
             keys(0, 3), path, mode="append"
