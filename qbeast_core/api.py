@@ -84,7 +84,8 @@ def write_table(
         Statistics of all rows to expect, beyond these rows: ``<column>_min``, ``<column>_max``,
         ``<column>_quantiles``.
     schema_mode : {"merge", "overwrite"}, optional
-        ``"merge"`` allows rows without some columns (null) or with new columns. ``"overwrite"``, with mode
+        ``"merge"`` allows rows without some columns (null) or with new columns. Columns that the table computes
+        (generated, default and identity columns of Delta) may always be missing. ``"overwrite"``, with mode
         ``"overwrite"``, replaces the schema.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.

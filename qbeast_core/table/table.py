@@ -1410,7 +1410,7 @@ class Table:
         not_matched_if : polars.Expr or str, optional
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
-            Values of new rows; other columns are null. By default the columns of the source.
+            Values of new rows; other columns are null, or computed by the table. By default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional

@@ -14,7 +14,7 @@ from tests.helpers.change_races import check_no_orphans
 from tests.spark.frames import to_spark
 from tests.spark.twins import small_tasks
 from tests.table.rules.tables import high_water_mark
-from tests.table.rules.test_appends import complete, rows, table
+from tests.table.rules.visits import complete, rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,50 +19,10 @@ from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.change_races import check_no_orphans
 from tests.helpers.examples import examples
 from tests.helpers.tables import MEMORY, SPILL, folder
-from tests.table.rules.tables import IDENTITY, high_water_mark, ruled
+from tests.table.rules.tables import high_water_mark, ruled
+from tests.table.rules.visits import CONSTRAINTS, NOTES, SCHEMA, complete, rows, table
 
-SCHEMA = {
-    "id": pl.Int64(),
-    "ts": pl.Datetime("us", "UTC"),
-    "price": pl.Float64(),
-    "day": pl.Date(),
-    "kind": pl.String(),
-    "double": pl.Int64(),
-}
-NOTES = {
-    "id": IDENTITY,
-    "day": {"delta.generationExpression": "CAST(TS AS DATE)"},
-    "kind": {"CURRENT_DEFAULT": "'none'"},
-    "double": {"delta.generationExpression": "CAST(price * 2 AS BIGINT)"},
-}
-CONSTRAINTS = {"positive": "price > 0", "short": "length(kind) < 9 OR kind IS NULL"}
-START = datetime(2026, 1, 1, tzinfo=UTC)
 ENGINES = pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
-
-
-def table(path: Path, columns: list[str] | None = None) -> Path:
-    columns = columns or ["day", "price", "id"]
-    return ruled(path, SCHEMA, NOTES, columns=columns, constraints=CONSTRAINTS)
-
-
-def rows(count: int) -> pl.DataFrame:
-    numbers = range(count)
-    return pl.DataFrame(
-        {"ts": [START + timedelta(hours=7 * n) for n in numbers], "price": [n / 3 + 0.5 for n in numbers]},
-        schema_overrides={"ts": pl.Datetime("us", "UTC"), "price": pl.Float64},
-    )
-
-
-def complete(given_rows: pl.DataFrame, first: int = 1) -> pl.DataFrame:
-    """Return the rows that a table holds, computed by Polars alone."""
-    return given_rows.select(
-        pl.int_range(first, first + given_rows.height).alias("id"),
-        "ts",
-        "price",
-        pl.col("ts").dt.date().alias("day"),
-        pl.lit("none").alias("kind"),
-        (pl.col("price") * 2).truncate().cast(pl.Int64).alias("double"),
-    )
 
 
 @ENGINES
