@@ -142,8 +142,8 @@ def test_rules_of_spark_are_kept_in_turn(spark: SparkSession, tmp_path: Path) ->
         qbeast.write_table(ours, path, mode="append")
     for turn in range(4):
         if turn % 2:
-            spark.sql(
-                f"insert into delta.`{path}` (at, price) values (timestamp '2026-03-01 12:00:00Z', 1.5)"
+            Delta(spark, path).sql(
+                "insert into {t} (at, price) values (timestamp '2026-03-01 12:00:00Z', 1.5)"
             )
         else:
             qbeast.write_table(ours.head(1), path, mode="append")
