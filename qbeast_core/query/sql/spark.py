@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import reduce
 from typing import Any, Final
 
 import polars as pl
@@ -128,8 +127,11 @@ def _days_between(node: exp.Expr) -> exp.Expr:
 
 def _joined(node: exp.Expr) -> exp.Expr:
     """Return a concatenation that is null if an operand is null."""
-    parts: list[exp.Expr] = node.expressions
-    return reduce(lambda left, right: exp.DPipe(this=left, expression=right), parts)
+    first, *others = node.expressions
+    joined: exp.Expr = first
+    for part in others:
+        joined = exp.DPipe(this=joined, expression=part)
+    return joined
 
 
 def _substring(node: exp.Expr) -> exp.Expr:

@@ -31,7 +31,8 @@ class Update(MatchedRows, Change):
         """See `Change`."""
         snapshot = reader.snapshot
         condition = self.condition(reader)
-        assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules_of_version(snapshot))
+        rules = rules_of_version(snapshot, given=snapshot.schema)
+        assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
         keeps_keys = not set(assignments.columns) & set(reader.indexed)

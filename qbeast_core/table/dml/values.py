@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import orjson
@@ -47,9 +47,9 @@ def assignments_of(
     return Assignments(tuple(compiled), required_columns(snapshot) & frozenset(values), argument, applied)
 
 
-def rules_of_version(snapshot: Snapshot) -> RowRules | None:
-    """Return the rules of a table for its rows. None: it has none."""
-    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri)
+def rules_of_version(snapshot: Snapshot, *, given: Collection[str] = ()) -> RowRules | None:
+    """Return the rules of a table for its rows, see `rules_of`. None: it has none."""
+    return rules_of(snapshot.metadata, snapshot.protocol, snapshot.schema, path=snapshot.uri, given=given)
 
 
 def required_columns(snapshot: Snapshot) -> frozenset[str]:

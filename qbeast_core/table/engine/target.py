@@ -50,7 +50,8 @@ class RowShape:
             needed |= rules.sources_of(names)
             rules = rules.for_columns(names)
         schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name in needed})
-        return RowShape(self.schema_json, schema, self.merge, rules=rules)
+        # Rows may have none of the columns, and have another column then, which counts them.
+        return RowShape(self.schema_json, schema, self.merge or rules is not None, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

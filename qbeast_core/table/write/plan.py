@@ -83,6 +83,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
     sample_column = _sample_column(frame, target, options, dialect)
+    given = frame.columns
     frame = _with_optional(without_values(frame, sample_column), target, options)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
@@ -113,7 +114,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     columns = StoredColumns.of(metadata, features)
     rules = None
     if target is not None:
-        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri)
+        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
     wish = IndexWish(specs, size, dialect, bounds)
     return PlannedTable(metadata, columns, frame.schema, wish, state, rules)
 
@@ -140,7 +141,7 @@ def _with_optional(frame: pl.DataFrame, target: Snapshot | None, options: WriteO
     """Return a frame without rows with the columns that the table computes if rows lack them."""
     if target is None or options.schema_mode == "overwrite":
         return frame
-    rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri)
+    rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=frame.columns)
     if rules is None:
         return frame
     missing = {*rules.on_new(frame.columns).columns}

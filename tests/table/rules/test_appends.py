@@ -199,3 +199,24 @@ def test_tasks_draw_no_numbers(tmp_path: Path) -> None:
     with pytest.raises(qbeast.UnsupportedTableError, match="draws the numbers") as caught:
         begin_append(str(path), rows(0))
     assert caught.value.feature == "identityColumns"
+
+
+@pytest.mark.parametrize("columns", [["kind"], ["id"], ["kind", "double"]])
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_index_of_computed_columns_alone(columns: list[str], tmp_path: Path) -> None:
+    path = table(tmp_path / "t", columns)
+    for resources in (MEMORY, SPILL):
+        qbeast.write_table(rows(90).select("price", "ts"), path, mode="append", resources=resources)
+    wanted = pl.concat([complete(rows(90)), complete(rows(90), 91)])
+    assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)
+    assert qbeast.open_table(path).check().ok
+
+
+def test_unsupported_default_matters_only_where_it_is_used(tmp_path: Path) -> None:
+    schema = {"a": pl.Int64(), "b": pl.String()}
+    path = ruled(tmp_path / "t", schema, {"b": {"CURRENT_DEFAULT": "current_user()"}}, columns=["a"])
+    qbeast.write_table(pl.DataFrame({"a": [1], "b": ["x"]}), path, mode="append")
+    qbeast.open_table(path).update("a = 1", {"a": "2"})
+    with pytest.raises(qbeast.UnsupportedTableError, match="allowColumnDefaults"):
+        qbeast.write_table(pl.DataFrame({"a": [1]}), path, mode="append")
+    assert qbeast.read_table(path).rows() == [(2, "x")]

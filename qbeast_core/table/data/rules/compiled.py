@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import NoReturn
@@ -18,13 +18,18 @@ from qbeast_core.table.data.expressions import UTC_NOW
 from qbeast_core.table.data.rules.row_rules import Check, ComputedColumn, RowRules, RuleKind
 
 
-def rules_of(metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str) -> RowRules | None:
-    """Return the compiled rules of a table. None: it has none."""
+def rules_of(
+    metadata: Metadata, protocol: Protocol, schema: pl.Schema, *, path: str, given: Collection[str] = ()
+) -> RowRules | None:
+    """Return the compiled rules of a table. None: it has none.
+
+    Defaults of the `given` columns are left out: they are not used, and may have unsupported expressions.
+    """
     declared = declared_rules(metadata, protocol)
     if declared is None:
         return None
     try:
-        return _Compiler(schema).compiled(declared)
+        return _Compiler(schema).compiled(declared, given)
     except RuleError as error:
         message = unsupported_rule(error.feature, error.name, error.text, str(error), metadata, path=path)
         raise UnsupportedTableError(message, path=path, feature=error.feature) from error
@@ -51,11 +56,11 @@ class RuleError(Exception):
 class _Compiler:
     schema: pl.Schema
 
-    def compiled(self, declared: DeclaredRules) -> RowRules:
+    def compiled(self, declared: DeclaredRules, given: Collection[str]) -> RowRules:
         defaults = tuple(
             ComputedColumn(name, text, self._value("allowColumnDefaults", name, text, pl.Schema()))
             for name, text in declared.defaults.items()
-            if name in self.schema
+            if name in self.schema and name not in given
         )
         plain = pl.Schema(
             {name: dtype for name, dtype in self.schema.items() if name not in declared.generated}
