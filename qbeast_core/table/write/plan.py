@@ -144,7 +144,7 @@ def _with_optional(frame: pl.DataFrame, target: Snapshot | None, options: WriteO
     rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=frame.columns)
     if rules is None:
         return frame
-    missing = {*rules.on_new(frame.columns).columns}
+    missing = rules.on_new(frame.columns).columns
     return frame.with_columns(pl.lit(None, target.schema[name]).alias(name) for name in missing)
 
 

@@ -73,7 +73,9 @@ class Merge(Change):
                 in_place=files[lost == 0],
                 added=matched.added.numbered(rules.drawn),
             ),
-            schema_json=with_high_water_marks(reader.snapshot.schema_json, rules.drawn, matched.added.height),
+            schema_json=with_high_water_marks(reader.snapshot.schema_json, rules.drawn, matched.added.height)
+            if rules.drawn
+            else None,
             deleted=deleted + not_matched,
             updated=updated,
             parameters=self._parameters(),
