@@ -108,7 +108,7 @@ def with_high_water_marks(schema_string: str, identities: Sequence[Identity], co
     """Return a schema after `count` numbers of each identity column were drawn.
 
     >>> field = '{"name":"x","type":"long","metadata":{"delta.identity.start":5,"delta.identity.step":2}}'
-    >>> with_high_water_marks(f'{{"fields":[{field}]}}', [Identity("x", 5, 2, None, False)], 3)[-35:]
+    >>> with_high_water_marks(f'{{"fields":[{field}]}}', [Identity("x", 5, 2, None, False)], 3)[-36:]
     '"delta.identity.highWaterMark":9}}]}'
     """
     if not count or not identities:

@@ -38,8 +38,8 @@ def rules_of(
 def constraint_of(name: str, expression: str, schema: pl.Schema) -> Check:
     """Return a compiled constraint, or raise `RuleError`.
 
-    >>> str(constraint_of("positive", "Price > 0", pl.Schema({"price": pl.Float64})).expr)
-    '[(col("price")) > (0.0)]'
+    >>> str(constraint_of("positive", "Price > 0", pl.Schema({"price": pl.Int64})).expr)
+    '[(col("price")) > (dyn int: 0)]'
     """
     return _Compiler(schema).check("checkConstraints", "constraint", name, expression)
 
@@ -78,7 +78,7 @@ class _Compiler:
         dtype = self._type(feature, name, text, expr)
         if dtype not in (pl.Boolean(), pl.Null()):
             _refuse(feature, name, text, f"it is {dtype}, neither true nor false for a row")
-        return Check(kind, name, text, expr.cast(pl.Boolean))
+        return Check(kind, name, text, expr if dtype == pl.Boolean() else expr.cast(pl.Boolean))
 
     def _checks(self, declared: DeclaredRules) -> Iterator[Check]:
         for name, text in declared.constraints.items():
