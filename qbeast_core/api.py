@@ -45,6 +45,8 @@ def write_table(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     sample_column: str | None = None,
+    comment: str | None = None,
+    column_comments: Mapping[str, str] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -85,7 +87,8 @@ def write_table(
         Statistics of all rows to expect, beyond these rows: ``<column>_min``, ``<column>_max``,
         ``<column>_quantiles``.
     schema_mode : {"merge", "overwrite"}, optional
-        ``"merge"`` allows rows without some columns (null) or with new columns. ``"overwrite"``, with mode
+        ``"merge"`` allows rows without some columns (null) or with new columns. Columns that the table computes
+        (generated, default and identity columns of Delta) may always be missing. ``"overwrite"``, with mode
         ``"overwrite"``, replaces the schema.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
@@ -102,6 +105,10 @@ def write_table(
         "overwrite"``. Its values are computed from the indexed columns, so that ``WHERE <column> < 0.1`` returns
         the rows of ``sample=0.1``, rounded up to a multiple of 1/65536, in any engine. Later writes keep it; values in
         their rows are ignored. See `Table.add_sample_column`.
+    comment : str, optional
+        Description of a new table, or of one whose schema is replaced. Delta engines show it.
+    column_comments : mapping of str to str, optional
+        Comments of columns by name, like `comment`.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -121,7 +128,7 @@ def write_table(
     ------
     InvalidInputError
         An option is invalid (`InvalidColumnsError`: the columns to index; `SchemaMismatchError`: the rows do not fit
-        the table).
+        the table; `ConstraintViolationError`: the rows break a rule of the table).
     TableExistsError
         Mode is ``"error"`` and the table exists, or there is something else at the path.
     NotQbeastTableError, UnsupportedTableError
@@ -168,6 +175,8 @@ def write_table(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         sample_column=sample_column,
+        comment=comment,
+        column_comments=column_comments or {},
         dry_run=dry_run,
         progress=callback_of(progress),
     )

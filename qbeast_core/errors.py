@@ -6,7 +6,8 @@
     ├── InvalidInputError        (also a ValueError)         an argument cannot be used
     │   ├── InputChangedError                                rows read twice were not the same
     │   ├── InvalidColumnsError                              columns to index: unknown, repeated ...
-    │   └── SchemaMismatchError                              rows do not fit the table's columns
+    │   ├── SchemaMismatchError                              rows do not fit the table's columns
+    │   └── ConstraintViolationError                         rows break a rule of the table
     ├── InvalidMetadataError     (also a ValueError)         stored metadata breaks the format
     ├── TableExistsError         (also a FileExistsError)    the mode forbids writing to it
     ├── TableNotFoundError       (also a FileNotFoundError)  there is no Delta table
@@ -36,7 +37,7 @@ accepts. `changed` says whether the call changed the table before it failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -229,6 +230,42 @@ class SchemaMismatchError(InvalidInputError):
 
     def __init__(self, message: str, *, problems: Sequence[str] = (), argument: str = "df") -> None:
         self.problems = tuple(problems)
+        super().__init__(message, argument=argument)
+
+
+class ConstraintViolationError(InvalidInputError):
+    """Rows break a rule of the table: a constraint, an invariant, a generated column, a field without nulls.
+
+    Attributes
+    ----------
+    constraint : str
+        Name of the constraint, or of the column that has the rule.
+    expression : str
+        The rule, in Spark SQL.
+    rows : int
+        Number of rows that break the rule, of those that were checked before the error.
+    example : dict of str to object
+        Values of one of these rows, of the columns that the rule uses.
+    """
+
+    code = "constraint-violation"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        constraint: str,
+        expression: str,
+        rows: int,
+        example: Mapping[str, object],
+        argument: str | None = "df",
+    ) -> None:
+        self.constraint, self.expression, self.rows, self.example = (
+            constraint,
+            expression,
+            rows,
+            dict(example),
+        )
         super().__init__(message, argument=argument)
 
 

@@ -37,6 +37,8 @@ def write_table(
     commit_metadata: Mapping[str, str] | None = None,
     dialect: BlocksDialect | None = None,
     sample_column: str | None = None,
+    comment: str | None = None,
+    column_comments: Mapping[str, str] | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -55,7 +57,7 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, dry_run
+    sample_column, comment, column_comments, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -99,6 +101,8 @@ def write_table(
         commit_metadata=metadata_of(commit_metadata),
         dialect=dialect,
         sample_column=sample_column,
+        comment=comment,
+        column_comments=column_comments or {},
         dry_run=dry_run,
         progress=callback_of(progress),
     )

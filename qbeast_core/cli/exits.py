@@ -25,6 +25,7 @@ EXIT_CODES: Final = {
     "invalid-input": 2,
     "invalid-columns": 2,
     "schema-mismatch": 3,
+    "constraint-violation": 3,
     "input-changed": 3,
     "table-not-found": 4,
     "version-not-found": 4,

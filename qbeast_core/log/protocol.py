@@ -42,6 +42,7 @@ _OF_COLUMNS: Final[Mapping[str, str]] = {
 }
 _OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants"}
 _MAX_DIGITS: Final = 18  # of a version
+_CONSTRAINTS: Final = "checkConstraints"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -78,7 +79,7 @@ def check_writable(
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if brings in ("rows", "files"):
         refused += [f"{VOID_INSIDE} {name}" for name in unstored_voids(metadata.schema_string)]
-    if mode == "overwrite" and _is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
+    if mode == "overwrite" and is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)
     if mode == "append":
@@ -98,23 +99,34 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
 
 def has_change_feed(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether commits that change rows have to write them to the change data feed."""
-    return _is_true(metadata, CHANGE_FEED) and _is_bound("changeDataFeed", protocol)
+    return _is_true(metadata, CHANGE_FEED) and is_bound("changeDataFeed", protocol)
 
 
 def required_protocol(
-    schema_string: str, *, current: Protocol | None = None, is_mapped: bool = False
+    schema_string: str,
+    *,
+    current: Protocol | None = None,
+    is_mapped: bool = False,
+    constrained: bool = False,
 ) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
 
-    `is_mapped`: the table maps columns, and readers and writers have to know it.
+    `is_mapped`: the table maps columns, and readers and writers have to know it. `constrained`: it has check
+    constraints that writers have to keep.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
-    if is_mapped and not (_is_bound("columnMapping", has) and _reads_mapped(has)):
+    if is_mapped and not (is_bound("columnMapping", has) and _reads_mapped(has)):
         # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
         has = with_features(has, ["columnMapping"])
+    if constrained and not is_bound(_CONSTRAINTS, has):
+        if has.min_writer_version < NAMED_WRITER:
+            has = has.model_copy(update={"min_writer_version": FEATURES[_CONSTRAINTS].since})
+        else:
+            features = (*(has.writer_features or ()), _CONSTRAINTS)
+            has = has.model_copy(update={"writer_features": features})
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     return with_features(has, ["timestampNtz"] if without_zone else [])
 
@@ -166,19 +178,23 @@ def marks_in_use(schema_string: str) -> set[str]:
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
 
-def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
-    """Return the features in use, of those that a table may list without using them."""
-    active = marks_in_use(metadata.schema_string)
-    if any(key.startswith("delta.constraints.") for key in metadata.configuration):
-        active.add("checkConstraints")
-    return {feature for feature in active if _is_bound(feature, protocol)}
-
-
-def _is_bound(feature: str, protocol: Protocol) -> bool:
+def is_bound(feature: str, protocol: Protocol) -> bool:
     """Return whether writers of the table have to know a feature, by its name or by the writer version."""
     if protocol.min_writer_version >= NAMED_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
     return protocol.min_writer_version >= feature_of(feature).since
+
+
+def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
+    """Return the features in use that are supported only while nothing uses them."""
+    active = marks_in_use(metadata.schema_string)
+    if any(key.startswith("delta.constraints.") for key in metadata.configuration):
+        active.add("checkConstraints")
+    return {
+        feature
+        for feature in active
+        if feature_of(feature).support == "inactive" and is_bound(feature, protocol)
+    }
 
 
 def _reads_mapped(protocol: Protocol) -> bool:

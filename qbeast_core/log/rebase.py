@@ -14,6 +14,13 @@ from typing import Protocol as Interface
 import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
+from qbeast_core.log.columns.declared_rules import (
+    CONSTRAINT,
+    NO_RULES,
+    DeclaredRules,
+    Identity,
+    declared_rules,
+)
 from qbeast_core.log.columns.revisions import stored_revision
 from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
 from qbeast_core.log.conflicts import merge_metadata
@@ -100,7 +107,7 @@ def rebase(
     if isinstance(metadata, str):
         return Conflict(metadata)
     dialect = found_dialect(intent, metadata, None if head is None else head.files)
-    outdated = _outdated_files(intent, metadata, dialect)
+    outdated = _outdated_files(intent, metadata, dialect) or _outdated_rows(intent, base, head)
     if outdated is not None:
         return Conflict(outdated)
     indexed = _indexed(intent, metadata, head, dialect)
@@ -111,8 +118,12 @@ def rebase(
     if excluded is not None:
         return Conflict(excluded)
     metadata = _with_min_reader(metadata)
-    current = None if head is None else head.protocol
-    protocol = required_protocol(metadata.schema_string, current=current, is_mapped=_maps_now(metadata, head))
+    protocol = required_protocol(
+        metadata.schema_string,
+        current=None if head is None else head.protocol,
+        is_mapped=_maps_now(metadata, head),
+        constrained=_has_new_constraint(metadata, head),
+    )
     protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
@@ -165,6 +176,32 @@ def _outdated_files(intent: WriteIntent, metadata: Metadata, dialect: BlocksDial
     if any(add.has_hidden_weights and add.blocks for add in intent.adds):
         return "a sample column was added meanwhile, and these files do not have it"
     return None
+
+
+def _has_new_constraint(metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit adds a check constraint: only then it needs the feature."""
+    before = set[str]() if head is None else set(head.metadata.configuration)
+    return any(key.startswith(CONSTRAINT) for key in set(metadata.configuration) - before)
+
+
+def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:
+    """Return why the new rows may break rules that the table has now; None if they keep them."""
+    if base is None or head is None or base == head.metadata or intent.brings != "rows" or not intent.adds:
+        return None
+    planned, now = (declared_rules(metadata, head.protocol) for metadata in (base, head.metadata))
+    if not (planned or NO_RULES).same_checks(now or NO_RULES):
+        return "another writer changed the rules of its rows (constraints, generated columns)"
+    ours = None if intent.metadata is None else declared_rules(intent.metadata, head.protocol)
+    drawn = {identity.column for identity in _changed(planned, ours)}
+    if drawn & {identity.column for identity in _changed(planned, now)}:
+        return (
+            f"another writer drew numbers of the identity column(s) {sorted(drawn)}, which these files have"
+        )
+    return None
+
+
+def _changed(before: DeclaredRules | None, after: DeclaredRules | None) -> set[Identity]:
+    return set() if after is None else {*after.identities}.difference((before or NO_RULES).identities)
 
 
 def _excluded_dialect(metadata: Metadata) -> str | None:

@@ -86,6 +86,16 @@ def refusal(
     return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
 
 
+def unsupported_rule(
+    feature: str, name: str, expression: str, reason: str, metadata: Metadata, *, path: str
+) -> str:
+    """Return why rows of a table cannot be written: a rule of its rows is not understood."""
+    return (
+        f"rows cannot be written to {path}: qbeast does not support the expression {expression!r} of {name!r} "
+        f"({feature}): {reason}. Nothing was changed. {_works({feature}, metadata)}".rstrip()
+    )
+
+
 def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> str:
     """Return the call that copies a Delta table's rows into a new table.
 

@@ -1460,7 +1460,7 @@ class Table:
         not_matched_if : polars.Expr or str, optional
             Only for rows for which this is true.
         insert : mapping of str to polars.Expr, str or a plain value, optional
-            Values of new rows; other columns are null. By default the columns of the source.
+            Values of new rows; other columns are null, or computed by the table. By default the columns of the source.
         when_not_matched_by_source : {"ignore", "delete"}, default "ignore"
             What to do with rows of the table that have no match.
         not_matched_by_source_if : polars.Expr or str, optional
@@ -1737,6 +1737,86 @@ class Table:
         from qbeast_core.table.maintenance.metadata import set_properties
 
         return self._moved(*set_properties(refresh(self._snapshot), properties))
+
+    def add_constraint(self, name: str, expression: str) -> MetadataResult:
+        """Add a check constraint, in one commit: all writers of Delta refuse rows that do not meet it.
+
+        The rows of the table are read first. A writer that knows no check constraints can no longer write to the table:
+        it needs writer version 3, or the feature ``checkConstraints``.
+
+        Parameters
+        ----------
+        name : str
+            Name of the constraint. Upper and lower case do not differ.
+        expression : str
+            Condition over the columns of a row, in Spark SQL: texts are in single or double quotes, names of columns in
+            backticks, and times are in UTC. A row for which it is false or null breaks the constraint, as in Spark and
+            deltalake. Write ``price IS NULL OR price > 0`` to allow nulls.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the property that holds the constraint.
+
+        Raises
+        ------
+        ConstraintViolationError
+            Rows of the table break the constraint.
+        InvalidInputError
+            The name is taken, or the expression is not supported.
+        UnsupportedTableError
+            The table has a feature that qbeast does not support.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`. It is also a conflict if another writer adds rows that break the constraint.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"price": [1.5, 2.5]}), "priced", columns=["price"])
+        >>> table = qbeast.open_table("priced")
+        >>> table.add_constraint("positive", "price > 0").changed
+        ('delta.constraints.positive',)
+        >>> qbeast.write_table(pl.DataFrame({"price": [-1.0]}), "priced", mode="append")
+        Traceback (most recent call last):
+        ...
+        qbeast_core.errors.ConstraintViolationError: 1 row(s) break the constraint 'positive', price > 0: for example...
+        """
+        from qbeast_core.table.maintenance.constraints import add_constraint
+
+        return self._moved(*add_constraint(self._reader.renewed(), name, expression))
+
+    def drop_constraint(self, name: str) -> MetadataResult:
+        """Drop a check constraint, in one commit. The protocol of the table stays.
+
+        Parameters
+        ----------
+        name : str
+            Name of the constraint. Upper and lower case do not differ.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the property that held the constraint.
+
+        Raises
+        ------
+        InvalidInputError
+            The table has no such constraint.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"price": [1.5, 2.5]}), "goods", columns=["price"])
+        >>> table = qbeast.open_table("goods")
+        >>> _ = table.add_constraint("positive", "price > 0")
+        >>> table.drop_constraint("positive").version
+        2
+        """
+        from qbeast_core.table.maintenance.constraints import drop_constraint
+
+        return self._moved(*drop_constraint(refresh(self._snapshot), name))
 
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit. Existing rows get nulls.

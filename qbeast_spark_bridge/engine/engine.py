@@ -29,6 +29,7 @@ from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits
 from qbeast_core.tree.space.summary_bytes import load_summary
+from qbeast_spark_bridge.engine.computed import with_computed, with_numbers
 from qbeast_spark_bridge.engine.sample import summarise_rows
 from qbeast_spark_bridge.engine.workers import unpickled, worker_errors
 from qbeast_spark_bridge.schema import collated_columns, empty_frame, numbered, variant_columns
@@ -56,6 +57,8 @@ from qbeast_spark_bridge.worker.write_plain import write_plain_files, write_plai
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from qbeast_core.log.columns.declared_rules import Identity
+
 _MAX_TASKS: Final = 1 << 12
 
 
@@ -70,6 +73,11 @@ class SparkSource:
     def empty(self) -> pl.DataFrame:
         """See `Source`."""
         return empty_frame(self.df.schema)
+
+    def numbered(self, identities: Sequence[Identity]) -> tuple[Source, int]:
+        """Return the rows with numbers in identity columns, and how many numbers they use up."""
+        rows, count = with_numbers(self.df, identities)
+        return SparkSource(rows), count
 
     def batches(self, columns: Sequence[str] | None, *, size_bytes: int) -> Iterator[pl.DataFrame]:
         """Raise: only executors read these rows."""
@@ -142,7 +150,8 @@ class _FrameWorkers:
     def summarise(self, task: SummaryTask) -> IndexSummary:
         refuse_collations(list(task.schema), collated_columns(self.df.schema))
         with worker_errors(self.df.sparkSession):
-            return summarise_rows(self.df, task, self.target.shape.schema_json)
+            rows = with_computed(self.df, list(task.schema), self.target.shape)
+            return summarise_rows(rows, task, self.target.shape.schema_json)
 
     def place(self, task: PlaceTask) -> Sequence[PlacedFile]:
         """Return each file once, even if Spark repeated its task; files of other attempts are orphans."""

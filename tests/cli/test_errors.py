@@ -51,6 +51,7 @@ def test_codes_never_change() -> None:
         "broken-pipe",
         "commit-conflict",
         "commit-unknown",
+        "constraint-violation",
         "damaged-file",
         "input-changed",
         "internal",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
 import qbeast
-from qbeast_core.errors import InvalidInputError, QbeastError, UnsupportedTableError
+from qbeast_core.errors import ConstraintViolationError, InvalidInputError, QbeastError, UnsupportedTableError
 from tests.helpers.tables import assert_same_rows
 from tests.interop.delta import INDEXED, Delta, assert_right, collected, rows_from, to_spark
 
@@ -93,15 +93,6 @@ def test_spark_reads_columns_we_added_or_widened(spark: SparkSession, tmp_path: 
             "columnMapping",
             "reads",
         ),
-        (["alter table {t} add constraint whole check (row >= 0)"], "checkConstraints", "rewrites"),
-        (
-            [
-                "alter table {t} set tblproperties ('delta.feature.allowColumnDefaults' = 'supported')",
-                "alter table {t} alter column note set default 'none'",
-            ],
-            "allowColumnDefaults",
-            "rewrites",
-        ),
     ],
 )
 def test_unsupported_features_raise(table: Delta, statements: list[str], feature: str, left: str) -> None:
@@ -117,14 +108,40 @@ def test_unsupported_features_raise(table: Delta, statements: list[str], feature
     files = set(table.path.glob("*.parquet"))
     with pytest.raises(UnsupportedTableError, match=feature):
         append(table, rows_from(400))
-    if left == "rewrites":
+    with pytest.raises(UnsupportedTableError, match=feature):
         qbeast.open_table(table.path).optimize(full=True)
-        assert_same_rows(qbeast.read_table(table.path), before)
-    else:
-        with pytest.raises(UnsupportedTableError, match=feature):
-            qbeast.open_table(table.path).optimize(full=True)
-        assert set(table.path.glob("*.parquet")) == files
+    assert set(table.path.glob("*.parquet")) == files
     assert_same_rows(table.read(), before)
+
+
+def test_rules_of_spark_are_kept_in_turn(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark and we append to a table with rules of all kinds; both compute, draw and refuse the same."""
+    path = tmp_path / "t"
+    spark.sql(
+        f"create table delta.`{path}` (id bigint generated always as identity (start with 5 increment by 5), "
+        "at timestamp, price double, day date generated always as (cast(at as date)), kind string default 'none') "
+        "using delta tblproperties ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    spark.sql(f"alter table delta.`{path}` add constraint cheap check (price < 100)")
+    qbeast.convert_table(path, columns=["day", "price"])
+    ours = pl.DataFrame(
+        {"at": [datetime(2026, 3, day, 12, tzinfo=UTC) for day in (1, 2)], "price": [1.5, None]}
+    )
+    with pytest.raises(ConstraintViolationError):
+        qbeast.write_table(ours, path, mode="append")
+    for turn in range(4):
+        if turn % 2:
+            Delta(spark, path).sql(
+                "insert into {t} (at, price) values (timestamp '2026-03-01 12:00:00Z', 1.5)"
+            )
+        else:
+            qbeast.write_table(ours.head(1), path, mode="append")
+    rows = qbeast.read_table(path)
+    assert_same_rows(rows, Delta(spark, path).read(), "id")
+    assert rows["id"].n_unique() == 4
+    assert (rows["id"] % 5 == 0).all()
+    assert set(rows["day"]) == {date(2026, 3, 1)}
+    assert set(rows["kind"]) == {"none"}
 
 
 def test_not_null_and_append_only_are_respected(table: Delta) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.log.features import Brings
 from qbeast_core.log.protocol import (
     check_readable,
@@ -102,18 +103,15 @@ def bound_to(feature: str, since: int | None) -> tuple[list[Protocol], list[Prot
 
 
 @pytest.mark.parametrize("feature", RULES)
-def test_row_rules_bind_new_rows_alone(feature: str) -> None:
+def test_rules_count_where_the_protocol_has_them(feature: str) -> None:
     metadata, since = RULES[feature]
     heeding, free = bound_to(feature, since)
     for protocol in (*heeding, *free):
         check_readable(protocol, metadata, path="t")
-        for brings in ("files", "columns", "settings"):
+        for brings in get_args(Brings):
             check_writable(protocol, metadata, mode="append", path="t", brings=brings)
-    for protocol in heeding:
-        with pytest.raises(UnsupportedTableError, match=feature):
-            check_writable(protocol, metadata, mode="append", path="t")
-    for protocol in free:
-        check_writable(protocol, metadata, mode="append", path="t")
+    assert all(declared_rules(metadata, protocol) is not None for protocol in heeding)
+    assert all(declared_rules(metadata, protocol) is None for protocol in free)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -289,6 +290,17 @@ def _date(_: exp.Expr, value: Value) -> Value:
     return cast(value, pl.Date(), strict=True)
 
 
+def _formatted(node: exp.Expr, value: Value, pattern: Value) -> Value:
+    value, letters = adapted(value, TIMESTAMP), _const_text(node, pattern)
+    if not isinstance(value.dtype, (pl.Date, pl.Datetime)):
+        invalid_sql(f"{_name(node)!r} is not defined for {shown(value.dtype)}")
+    if re.fullmatch(r"(?:%[YmdHMS]|[^%])*", letters) is None:
+        invalid_sql(
+            f"the format {letters[:60]!r} has other parts than years, months, days, hours, minutes, seconds"
+        )
+    return Value(as_datetime(value, TIMESTAMP).dt.strftime(letters), pl.String())
+
+
 def _date_part(node: exp.Expr, unit: Value, value: Value) -> Value:
     if not unit.is_text_const:
         invalid_sql(f"{_name(node)!r} takes the name of a part, as in date_part('year', ts)")
@@ -345,6 +357,7 @@ _FUNCTIONS: Final[dict[type[exp.Expr], _Rule]] = {
     exp.ArrayContains: (_list_contains, 2, 2),
     exp.Concat: (_concat, 1, MAX_ITEMS),
     exp.Date: (_date, 1, 1),
+    exp.TimeToStr: (_formatted, 2, 2),
 }
 # Names for messages, if they differ from the names of nodes.
 _SHOWN: Final[dict[type[exp.Expr], str]] = {
@@ -352,6 +365,7 @@ _SHOWN: Final[dict[type[exp.Expr], str]] = {
     exp.StartsWith: "starts_with",
     exp.EndsWith: "ends_with",
     exp.StrPosition: "strpos",
+    exp.TimeToStr: "strftime",
 }
 
 # Functions for which sqlglot has no node, by name.

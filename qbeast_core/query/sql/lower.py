@@ -28,6 +28,8 @@ from qbeast_core.query.sql.parse import case_parts, operands, parse_condition, s
 from qbeast_core.query.sql.patterns import like, matches
 from qbeast_core.query.sql.tokens import invalid_sql
 from qbeast_core.query.sql.values import (
+    FRACTIONS,
+    INTEGERS,
     NULL,
     Interval,
     Value,
@@ -86,7 +88,12 @@ def sql_expression(
     >>> str(sql_expression("user = 42 OR price > 10", schema))
     '[([(col("user")) == (dyn int: 42)]) | ([(col("price")) > (dyn float: 10)])]'
     """
-    value = Lowering(schema, clock).value(parse_condition(expression, schema.names()))
+    return lowered(Lowering(schema, clock), parse_condition(expression, schema.names()), dtype)
+
+
+def lowered(lowering: Lowering, tree: exp.Expr, dtype: pl.DataType | None) -> pl.Expr:
+    """Return the expression of a checked tree; literal texts take the type `dtype`."""
+    value = lowering.value(tree)
     if isinstance(value.const, Interval):
         invalid_sql("it is an interval, which a column cannot hold")
     if dtype is None:
@@ -111,6 +118,8 @@ class Lowering:
 
     schema: pl.Schema
     clock: Clock | None = None
+    # Whether a cast to integers drops the fraction, as in Spark. By default it rounds.
+    truncates: bool = False
 
     def value(self, node: exp.Expr) -> Value:
         """Lower any expression; expressions without a column are computed immediately."""
@@ -232,7 +241,10 @@ class Lowering:
 
     def casted(self, node: exp.Expr) -> Value:
         """Lower CAST, TRY_CAST and typed literals."""
-        return cast(self.value(node.this), type_of(node.args["to"]), strict=not isinstance(node, exp.TryCast))
+        value, dtype = self.value(node.this), type_of(node.args["to"])
+        if self.truncates and isinstance(dtype, INTEGERS) and isinstance(value.dtype, FRACTIONS):
+            value = of_type(value.expr.truncate(), value.dtype)
+        return cast(value, dtype, strict=not isinstance(node, exp.TryCast))
 
     def concatenated(self, node: exp.Expr) -> Value:
         """Lower ``||``, which is null if an operand is null."""

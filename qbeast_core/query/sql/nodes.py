@@ -61,6 +61,7 @@ NODES: Final[_Nodes] = {
     **_nodes(exp.Substring, args="start length"),
     **_nodes(exp.StrPosition, args="substr"),
     **_nodes(exp.Replace, args="replacement"),
+    **_nodes(exp.TimeToStr, args="format"),
     **_nodes(exp.Anonymous, args="expressions"),
 }
 

@@ -9,9 +9,13 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from qbeast_core.query.sql.nodes import AGGREGATES, CURES, NODES, PREDICATES
@@ -41,14 +45,17 @@ class _Tokenizer(DuckDB.Tokenizer):
     IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's metaclass reads a list
 
 
-class _Parser(DuckDBParser):
+class _Marking(Parser):
+    """Marks the parentheses of the text, because sqlglot adds parentheses around some operands."""
+
     def _parse_paren(self) -> exp.Expr | None:
-        # sqlglot adds parentheses around some operands; mark the parentheses of the text.
         node = super()._parse_paren()
         if isinstance(node, exp.Paren):
             node.meta[_WRITTEN] = True
         return node
 
+
+class _Parser(_Marking, DuckDBParser):
     def _parse_expressions(self) -> list[exp.Expr]:
         return self._parse_csv(self._parse_item)
 
@@ -70,6 +77,14 @@ class _QbeastDuckDB(DuckDB):
     Parser = _Parser
 
 
+class _SparkParser(_Marking, SparkParser):
+    pass
+
+
+class _QbeastSpark(Spark):
+    Parser = _SparkParser
+
+
 def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     """Parse an expression over the columns of one row.
 
@@ -77,6 +92,11 @@ def parse_condition(text: str, columns: Collection[str]) -> exp.Expr:
     'and'
     """
     return checked_part(_parse(text, columns, exp.Condition), aggregates=False)
+
+
+def parse_spark(text: str, columns: Collection[str]) -> exp.Expr:
+    """Parse an expression of Spark SQL; callers give its nodes the meaning of DuckDB and check them."""
+    return _parse(text, columns, exp.Condition, _QbeastSpark())
 
 
 def parse_list(text: str, columns: Collection[str]) -> list[exp.Expr]:
@@ -129,8 +149,10 @@ def case_parts(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
     return tests, [*(branch.args["true"] for branch in branches), default]
 
 
-def _parse(text: str, columns: Collection[str], into: type[exp.Expr]) -> exp.Expr:
-    dialect = _QbeastDuckDB()
+def _parse(
+    text: str, columns: Collection[str], into: type[exp.Expr], dialect: Dialect | None = None
+) -> exp.Expr:
+    dialect = dialect or _QbeastDuckDB()
     try:
         tokens = with_columns_quoted(bounded(text, dialect.tokenize), frozenset(columns))
         _refuse_words(tokens)

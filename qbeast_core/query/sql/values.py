@@ -15,6 +15,7 @@ from qbeast_core.query.sql.tokens import invalid_sql
 
 MAX_DIGITS: Final = 38
 INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128)
+FRACTIONS: Final = (pl.Float32, pl.Float64, pl.Decimal)
 UNSIGNED: Final = (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 TIMESTAMP: Final = pl.Datetime("us")
 TIMESTAMPTZ: Final = pl.Datetime("us", "UTC")

@@ -30,6 +30,7 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
+from qbeast_core.table.snapshot.with_schema import with_schema
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
 
 _NOTHING: Final = ChangePlan(matches=NO_MATCHES)
@@ -144,8 +145,9 @@ def _attempt(
         },
     )
     conflict_with = partial(_conflict, reader, change, engine)
+    published = wide if plan.schema_json is None else wide.at(with_schema(wide.snapshot, plan.schema_json))
     outcome = publish_replaced(
-        wide, replaced, intent, data_change=True, base=snapshot, conflict_with=conflict_with
+        published, replaced, intent, data_change=True, base=snapshot, conflict_with=conflict_with
     )
     if outcome.already_applied:
         newest = reader if outcome.snapshot is None else reader.at(outcome.snapshot)

@@ -74,6 +74,8 @@ class ChangePlan:
     replacement: Replacement = field(default_factory=Replacement)
     deleted: int = 0
     updated: int = 0
+    # Schema of the table afterwards, with new high-water marks of identity columns. None: as it is.
+    schema_json: str | None = None
     # For the history: parameters of the operation, and counts of rows by Delta's names.
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -9,6 +9,7 @@ import polars as pl
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.domains.row_ids import RowIdColumns
 from qbeast_core.table.data.expressions import Condition
+from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
 
 
@@ -55,11 +56,14 @@ class Assignments:
     # Columns among them that may hold no nulls.
     required: frozenset[str]
     argument: str
+    # Rules of the table for the rows: columns that follow the new values, and checks. None: it has none.
+    rules: AppliedRules | None = None
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns."""
-        return [value.meta.output_name() for value in self.values]
+        """Names of the columns, and of columns that follow from them."""
+        names = [value.meta.output_name() for value in self.values]
+        return names if self.rules is None else [*names, *self.rules.columns]
 
     def of_updates(self, hidden: RowIdColumns | None) -> Assignments:
         """Return the values for rows that keep their ids: their versions become null, for the version of the commit."""
@@ -69,6 +73,10 @@ class Assignments:
 
     def apply(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows with the new values. Other columns stay as they are."""
+        changed = self._assigned(rows)
+        return changed if self.rules is None else self.rules.apply(changed, argument=self.argument)
+
+    def _assigned(self, rows: pl.DataFrame) -> pl.DataFrame:
         try:
             changed = rows.with_columns(*self.values)
         except pl.exceptions.PolarsError as error:

@@ -13,7 +13,7 @@ from qbeast_core.table.dml.change import Change, MatchedRows
 from qbeast_core.table.dml.match import count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import UpdatedRows
-from qbeast_core.table.dml.values import assignments_of
+from qbeast_core.table.dml.values import assignments_of, rules_of_version
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
@@ -31,7 +31,8 @@ class Update(MatchedRows, Change):
         """See `Change`."""
         snapshot = reader.snapshot
         condition = self.condition(reader)
-        assignments = assignments_of(self.assignments, snapshot, snapshot.schema)
+        rules = rules_of_version(snapshot, given=snapshot.schema)
+        assignments = assignments_of(self.assignments, snapshot, snapshot.schema, rules)
         assignments = assignments.of_updates(snapshot.row_id_columns)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -13,6 +13,7 @@ from qbeast_core.log.sample_column import sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
+from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
 
 
@@ -25,11 +26,32 @@ class RowShape:
     merge: bool
     # Column whose values are computed when files are written: rows need not have it.
     sample_column: str | None = None
+    # Rules of the table for new rows. None: it has none, or the rows are in the table already.
+    rules: RowRules | None = field(default=None, repr=False)
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
-        """Return the rows with the columns and types of the table."""
+        """Return the rows with the columns and types of the table. Raise if they break a rule of the table."""
         frame = without_values(to_frame(rows), self.sample_column)
-        return fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+        if self.rules is None:
+            return fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+        rules = self.rules.on_new(frame.columns)
+        computed = {column.name for column in rules.generated}
+        given = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
+        fitted = fit_frame(rules.fill(frame), self.schema_json, given, merge=self.merge)
+        if computed:
+            fitted = fit_frame(rules.compute(fitted), self.schema_json, self.schema, merge=self.merge)
+        rules.check(fitted)
+        return fitted
+
+    def of_columns(self, names: Sequence[str]) -> RowShape:
+        """Return the shape of some columns, and of columns that they are computed from. It checks no rules."""
+        needed, rules = set(names), self.rules
+        if rules is not None:
+            needed |= rules.sources_of(names)
+            rules = rules.for_columns(names)
+        schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name in needed})
+        # Rows may have none of the columns, and have another column then, which counts them.
+        return RowShape(self.schema_json, schema, self.merge or rules is not None, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Final
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.columns.declared_rules import keeping_high_water_marks
 from qbeast_core.log.columns.mapping import with_max_id
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
@@ -90,12 +91,16 @@ def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
 
 
 def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
-    """Return the old metadata with the highest ids of revisions and columns used since: no id is used twice."""
+    """Return the old metadata with the highest ids and identity values used since, so that none is used twice."""
     config = old.config
     highest = newest.config.highest_revision_id
     if highest > config.highest_revision_id:
         config = config.with_entries({HIGHEST_REVISION_ID: str(highest)})
-    update = {"id": newest.metadata.id, "configuration": config.to_configuration()}
+    update = {
+        "id": newest.metadata.id,
+        "configuration": config.to_configuration(),
+        "schema_string": keeping_high_water_marks(old.schema_json, newest.schema_json),
+    }
     return with_max_id(old.metadata.model_copy(update=update), newest.metadata)
 
 

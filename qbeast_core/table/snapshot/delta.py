@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Generator, Iterable, Mapping
@@ -10,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import polars as pl
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -263,7 +265,8 @@ def _known(uri: str, table: DeltaTable) -> DeltaVersion:
     version, files = table.version(), pl.DataFrame(table.get_add_actions())
     # deltalake omits a kind of statistics if no column can have it.
     files = files.with_columns(pl.lit(None, _NOTHING).alias(name) for name in _STATS if name not in files)
-    schema_string, about, versions = table.schema().to_json(), table.metadata(), table.protocol()
+    schema_string = _with_ordered_notes(table.schema().to_json())
+    about, versions = table.metadata(), table.protocol()
     metadata = Metadata(
         id=str(about.id),
         name=about.name,
@@ -281,6 +284,22 @@ def _known(uri: str, table: DeltaTable) -> DeltaVersion:
     )
     check_readable(protocol, metadata, path=uri)
     return DeltaVersion(version, files, metadata, protocol)
+
+
+def _with_ordered_notes(schema_string: str) -> str:
+    """Return a schema whose notes of fields are in the order of their names: deltalake's order is random.
+
+    >>> _with_ordered_notes('{"name":"x","metadata":{"b":1,"a":2}}')
+    '{"name":"x","metadata":{"a":2,"b":1}}'
+    """
+    if '"metadata":{"' not in schema_string:
+        return schema_string
+    return orjson.dumps(json.loads(schema_string, object_hook=_ordered)).decode()
+
+
+def _ordered(part: dict[str, Any]) -> dict[str, Any]:
+    notes = part.get("metadata")
+    return {**part, "metadata": dict(sorted(notes.items()))} if isinstance(notes, dict) else part
 
 
 def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:

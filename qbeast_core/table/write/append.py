@@ -8,16 +8,18 @@ from dataclasses import replace
 
 import polars as pl
 
-from qbeast_core.errors import CommitConflictError, TableNotFoundError
+from qbeast_core.errors import CommitConflictError, TableNotFoundError, UnsupportedTableError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
+from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.table.commit.commit import CommitOutcome, commit, discarding
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.data.frames import to_frame
+from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
-from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent
 from qbeast_core.table.write.target import find_target
@@ -35,6 +37,7 @@ def begin_append(
             "qbeast_spark_bridge.write_table(df, path, columns=[...])."
         )
         raise TableNotFoundError(msg, path=uri)
+    _refuse_drawn(snapshot, empty.columns)
     options = WriteOptions(mode="append", storage_options=snapshot.storage_options)
     refuse_unsafe_locking(uri, options.storage_options)
     planned = prepare(to_frame(empty), snapshot, options)
@@ -47,6 +50,19 @@ def begin_append(
         revision=current,
         tree=None if state is None or current is None else state.tree(current),
     )
+
+
+def _refuse_drawn(snapshot: Snapshot, columns: Sequence[str]) -> None:
+    """Raise if tasks would have to draw numbers of identity columns: they do not know of each other."""
+    rules = declared_rules(snapshot.metadata, snapshot.protocol)
+    drawn = () if rules is None else drawn_for(rules.identities, columns, "df")
+    if drawn:
+        msg = (
+            f"tasks cannot append to {snapshot.uri!r}: it draws the numbers of {[column.column for column in drawn]}, "
+            "and tasks would draw the same ones; nothing was written. Use qbeast_spark_bridge.write_table(df, path, "
+            'mode="append"), for a stream in foreachBatch.'
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature="identityColumns")
 
 
 def publish_parts(

@@ -75,6 +75,8 @@ class WriteOptions:
     txn: tuple[str, int] | None = None
     commit_metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     properties: Mapping[str, str] = field(default_factory=dict[str, str])  # of a new table
+    comment: str | None = None  # of a new table or schema
+    column_comments: Mapping[str, str] = field(default_factory=dict[str, str])  # the same
     field_metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     dialect: BlocksDialect | None = None
     sample_column: str | None = None
@@ -96,6 +98,13 @@ def check_options(options: WriteOptions) -> None:
     if options.schema_mode == "overwrite" and options.mode == "append":
         msg = 'schema_mode="overwrite" needs mode="overwrite"; nothing was written'
         raise InvalidInputError(msg, argument="schema_mode")
+    comments = {"comment": options.comment} if options.comment is not None else {}
+    for argument, text in (
+        *comments.items(),
+        *(("column_comments", t) for t in options.column_comments.values()),
+    ):
+        if not _is_text(text):
+            invalid_argument(argument, "must be a text", _OUTCOME, value=text)
     check_txn(options.txn)
     metadata_of(options.commit_metadata)  # an import of CarbonData adds its own
 

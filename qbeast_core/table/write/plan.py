@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError, SchemaMismatchError
+from qbeast_core.errors import (
+    InvalidColumnsError,
+    InvalidInputError,
+    SchemaMismatchError,
+    unknown_columns,
+)
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.fields import with_notes
 from qbeast_core.log.columns.mapping import with_fields
@@ -28,6 +33,8 @@ from qbeast_core.table.data.foreign_schema import (
     refuse_mapping,
     refuse_taken_name,
 )
+from qbeast_core.table.data.rules.compiled import rules_of
+from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
@@ -59,6 +66,8 @@ class PlannedTable:
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
     state: IndexState | None
+    # Rules of the table for the rows.
+    rules: RowRules | None
     # Columns that the table is clustered by.
     clustered_by: tuple[tuple[str, ...], ...] = ()
 
@@ -78,7 +87,7 @@ class PlannedTable:
         merge = options.schema_mode == "merge"
         return FileTarget.of(
             uri,
-            RowShape(self.metadata.schema_string, self.schema, merge=merge),
+            RowShape(self.metadata.schema_string, self.schema, merge=merge, rules=self.rules),
             self.metadata.configuration,
             dialect=self.wish.dialect,
             columns=self.columns,
@@ -96,7 +105,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     if target is not None and dialect == "qbeast-spark":
         refuse_mapping(target.uri, target.columns, outcome=_OUTCOME)
     sample_column = _sample_column(frame, target, options, dialect)
-    frame = without_values(frame, sample_column)
+    given = frame.columns
+    frame = _with_optional(without_values(frame, sample_column), target, options)
     if target is None or options.schema_mode == "overwrite":
         _refuse_lost_clustering(target, frame.schema)
         schema_json = schema_to_delta(frame.schema)
@@ -115,7 +125,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         _refuse_index_options(options, sample_column)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
-    metadata = _metadata(target, schema_json, options)
+    metadata = _metadata(target, schema_json, frame.schema, options)
     if target is None and not specs:
         config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
         metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
@@ -136,7 +146,10 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     known = () if latest is None else latest.columns
     refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed)
-    return PlannedTable(metadata, columns, frame.schema, wish, state, clustered_by)
+    rules = None
+    if target is not None:
+        rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
+    return PlannedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
 
 
 def _refuse_lost_clustering(target: Snapshot | None, schema: pl.Schema) -> None:
@@ -169,6 +182,17 @@ def rows_intent(
         operation=operation,
         commit_info={**options.commit_metadata, "operationMetrics": metrics},
     )
+
+
+def _with_optional(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> pl.DataFrame:
+    """Return a frame without rows with the columns that the table computes if rows lack them."""
+    if target is None or options.schema_mode == "overwrite":
+        return frame
+    rules = rules_of(target.metadata, target.protocol, target.schema, path=target.uri, given=frame.columns)
+    if rules is None:
+        return frame
+    missing = rules.on_new(frame.columns).columns
+    return frame.with_columns(pl.lit(None, target.schema[name]).alias(name) for name in missing)
 
 
 def _specs(
@@ -238,12 +262,38 @@ def _sample_column(
     return check_sample_column(name, frame.columns, dialect)
 
 
-def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:
+def _metadata(
+    target: Snapshot | None, schema_json: str, schema: pl.Schema, options: WriteOptions
+) -> Metadata:
+    comments = {name: {"comment": text} for name, text in options.column_comments.items()}
+    unknown = [name for name in comments if name not in schema]
+    if unknown:
+        unknown_columns("column_comments", unknown, schema, _OUTCOME)
     if target is None:
         return Metadata(
             id=new_id(),
-            schema_string=noted_fields(schema_json, options.field_metadata),
+            description=options.comment,
+            schema_string=noted_fields(noted_fields(schema_json, options.field_metadata), comments),
             configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=now_ms(),
         )
+    if options.schema_mode == "overwrite":
+        about = target.metadata.description if options.comment is None else options.comment
+        described = target.metadata.model_copy(update={"description": about})
+        return with_fields(described, noted_fields(schema_json, comments), new_id)
+    _refuse_new_comments(target.metadata, schema_json, comments, options)
     return with_fields(target.metadata, schema_json, new_id)
+
+
+def _refuse_new_comments(
+    metadata: Metadata, schema_json: str, comments: Mapping[str, Mapping[str, str]], options: WriteOptions
+) -> None:
+    """Raise if a write would change comments of a table that it keeps."""
+    changed = options.comment not in (None, metadata.description)
+    if changed or noted_fields(schema_json, comments) != noted_fields(schema_json, {"": {}}):
+        argument = "comment" if changed else "column_comments"
+        msg = (
+            f"`{argument}` differs from the comments of the table; {_OUTCOME}. Comments are set when a table is made, "
+            'or replaced by mode="overwrite", schema_mode="overwrite": leave them out.'
+        )
+        raise InvalidInputError(msg, argument=argument)

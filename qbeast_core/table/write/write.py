@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias
 
 import polars as pl
 
@@ -13,6 +14,7 @@ from qbeast_core.errors import TableExistsError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.declared_rules import Identity, declared_rules, with_high_water_marks
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
@@ -22,7 +24,9 @@ from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
+from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.memory import MEMORY
+from qbeast_core.table.engine.numbered import numbered
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.plain_files import rows_of
@@ -38,6 +42,9 @@ from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
 from qbeast_core.table.write.plan import PlannedTable, prepare, rows_intent
+
+# Identity columns that draw numbers, and how many they reserved; None: as many as there are rows.
+_Numbers: TypeAlias = tuple[Sequence[Identity], int | None]
 
 
 def write_rows(
@@ -66,12 +73,13 @@ def _write(
     source: Source, target: Snapshot | None, options: WriteOptions, *, uri: str, engine: Engine
 ) -> WriteResult:
     """Plan, write the files, and commit."""
+    source, drawn, reserved = _with_numbers(source, target, options)
     planned = prepare(source.empty, target, options)
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, options.progress)
     if not planned.has_index:
-        return _write_unindexed(rows, target, planned, files, options)
+        return _write_unindexed(rows, target, planned, files, options, (drawn, reserved))
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
     state = None if chosen.is_new else planned.state
@@ -82,6 +90,7 @@ def _write(
         counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
         return _planned(target, chosen, plan, counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
+    planned = _with_marks(planned, (drawn, reserved), chosen.rows)
     intent = _intent(target, planned, options, adds, rows=chosen.rows)
     intent = replace(intent, revision=chosen.revision, new_revision=chosen.is_new)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
@@ -99,7 +108,12 @@ def _write(
 
 
 def _write_unindexed(
-    rows: Rows, target: Snapshot | None, planned: PlannedTable, files: FileTarget, options: WriteOptions
+    rows: Rows,
+    target: Snapshot | None,
+    planned: PlannedTable,
+    files: FileTarget,
+    options: WriteOptions,
+    numbers: _Numbers,
 ) -> WriteResult:
     """Write the files of a table without index, and commit."""
     plan = rows.plan(None, None)
@@ -109,6 +123,7 @@ def _write_unindexed(
         return replace(result, rows=rows.height)
     adds = _written(plan, files, options, rows=0)
     count = rows_of(adds)
+    planned = _with_marks(planned, numbers, count)
     intent = _intent(target, planned, options, adds, rows=count)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
     report(options.progress, Progress("done", len(adds), len(adds), count))
@@ -132,6 +147,32 @@ def _intent(
         metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
         dialect=planned.wish.dialect,
     )
+
+
+def _with_numbers(
+    source: Source, target: Snapshot | None, options: WriteOptions
+) -> tuple[Source, Sequence[Identity], int | None]:
+    """Return the rows with numbers in identity columns that they lack, these columns, and the count of numbers."""
+    if target is None or options.schema_mode == "overwrite":
+        return source, (), None
+    rules = declared_rules(target.metadata, target.protocol)
+    if rules is None or not rules.identities:
+        return source, (), None
+    drawn = drawn_for(rules.identities, source.empty.columns, "df")
+    if not drawn:
+        return source, (), None
+    rows, count = numbered(source, drawn)
+    return rows, drawn, count
+
+
+def _with_marks(planned: PlannedTable, numbers: _Numbers, rows: int) -> PlannedTable:
+    """Return the table after identity columns drew numbers, as many as there are rows if no count is known."""
+    drawn, reserved = numbers
+    if not drawn:
+        return planned
+    count = rows if reserved is None else reserved
+    schema = with_high_water_marks(planned.metadata.schema_string, drawn, count)
+    return replace(planned, metadata=planned.metadata.model_copy(update={"schema_string": schema}))
 
 
 def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:

@@ -347,12 +347,12 @@ def test_changed_column_or_property_conflicts(tmp_path: Path) -> None:
         commit(LocalStore(tmp_path), stale, WriteIntent(mode="metadata", metadata=ours))
 
 
-def test_concurrent_new_feature_raises_before_publishing(tmp_path: Path) -> None:
+def test_concurrent_new_constraint_is_a_conflict(tmp_path: Path) -> None:
     stale = create(tmp_path)
     configuration = {**stale.metadata.configuration, "delta.constraints.c": "price > 0"}
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}
     write_log(tmp_path, [protocol, metadata(json.loads(METADATA.schema_string), configuration)], first=1)
-    with pytest.raises(UnsupportedTableError, match="checkConstraints"):
+    with pytest.raises(CommitConflictError, match="changed the rules"):
         append(stale, "a.parquet")
     assert load_snapshot(tmp_path).version == 1
 

@@ -302,8 +302,8 @@ def test_table_with_unknown_feature_is_not_written(
     ("schema", "configuration", "match"),
     [
         ({"delta.invariants": "{}"}, {}, "invariants"),
-        ({"delta.generationExpression": "1"}, {}, "generatedColumns"),
-        ({}, {"delta.constraints.c": "id > 0"}, "checkConstraints"),
+        ({"delta.generationExpression": "uuid()"}, {}, "generatedColumns"),
+        ({}, {"delta.constraints.c": "hash(id) > 0"}, "checkConstraints"),
     ],
 )
 def test_table_with_unsupported_rules_is_not_written(

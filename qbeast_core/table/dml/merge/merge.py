@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, SchemaMismatchError
+from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError
+from qbeast_core.log.columns.declared_rules import with_high_water_marks
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.column_names import name_problems, refuse_sample_column
+from qbeast_core.table.data.rules.identities import drawn_for
+from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import case_problems
 from qbeast_core.table.dml.change import Change
 from qbeast_core.table.dml.match import FileMatches, live_rows
@@ -23,7 +26,7 @@ from qbeast_core.table.dml.merge.rules import MergeRules, fit_source, fitted_col
 from qbeast_core.table.dml.merge.source import MergeSource
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
-from qbeast_core.table.dml.values import assignments_of, required_columns
+from qbeast_core.table.dml.values import assignments_of, required_columns, rules_of_version
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.replace import Replacement
@@ -69,8 +72,11 @@ class Merge(Change):
                 change=matched.change,
                 keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.indexed),
                 in_place=files[lost == 0],
-                added=matched.added,
+                added=matched.added.numbered(rules.drawn),
             ),
+            schema_json=with_high_water_marks(reader.snapshot.schema_json, rules.drawn, matched.added.height)
+            if rules.drawn
+            else None,
             deleted=deleted + not_matched,
             updated=updated,
             parameters=self._parameters(),
@@ -139,44 +145,78 @@ def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> Mer
         raise InvalidInputError(msg, argument="on")
     computed = snapshot.sample_column
     refuse_sample_column(computed, clauses.keys, argument="on", outcome="nothing was changed")
-    given = pl.Schema({name: dtype for name, dtype in snapshot.schema.items() if name != computed})
+    table_rules = rules_of_version(snapshot)
+    optional = set[str]() if table_rules is None else table_rules.optional - set(source.columns)
+    names = [name for name in snapshot.schema if name not in {computed, *optional}]
+    given = pl.Schema({name: snapshot.schema[name] for name in names})
     fitted = fit_source(source, clauses, snapshot.schema_json, given).schema
     conditions = clauses.conditions(snapshot.schema, fitted)
-    updates = _updates(clauses, snapshot, fitted, [name for name in source.columns if name in given])
-    return MergeRules(
+    updates = _updates(
+        clauses, snapshot, fitted, [name for name in source.columns if name in given], table_rules
+    )
+    rules = MergeRules(
         snapshot.schema_json,
         snapshot.schema,
         given,
         clauses,
         conditions,
         None if updates is None else updates.of_updates(snapshot.row_id_columns),
-        _inserts(clauses, snapshot, fitted),
+        _inserts(clauses, snapshot, fitted, table_rules),
         fitted,
         snapshot.copied_schema,
     )
+    return rules if table_rules is None else _with_rules(rules, table_rules, snapshot)
+
+
+def _with_rules(rules: MergeRules, table_rules: RowRules, snapshot: Snapshot) -> MergeRules:
+    """Return a merge whose new rows follow the rules of the table."""
+    if rules.clauses.when_not_matched != "insert":
+        return rules
+    columns = list(rules.given) if rules.inserts is None else rules.inserts.columns
+    argument = "source" if rules.inserts is None else "insert"
+    drawn = drawn_for(table_rules.identities, columns, argument)
+    applied = table_rules.on_new(columns)
+    used = sorted(applied.sources & {identity.column for identity in drawn})
+    if used:
+        msg = (
+            f"a merge cannot add rows to {snapshot.uri}: rules of the table use the identity column(s) {used}, whose "
+            "numbers a merge draws after it checks the rules. Nothing was changed. Append the new rows instead."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature="identityColumns")
+    return replace(rules, of_new_rows=applied, drawn=drawn)
 
 
 def _updates(
-    clauses: Clauses, snapshot: Snapshot, source: pl.Schema, names: Collection[str]
+    clauses: Clauses,
+    snapshot: Snapshot,
+    source: pl.Schema,
+    names: Collection[str],
+    rules: RowRules | None,
 ) -> Assignments | None:
     """Return the new values of matching rows, by default the values of the source. None: no row is updated."""
     name, update = clauses.source_name, clauses.update
     if clauses.when_matched != "update":
         return None
     if update is None:  # `fit_source` converted the columns to the types of the table
-        values = tuple(pl.col(name).struct.field(column) for column in snapshot.schema if column in names)
-        return Assignments(values, required_columns(snapshot), "update")
+        kept = {identity.column for identity in rules.identities} if rules is not None else set[str]()
+        columns = [column for column in snapshot.schema if column in names and column not in kept]
+        values = tuple(pl.col(name).struct.field(column) for column in columns)
+        applied = None if rules is None else rules.on_changed(columns)
+        return Assignments(values, required_columns(snapshot), "update", applied)
     scope = pl.Schema({**snapshot.schema, name: pl.Struct(source)})
-    return assignments_of(update, snapshot, scope, argument="update")
+    return assignments_of(update, snapshot, scope, rules, argument="update")
 
 
-def _inserts(clauses: Clauses, snapshot: Snapshot, source: pl.Schema) -> Assignments | None:
+def _inserts(
+    clauses: Clauses, snapshot: Snapshot, source: pl.Schema, rules: RowRules | None
+) -> Assignments | None:
     """Return the values of new rows. None: the columns of the source."""
     if clauses.insert is None:
         return None
     scope = pl.Schema({clauses.source_name: pl.Struct(source)})
-    inserts = assignments_of(clauses.insert, snapshot, scope, argument="insert")
-    missing = sorted(required_columns(snapshot) - set(inserts.columns))
+    inserts = assignments_of(clauses.insert, snapshot, scope, None, argument="insert")
+    computed = frozenset[str]() if rules is None else rules.optional
+    missing = sorted(required_columns(snapshot) - set(inserts.columns) - computed)
     if missing:
         problems = [f"column {name!r} may hold no nulls" for name in missing]
         msg = f"insert leaves columns empty: {'; '.join(problems)}. Nothing was changed."

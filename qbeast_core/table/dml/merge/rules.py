@@ -12,6 +12,8 @@ import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.io.stores.store import open_store
+from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.table.data.rules.row_rules import AppliedRules
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
 from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, Verdict, judge
@@ -27,7 +29,7 @@ class MergeRules:
 
     schema_json: str = field(repr=False)
     schema: pl.Schema
-    # Columns of the table that rows of the source have: all but the sample column.
+    # Columns of the table that rows of the source have: all but the sample column, and columns that it computes.
     given: pl.Schema
     clauses: Clauses
     conditions: MergeConditions
@@ -39,6 +41,10 @@ class MergeRules:
     source_schema: pl.Schema
     # Schema of the rows of files: `schema` and the hidden columns of row tracking.
     copied_schema: pl.Schema
+    # Rules of the table for new rows. None: it has none.
+    of_new_rows: AppliedRules | None = None
+    # Identity columns whose numbers new rows get when they are read.
+    drawn: tuple[Identity, ...] = ()
 
     @property
     def empty_source(self) -> pl.DataFrame:
@@ -79,7 +85,8 @@ class MergeRules:
             values = source.select(list(self.given))
         else:
             values = self.inserts.apply(source.select(row)).select(self.inserts.columns)
-        return pl.concat([schema.to_frame(), values], how="diagonal")
+        rows = pl.concat([schema.to_frame(), values], how="diagonal")
+        return rows if self.of_new_rows is None else self.of_new_rows.apply(rows, argument="source")
 
 
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:

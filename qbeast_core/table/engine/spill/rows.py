@@ -34,7 +34,7 @@ from qbeast_core.table.engine.spill.files import (
     sampled,
 )
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
 from qbeast_core.table.engine.tasks.plain_files import PlainTask
@@ -143,18 +143,18 @@ class _Threads:
         return PlainTask(target=target, max_bytes=budget.load_bytes).write(batches)
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
-        budget, shape = self.spill.budget, self.target.shape
+        budget = self.spill.budget
         limits = budget.sample
         task = replace(task, limits=limits)
         names = list(task.schema)
-        indexed = RowShape(shape.schema_json, task.schema, merge=shape.merge)
+        indexed = self.target.shape.of_columns(names)
 
         def summary(numbered: tuple[int, pl.DataFrame]) -> IndexSummary:
             first_row, batch = numbered
             return task.summarise(indexed.fit(batch).select(names), first_row=first_row)
 
         columns = self.stream.empty.columns
-        read = [name for name in names if name in columns] or columns[:1]
+        read = [name for name in indexed.schema if name in columns] or columns[:1]
         batches = self.stream.batches(read, size_bytes=budget.batch_bytes)
         total = task.summarise(task.schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.rules.identities import with_numbers
 
 # Suffix of temporary files of rows, after the UUID of the operation and of the file. A vacuum removes such files.
 SUFFIX = ".rows.arrow"
@@ -44,6 +47,10 @@ class FrameRows:
         rows = max(self.height * size_bytes // max(self.size_bytes, 1), 1)
         return [FrameRows(piece) for piece in self.frame.select(columns).iter_slices(rows)]
 
+    def numbered(self, identities: tuple[Identity, ...]) -> FrameRows:
+        """Return the rows with numbers in identity columns."""
+        return FrameRows(with_numbers(self.frame, identities)) if identities and self.height else self
+
 
 NO_ROWS: Final = FrameRows(pl.DataFrame())
 
@@ -66,6 +73,9 @@ class StoredRows:
     uri: str
     storage_options: Mapping[str, str] = field(repr=False)
     parts: tuple[StoredPart, ...]
+    # Identity columns, whose numbers are drawn when rows are read, and the number of rows before these.
+    identities: tuple[Identity, ...] = ()
+    first_row: int = 0
 
     @property
     def height(self) -> int:
@@ -80,12 +90,23 @@ class StoredRows:
     def read(self) -> Iterator[pl.DataFrame]:
         """Yield the rows."""
         store = open_store(self.uri, self.storage_options)
+        first = self.first_row
         for part in self.parts:
-            yield load_rows(store, part.path)
+            rows = load_rows(store, part.path)
+            yield with_numbers(rows, self.identities, first) if self.identities else rows
+            first += part.rows
 
     def pieces(self, columns: Sequence[str], *, size_bytes: int) -> list[StoredRows]:  # noqa: ARG002 - as stored
         """Split the rows for workers. Each piece has all columns of a file."""
-        return [replace(self, parts=(part,)) for part in self.parts]
+        ends = accumulate((part.rows for part in self.parts), initial=self.first_row)
+        return [
+            replace(self, parts=(part,), first_row=first)
+            for part, first in zip(self.parts, ends, strict=False)
+        ]
+
+    def numbered(self, identities: tuple[Identity, ...]) -> StoredRows:
+        """Return the rows with numbers in identity columns."""
+        return replace(self, identities=identities)
 
 
 # Rows with the columns and types of the table. Picklable.

@@ -1,0 +1,190 @@
+"""Rules for rows that a table declares: constraints, invariants, generated, default and identity columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+
+from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.protocol import is_bound
+
+CONSTRAINT: Final = "delta.constraints."
+_GENERATION: Final = "delta.generationExpression"
+_DEFAULT: Final = "CURRENT_DEFAULT"
+_INVARIANT: Final = "delta.invariants"
+_START: Final = "delta.identity.start"
+_STEP: Final = "delta.identity.step"
+_HIGH_WATER_MARK: Final = "delta.identity.highWaterMark"
+_EXPLICIT: Final = "delta.identity.allowExplicitInsert"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A column of numbers that writers draw, each once."""
+
+    column: str
+    start: int
+    step: int
+    # The last number drawn. None: none was drawn yet.
+    high_water_mark: int | None
+    # Whether rows may have numbers of their own.
+    allows_values: bool
+
+    @property
+    def first(self) -> int:
+        """The next number to draw."""
+        return self.start if self.high_water_mark is None else self.high_water_mark + self.step
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredRules:
+    """The rules of a table, as texts of Spark SQL."""
+
+    # By the name of the constraint.
+    constraints: Mapping[str, str] = field(default_factory=dict[str, str])
+    # By the path of the field.
+    invariants: Mapping[str, str] = field(default_factory=dict[str, str])
+    # By column.
+    generated: Mapping[str, str] = field(default_factory=dict[str, str])
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    identities: tuple[Identity, ...] = ()
+    # Paths of fields that hold no nulls: fields inside of structs, and computed columns.
+    not_null: tuple[tuple[str, ...], ...] = ()
+
+    def same_checks(self, other: DeclaredRules) -> bool:
+        """Return whether rows that keep these rules keep the other ones, too."""
+        ours, theirs = (
+            (rules.constraints, rules.invariants, rules.generated, rules.not_null) for rules in (self, other)
+        )
+        return ours == theirs
+
+
+NO_RULES: Final = DeclaredRules()
+
+
+def declared_rules(metadata: Metadata, protocol: Protocol) -> DeclaredRules | None:
+    """Return the rules that bind writers of a table. None: there are none.
+
+    >>> protocol = Protocol(min_reader_version=1, min_writer_version=4)
+    >>> field = '{"name":"x","type":"long","metadata":{"delta.generationExpression":"y + 1"}}'
+    >>> metadata = Metadata(id="t", schema_string=f'{{"type":"struct","fields":[{field}]}}')
+    >>> declared_rules(metadata, protocol).generated
+    {'x': 'y + 1'}
+    >>> declared_rules(metadata, Protocol(min_reader_version=1, min_writer_version=3)) is None
+    True
+    """
+    text, keys = metadata.schema_string, metadata.configuration
+    constrained = any(key.startswith(CONSTRAINT) for key in keys)
+    # Most tables have no rules, and a search is much faster than reading a wide schema.
+    if not constrained and not any(mark in text for mark in (_DEFAULT, '"delta.', '"nullable":false')):
+        return None
+    columns: list[dict[str, Any]] = orjson.loads(text)["fields"]
+    rules = DeclaredRules(
+        constraints={
+            key.removeprefix(CONSTRAINT): expression
+            for key, expression in sorted(keys.items())
+            if key.startswith(CONSTRAINT) and is_bound("checkConstraints", protocol)
+        },
+        invariants=dict(_invariants(columns)) if is_bound("invariants", protocol) else {},
+        generated=_texts(columns, _GENERATION) if is_bound("generatedColumns", protocol) else {},
+        defaults=_texts(columns, _DEFAULT) if is_bound("allowColumnDefaults", protocol) else {},
+        identities=_identities(columns) if is_bound("identityColumns", protocol) else (),
+    )
+    computed = [
+        ((column["name"],), column)
+        for column in columns
+        if column["name"] in {*rules.generated, *rules.defaults}
+    ]
+    fields = (*computed, *_inner_fields(columns))
+    not_null = tuple(path for path, inner in fields if not inner.get("nullable", True))
+    rules = replace(rules, not_null=not_null)
+    return None if rules == NO_RULES else rules
+
+
+def with_high_water_marks(schema_string: str, identities: Sequence[Identity], count: int) -> str:
+    """Return a schema after `count` numbers of each identity column were drawn.
+
+    >>> field = '{"name":"x","type":"long","metadata":{"delta.identity.start":5,"delta.identity.step":2}}'
+    >>> with_high_water_marks(f'{{"fields":[{field}]}}', [Identity("x", 5, 2, None, False)], 3)[-36:]
+    '"delta.identity.highWaterMark":9}}]}'
+    """
+    if not count or not identities:
+        return schema_string
+    marks = {identity.column: identity.first + identity.step * (count - 1) for identity in identities}
+    return _marked(schema_string, marks)
+
+
+def keeping_high_water_marks(schema_string: str, newer: str) -> str:
+    """Return an older schema with the marks of a newer one, so that no number is drawn twice."""
+    if _HIGH_WATER_MARK not in newer:
+        return schema_string
+    columns: list[dict[str, Any]] = orjson.loads(newer)["fields"]
+    marks = {
+        identity.column: identity.high_water_mark
+        for identity in _identities(columns)
+        if identity.high_water_mark is not None
+    }
+    return _marked(schema_string, marks)
+
+
+def _marked(schema_string: str, marks: Mapping[str, int]) -> str:
+    whole = orjson.loads(schema_string)
+    before = [dict(column.get("metadata") or {}) for column in whole["fields"]]
+    for column, notes in zip(whole["fields"], before, strict=True):
+        mark = marks.get(column["name"])
+        if mark is not None and not {_START, _STEP}.isdisjoint(notes):
+            column["metadata"] = {**notes, _HIGH_WATER_MARK: mark}
+    changed = before != [column.get("metadata") or {} for column in whole["fields"]]
+    return orjson.dumps(whole).decode() if changed else schema_string
+
+
+def _notes(column: Mapping[str, Any]) -> Mapping[str, Any]:
+    notes: Mapping[str, Any] = column.get("metadata") or {}
+    return notes
+
+
+def _texts(columns: Sequence[Mapping[str, Any]], key: str) -> dict[str, str]:
+    return {column["name"]: str(_notes(column)[key]) for column in columns if key in _notes(column)}
+
+
+def _identities(columns: Sequence[Mapping[str, Any]]) -> tuple[Identity, ...]:
+    return tuple(
+        Identity(
+            column=column["name"],
+            start=int(notes.get(_START, 1)),
+            step=int(notes.get(_STEP, 1)),
+            high_water_mark=notes.get(_HIGH_WATER_MARK),
+            allows_values=bool(notes.get(_EXPLICIT)),
+        )
+        for column in columns
+        if not {_START, _STEP}.isdisjoint(notes := _notes(column))
+    )
+
+
+def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for path, column in (*(((column["name"],), column) for column in columns), *_inner_fields(columns)):
+        text = _notes(column).get(_INVARIANT)
+        if text is not None:
+            yield ".".join(path), _expression(text)
+
+
+def _expression(invariant: Any) -> str:
+    """Return the expression of an invariant; the whole text if it has another form, which no parser accepts."""
+    try:
+        return str(orjson.loads(invariant)["expression"]["expression"])
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return str(invariant)
+
+
+def _inner_fields(
+    columns: Sequence[Mapping[str, Any]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Yield the fields of structs in structs, with their paths; Delta checks none in lists and maps."""
+    for column in columns:
+        dtype, path = column["type"], (*above, column["name"])
+        if isinstance(dtype, dict) and dtype.get("type") == "struct":
+            yield from (((*path, inner["name"]), inner) for inner in dtype["fields"])
+            yield from _inner_fields(dtype["fields"], path)

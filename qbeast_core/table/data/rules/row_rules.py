@@ -1,0 +1,200 @@
+"""Rules of a table as Polars expressions: they complete new rows, and check new and changed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NoReturn, TypeAlias
+
+import polars as pl
+
+from qbeast_core.errors import ConstraintViolationError, InvalidInputError
+from qbeast_core.log.columns.declared_rules import Identity
+from qbeast_core.support.plain_text import first_line
+
+RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
+_MAX_CHARACTERS: Final = 200
+_UNWRITTEN: Final = "Nothing was written"
+_UNCHANGED: Final = "Nothing was changed"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check:
+    """A condition that each row has to meet. False and null break it, as in Spark."""
+
+    kind: RuleKind
+    name: str
+    text: str
+    expr: pl.Expr
+
+    @property
+    def broken(self) -> pl.Expr:
+        """True for rows that break the rule."""
+        return ~self.expr.fill_null(value=False)
+
+    def example(self, rows: pl.LazyFrame) -> dict[str, object]:
+        """Return the values of a row that breaks the rule."""
+        broken = rows.filter(self.broken)
+        columns = list(dict.fromkeys(self.expr.meta.root_names()))
+        shown = broken.select(columns) if columns else broken
+        return shown.head(1).collect().row(0, named=True)
+
+    def violation(
+        self, rows: int, example: Mapping[str, object], *, argument: str | None, outcome: str
+    ) -> ConstraintViolationError:
+        """Return the error about rows that break the rule."""
+        values = str(dict(example))
+        shown = values if len(values) <= _MAX_CHARACTERS else f"{values[:_MAX_CHARACTERS]}…"
+        msg = f"{rows:,} row(s) break the {self.kind} {self.name!r}, {self.text}: for example {shown}. {outcome}."
+        return ConstraintViolationError(
+            msg,
+            constraint=self.name,
+            expression=self.text,
+            rows=rows,
+            example=example,
+            argument=argument,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedColumn:
+    """A column with an expression over other columns (generated), or over none (default)."""
+
+    name: str
+    text: str
+    # In the type of the column.
+    expr: pl.Expr
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Columns that the expression uses."""
+        return frozenset(self.expr.meta.root_names())
+
+    def check(self) -> Check:
+        """Return the check that a row has the value of the expression."""
+        same = pl.col(self.name).eq_missing(self.expr)
+        return Check("generated column", self.name, f"{self.name} <=> {self.text}", same)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppliedRules:
+    """Rules for rows with certain columns. Picklable."""
+
+    defaults: tuple[ComputedColumn, ...] = ()
+    generated: tuple[ComputedColumn, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are computed."""
+        return [column.name for column in (*self.defaults, *self.generated)]
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Columns that the rules use."""
+        exprs = [*(column.expr for column in self.generated), *(check.expr for check in self.checks)]
+        return frozenset(name for expr in exprs for name in expr.meta.root_names())
+
+    def apply(self, rows: pl.DataFrame, *, argument: str) -> pl.DataFrame:
+        """Return changed rows with the computed columns, after a check. The rows have the types of the table."""
+        filled = _computed(rows, self.defaults, argument, _UNCHANGED)
+        computed = _computed(filled, self.generated, argument, _UNCHANGED)
+        self.check(computed, argument=argument, outcome=_UNCHANGED)
+        return computed
+
+    def fill(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return new rows with the default columns."""
+        return _computed(rows, self.defaults)
+
+    def compute(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return new rows with the generated columns. The rows have the types of the table."""
+        return _computed(rows, self.generated)
+
+    def check(self, rows: pl.DataFrame, *, argument: str = "df", outcome: str = _UNWRITTEN) -> None:
+        """Raise `ConstraintViolationError` if a row breaks a rule."""
+        if not self.checks or not rows.height:
+            return
+        try:
+            broken = rows.select(
+                check.broken.sum().cast(pl.Int64).alias(str(number))
+                for number, check in enumerate(self.checks)
+            ).row(0)
+        except pl.exceptions.PolarsError as error:
+            _refuse(", ".join(check.text for check in self.checks), error, argument, outcome)
+        for check, count in zip(self.checks, broken, strict=True):
+            if count:
+                # A rule without columns is broken by all rows or by none.
+                rows_broken = count if check.expr.meta.root_names() else rows.height
+                raise check.violation(
+                    rows_broken, check.example(rows.lazy()), argument=argument, outcome=outcome
+                )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRules:
+    """All rules of a table. Picklable."""
+
+    defaults: tuple[ComputedColumn, ...]
+    generated: tuple[ComputedColumn, ...]
+    identities: tuple[Identity, ...] = ()
+    checks: tuple[Check, ...] = ()
+    # False: rows are completed, and not checked.
+    verifies: bool = True
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """Columns that new rows may lack."""
+        computed = [column.name for column in (*self.defaults, *self.generated)]
+        return frozenset(computed) | {identity.column for identity in self.identities}
+
+    def on_new(self, columns: Collection[str]) -> AppliedRules:
+        """Return the rules for new rows that have these columns."""
+        given = tuple(column.check() for column in self.generated if column.name in columns)
+        return AppliedRules(
+            defaults=tuple(column for column in self.defaults if column.name not in columns),
+            generated=tuple(column for column in self.generated if column.name not in columns),
+            checks=self.checks + given if self.verifies else (),
+        )
+
+    def on_changed(self, columns: Collection[str]) -> AppliedRules:
+        """Return the rules for rows in which these columns have new values.
+
+        A generated column follows its sources, unless it has a new value itself. All constraints are checked.
+        """
+        given = tuple(column for column in self.generated if column.name in columns)
+        follows = tuple(
+            column
+            for column in self.generated
+            if column not in given and not column.sources.isdisjoint(columns)
+        )
+        return AppliedRules(generated=follows, checks=self.checks + tuple(column.check() for column in given))
+
+    def for_columns(self, names: Collection[str]) -> RowRules:
+        """Return the rules that compute some columns, and check nothing."""
+        needed = {*names, *self.sources_of(names)}
+        return RowRules(
+            defaults=tuple(column for column in self.defaults if column.name in needed),
+            generated=tuple(column for column in self.generated if column.name in names),
+            verifies=False,
+        )
+
+    def sources_of(self, names: Collection[str]) -> set[str]:
+        """Return the columns that generated columns among these are computed from."""
+        return {source for column in self.generated if column.name in names for source in column.sources}
+
+
+def _computed(
+    rows: pl.DataFrame, columns: Sequence[ComputedColumn], argument: str = "df", outcome: str = _UNWRITTEN
+) -> pl.DataFrame:
+    if not columns:
+        return rows
+    try:
+        return rows.with_columns(column.expr.alias(column.name) for column in columns)
+    except pl.exceptions.PolarsError as error:
+        texts = ", ".join(f"{column.name} as {column.text}" for column in columns)
+        _refuse(texts, error, argument, outcome)
+
+
+def _refuse(texts: str, error: pl.exceptions.PolarsError, argument: str, outcome: str) -> NoReturn:
+    msg = f"{texts} cannot be computed for every row: {first_line(str(error))}. {outcome}."
+    raise InvalidInputError(msg, argument=argument) from error
