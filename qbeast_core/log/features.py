@@ -41,7 +41,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "changeDataFeed": Feature("", "written", since=4),
     "checkConstraints": Feature("rules that new rows have to meet", "inactive", "rows", since=3),
     "clustering": Feature("liquid clustering", binds="files"),
-    "columnMapping": Feature("its files name columns in their own way", "inactive", "columns", since=5),
+    "columnMapping": Feature("", "read", since=5),
     "coordinatedCommits": Feature("commits go through a coordinator"),
     "deletionVectors": Feature("", "read"),
     "domainMetadata": Feature("", "written"),
@@ -52,7 +52,7 @@ FEATURES: Final[Mapping[str, Feature]] = {
     "inCommitTimestamp": Feature("", "written"),
     "inCommitTimestamp-preview": Feature("", "written"),
     "invariants": Feature("rules that new rows have to meet", "inactive", "rows", since=2),
-    "materializePartitionColumns": Feature("", "written"),  # and the table has no partitions
+    "materializePartitionColumns": Feature("", "written"),
     "rowTracking": Feature("an id for every row", binds="files"),
     "timestampNtz": Feature("", "read"),
     "typeWidening": Feature("older files hold narrower types", "inactive"),

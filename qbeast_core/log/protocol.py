@@ -19,7 +19,6 @@ from qbeast_core.log.features import FEATURES, NAMED_READER, NAMED_WRITER, Bring
 from qbeast_core.log.refusals import (
     APPEND_ONLY,
     MAPPING_OF_NO_PROTOCOL,
-    PARTITIONING,
     damaged_index,
     refusal,
 )
@@ -49,14 +48,12 @@ def check_readable(protocol: Protocol, metadata: Metadata, *, path: str) -> None
     named = set(protocol.reader_features or ())
     refused = sorted(name for name in named if feature_of(name).support in ("written", "none"))
     # Checked under any protocol: if a file has other names or types, its rows would come back wrong.
-    if _is_mapped(metadata):
-        refused.append("columnMapping" if _reads_mapped(protocol) else MAPPING_OF_NO_PROTOCOL)
+    if _is_mapped(metadata) and not _reads_mapped(protocol):
+        refused.append(MAPPING_OF_NO_PROTOCOL)
     if "typeWidening" in marks_in_use(metadata.schema_string):
         refused.append("typeWidening")
     if protocol.min_reader_version > NAMED_READER:
         refused.insert(0, f"reader version {protocol.min_reader_version}")
-    if metadata.partition_columns:
-        refused.append(f"{PARTITIONING} {', '.join(metadata.partition_columns)}")
     _refuse(refused, "read", protocol, metadata, path)
 
 
@@ -143,8 +140,6 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
     active = marks_in_use(metadata.schema_string)
     if any(key.startswith("delta.constraints.") for key in metadata.configuration):
         active.add("checkConstraints")
-    if metadata.configuration.get("delta.columnMapping.mode", "none").lower() != "none":
-        active.add("columnMapping")
     for version in ("V1", "V2"):
         if _is_true(metadata, f"delta.enableIcebergCompat{version}"):
             active.add(f"icebergCompat{version}")

@@ -13,6 +13,8 @@ from typing import Protocol as Interface
 import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
+from qbeast_core.log.columns.revisions import stored_revision
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
@@ -91,7 +93,8 @@ def rebase(
         return Conflict(outdated)
     number: int | None = None
     if intent.revision is not None:
-        chosen = _revision(intent, intent.revision, metadata, head, dialect)
+        ours = stored_revision(intent.revision, StoredColumns.of(metadata))
+        chosen = _revision(intent, ours, metadata, head, dialect)
         if isinstance(chosen, str):
             return Conflict(chosen)
         revision, metadata = chosen

@@ -9,13 +9,16 @@ import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.schema import schema_from_delta, schema_to_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 DTYPE: Final = pl.Float32()
 
 
-def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str | None:
+def sample_column_of(
+    configuration: Mapping[str, str], schema: pl.Schema, columns: StoredColumns = PLAIN
+) -> str | None:
     """Return the name of the sample column, or None if the table has none.
 
     A column that another writer dropped, or whose type it changed, does not count.
@@ -25,7 +28,8 @@ def sample_column_of(configuration: Mapping[str, str], schema: pl.Schema) -> str
     >>> sample_column_of({"qbeast.sampleColumn": "s"}, pl.Schema({"a": pl.Int64})) is None
     True
     """
-    name = configuration.get(SAMPLE_COLUMN)
+    stored = configuration.get(SAMPLE_COLUMN)
+    name = None if stored is None else columns.name(stored)
     return name if name is not None and schema.get(name) == DTYPE else None
 
 
@@ -33,7 +37,8 @@ def has_sample_column(metadata: Metadata) -> bool:
     """Return whether a table has a sample column; see `sample_column_of`."""
     if SAMPLE_COLUMN not in metadata.configuration:
         return False
-    return sample_column_of(metadata.configuration, schema_from_delta(metadata.schema_string)) is not None
+    schema, columns = schema_from_delta(metadata.schema_string), StoredColumns.of(metadata)
+    return sample_column_of(metadata.configuration, schema, columns) is not None
 
 
 def with_sample_column(metadata: Metadata, name: str) -> Metadata:

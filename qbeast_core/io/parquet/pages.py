@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -20,6 +20,9 @@ from qbeast_core.io.parquet.tail import FileTail, parse_tail
 from qbeast_core.io.stores.store import Range, Store, map_files, merge_ranges
 
 _FOOTER_BYTES: Final = 20_000  # in memory, about, without the pages
+# Path of a file, and the number of its rows in a frame.
+FileRows: TypeAlias = tuple[str, int]
+
 _WINDOW: Final = 512  # files whose tails are read at once and kept in memory
 
 
@@ -77,20 +80,31 @@ class PageReader:
         *,
         max_bytes: int,
         fallback: Callable[[PageRequest], pl.DataFrame] | None = None,
+        convert: Callable[[pl.DataFrame, list[FileRows]], pl.DataFrame] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Yield the rows of the requested pages in frames of limited size."""
+        """Yield the rows of the requested pages in frames of limited size.
+
+        `fallback` returns the rows of pages that cannot be read. `convert` is called with each other frame, and with
+        the files of its rows in order.
+        """
+
+        def read(plans: list[PagePlan]) -> Iterator[pl.DataFrame]:
+            for frame, read_plans in self._read_or(fallback, plans, columns, schema):
+                of_files = [(plan.request.path, plan.rows) for plan in read_plans]
+                yield convert(frame, of_files) if convert is not None and read_plans else frame
+
         batch: list[PagePlan] = []
         for request, plan in self._plans(requests, columns, may_fail=fallback is not None):
             for piece in split_plan(plan, max_bytes) if plan else ():
                 if batch and sum(p.cost for p in batch) + piece.cost > max_bytes:
-                    yield from self._read_or(fallback, batch, columns, schema)
+                    yield from read(batch)
                     batch = []
                 batch.append(piece)
             if plan is None and fallback is not None:
-                yield from self._read_or(fallback, batch, columns, schema)
+                yield from read(batch)
                 batch = []
                 yield fallback(request)
-        yield from self._read_or(fallback, batch, columns, schema)
+        yield from read(batch)
 
     def _plans(
         self, requests: Sequence[PageRequest], columns: Sequence[str], *, may_fail: bool
@@ -143,7 +157,8 @@ class PageReader:
         plans: list[PagePlan],
         columns: Sequence[str],
         schema: pl.Schema,
-    ) -> Iterator[pl.DataFrame]:
+    ) -> Iterator[tuple[pl.DataFrame, list[PagePlan]]]:
+        """Yield frames of pages with their plans, and frames of `fallback` without."""
         if not plans:
             return
         try:
@@ -152,14 +167,13 @@ class PageReader:
             if fallback is None:
                 raise
         else:
-            yield frame
+            yield frame, plans
             return
         for plan in plans:  # one by one, to find the plan that fails
             try:
-                frame = self._read([plan], columns, schema)
+                yield self._read([plan], columns, schema), [plan]
             except PagesUnavailable:
-                frame = fallback(plan.request)
-            yield frame
+                yield fallback(plan.request), []
 
     def _read(self, plans: list[PagePlan], columns: Sequence[str], schema: pl.Schema) -> pl.DataFrame:
         runs = [list(run) for _, run in groupby(plans, key=lambda plan: plan.schema)]

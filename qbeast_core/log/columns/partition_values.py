@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from qbeast_core.log.columns.stored import StoredColumns
+
+# Texts of the values of the partition columns of a file.
+PartitionTexts: TypeAlias = tuple[str | None, ...]
 
 # Formats of times that Delta writers use, see "Partition Value Serialization" of the protocol.
 _TIMES: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f%:z")

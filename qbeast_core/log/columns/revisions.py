@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from qbeast_core.log.columns.stored import StoredColumns
@@ -28,7 +28,7 @@ def stored_revision(revision: Revision, columns: StoredColumns) -> Revision:
     return revision if columns.mode == "none" else _renamed(revision, columns.stored_name)
 
 
-def stored_specs(specs: tuple[str, ...], columns: StoredColumns) -> tuple[str, ...]:
+def stored_specs(specs: Sequence[str], columns: StoredColumns) -> tuple[str, ...]:
     """Return column specs with the names of columns in files."""
     return tuple(_renamed_spec(spec, columns.stored_name) for spec in specs)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -12,6 +12,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.schema import type_from_delta
+from qbeast_core.spec.own_column import own_column
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
 
@@ -62,17 +63,23 @@ class StoredColumns:
         """
         configuration = metadata.configuration
         mode = mapping_mode(configuration)
-        mapped = mode != "none"
-        columns: dict[str, StoredColumn] = {}
-        for field in orjson.loads(metadata.schema_string)["fields"]:
-            dtype = type_from_delta(field["type"])
-            stored = type_from_delta(stored_type(field["type"])) if mapped else dtype
-            name = physical_name(field) if mapped else field["name"]
-            columns[field["name"]] = StoredColumn(field["name"], name, stored, dtype, field)
+        fields = orjson.loads(metadata.schema_string)["fields"]
+        named = physical_name if mode != "none" else _own_name
         materialized = _MATERIALIZED_FEATURE in (writer_features or ()) or any(
             configuration.get(key, "").lower() == "true" for key in _MATERIALIZED
         )
-        return StoredColumns(columns, mode, metadata.partition_columns, materialized)
+        return StoredColumns(_columns(fields, named), mode, metadata.partition_columns, materialized)
+
+    def with_names(self, names: Mapping[int, str]) -> StoredColumns:
+        """Return the columns of a file whose fields have these names, by id. Other fields are not in the file."""
+
+        def named(field: Mapping[str, Any]) -> str:
+            return names.get(
+                (field.get("metadata") or {}).get(COLUMN_ID, -1), own_column(physical_name(field))
+            )
+
+        fields = [column.field for column in self.columns.values()]
+        return replace(self, columns=_columns(fields, named))
 
     @property
     def is_plain(self) -> bool:
@@ -97,6 +104,18 @@ class StoredColumns:
         """Return the name of a column in the table; the same name for other columns."""
         return self.names.get(stored_name, stored_name)
 
+    def stored_leaf(self, leaf: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names in files from a column down to a field of structs."""
+        if self.mode == "none":
+            return leaf
+        column = self.columns[leaf[0]]
+        names, dtype = [column.stored_name], column.field["type"]
+        for name in leaf[1:]:
+            field = next(field for field in dtype["fields"] if field["name"] == name)
+            names.append(physical_name(field))
+            dtype = field["type"]
+        return tuple(names)
+
     def in_files(self, names: Iterable[str]) -> list[str]:
         """Return the columns among `names` that files have."""
         return [name for name in names if self.materialized or name not in self.partitions]
@@ -117,7 +136,7 @@ def physical_name(field: Mapping[str, Any]) -> str:
     return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
 
 
-def stored_type(dtype: Any) -> Any:
+def stored_type(dtype: Any, named: Callable[[Mapping[str, Any]], str] = physical_name) -> Any:
     """Return a type of a Delta schema with the names of its fields in files."""
     if not isinstance(dtype, dict):
         return dtype
@@ -125,17 +144,33 @@ def stored_type(dtype: Any) -> Any:
     match kind.get("type"):
         case "struct":
             fields = [
-                {**field, "name": physical_name(field), "type": stored_type(field["type"])}
+                {**field, "name": named(field), "type": stored_type(field["type"], named)}
                 for field in kind["fields"]
             ]
             return {**kind, "fields": fields}
         case "array":
-            return {**kind, "elementType": stored_type(kind["elementType"])}
+            return {**kind, "elementType": stored_type(kind["elementType"], named)}
         case "map":
-            return {
-                **kind,
-                "keyType": stored_type(kind["keyType"]),
-                "valueType": stored_type(kind["valueType"]),
-            }
+            key, value = (stored_type(kind[part], named) for part in ("keyType", "valueType"))
+            return {**kind, "keyType": key, "valueType": value}
         case _:
             return dtype
+
+
+def _own_name(field: Mapping[str, Any]) -> str:
+    return str(field["name"])
+
+
+def _columns(
+    fields: Iterable[Mapping[str, Any]], named: Callable[[Mapping[str, Any]], str]
+) -> dict[str, StoredColumn]:
+    columns: dict[str, StoredColumn] = {}
+    for field in fields:
+        dtype = type_from_delta(field["type"])
+        stored = dtype if named is _own_name else type_from_delta(stored_type(field["type"], named))
+        columns[field["name"]] = StoredColumn(field["name"], named(field), stored, dtype, field)
+    return columns
+
+
+# The columns of a table without mapping and partitions.
+PLAIN: Final = StoredColumns({})

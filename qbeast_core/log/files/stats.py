@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -70,12 +70,14 @@ def file_stats(
     *,
     columns: Sequence[Leaf] | None = None,
     few: Mapping[str, pl.Series] | None = None,
+    named: Callable[[Leaf], Leaf] = tuple,
 ) -> str:
     """Return the ``stats`` text of an add action for a file of these rows.
 
     Numbers, dates, timestamps and strings get bounds; other types a null count only. Strings are cut after 32
     characters, the maximum upwards. Timestamps are in milliseconds, the maximum rounded up. A bound is
     missing if it is unknown: the maximum of a float column with NaN, an infinite bound, a year beyond 9999.
+    `named` returns the names of a column in the text.
 
     >>> file_stats(pl.DataFrame({"x": [1.5, None, float("nan")], "s": ["b", "a", "b"]}))
     '{"numRecords":3,"minValues":{"x":1.5,"s":"a"},"maxValues":{"s":"b"},"nullCount":{"x":1,"s":0}}'
@@ -100,7 +102,7 @@ def file_stats(
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    for i, (leaf, dtype) in enumerate(zip(leaves, dtypes, strict=True)):
+    for i, (leaf, dtype) in enumerate(zip(map(named, leaves), dtypes, strict=True)):
         _put(nulls, leaf, answers[f"{i}.nulls"])
         minimum, maximum = answers.get(f"{i}.min"), answers.get(f"{i}.max")
         _put(low, leaf, None if minimum is None else _bound(minimum, dtype, upper=False))

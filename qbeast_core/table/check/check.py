@@ -121,7 +121,14 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     revisions, jobs = snapshot.config.revisions, list[FileCheck]()
     for number, path in enumerate(snapshot.data_paths):
         job = FileCheck(
-            path, snapshot.files[number], weighed, reserved, snapshot.sample_column, snapshot.schema
+            path,
+            snapshot.files[number],
+            weighed,
+            reserved,
+            snapshot.sample_column,
+            snapshot.schema,
+            snapshot.columns,
+            snapshot.partition_texts[number] if snapshot.columns.partitions else (),
         )
         of_file = blocks.get((number,))
         revision = None if job.revision is None else revisions.get(job.revision)
@@ -136,6 +143,8 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
 def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     blocks = index.binding.with_columns(paths[index.binding["file"]])
+    if not snapshot.columns.is_plain:  # layouts before 0.6.0 know neither mapping nor partitions
+        return []
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     return list(copy_faults(blocks, store=store, schema=snapshot.schema, options=options))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,6 +11,8 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.spec.layout import WEIGHT_COLUMN, Layout
 from qbeast_core.table.check.faults import Fault
 from qbeast_core.table.check.pages import check_pages, read_layout
@@ -47,8 +49,25 @@ class FileCheck:
     # The table's sample column.
     sample_column: str | None
     schema: pl.Schema = field(repr=False)
+    # How files store the columns, and the values of its partition columns.
+    columns: StoredColumns = field(default=PLAIN, repr=False)
+    partition: PartitionTexts = ()
     # Its blocks; None if they cannot be used or the file is staged.
     placement: Placement | None = None
+
+    def scan(
+        self, store: Store, columns: Sequence[str], schema: pl.Schema, options: dict[str, str]
+    ) -> pl.LazyFrame:
+        """Return a scan of the file."""
+        return scan_files(
+            store,
+            [self.path],
+            columns,
+            schema,
+            storage_options=options,
+            stored=self.columns,
+            partitions={self.path: self.partition},
+        )
 
     @property
     def revision(self) -> int | None:
@@ -136,7 +155,7 @@ def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, s
     if job.num_records is not None and job.num_records != rows:
         yield Fault("rows-count", f"it holds {rows:,} rows, its statistics count {job.num_records:,}")
     if rows:
-        whole = scan_files(store, [job.path], list(job.schema), job.schema, storage_options=options)
+        whole = job.scan(store, list(job.schema), job.schema, options)
         values = whole.select(summaries_of(job.schema)).collect(engine="streaming")
         yield from compare_statistics(values, job.record, job.schema, ours=job.ours)
 
@@ -168,7 +187,7 @@ def _places_of(
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
     indexed = job.indexed if placement is None else placement.revision.columns
     columns = [*indexed, *computed, WEIGHT_COLUMN] if hidden else [*indexed, *computed]
-    scan = scan_files(store, [job.path], columns, schema, storage_options=options)
+    scan = job.scan(store, columns, schema, options)
     for start in range(0, rows, _CHUNK_ROWS):
         frame = scan.slice(start, _CHUNK_ROWS).collect()
         weights = frame_weights(frame, indexed)

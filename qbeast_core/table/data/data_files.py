@@ -16,19 +16,23 @@ import polars as pl
 
 from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.cuts import cuts_of
-from qbeast_core.io.parquet.write.encode import encode_data_file
+from qbeast_core.io.parquet.write.encode import EncodedFile, encode_data_file
 from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_uncompressed
 from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.partition_values import folder_of, partition_values
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.layout import dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
+from qbeast_core.table.data.stored_frames import as_stored
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.keys.heavy_keys import HeavyKeys
 from qbeast_core.tree.keys.key_sketch import KeySketch
@@ -70,6 +74,8 @@ class FileSettings:
     # Column to compute from the weights. Files of tables with one have no hidden weights.
     sample_column: str | None
     hidden_weights: bool
+    # How files store the columns.
+    columns: StoredColumns
 
     @staticmethod
     def of(
@@ -78,11 +84,14 @@ class FileSettings:
         configuration: Mapping[str, str],
         *,
         dialect: BlocksDialect,
+        columns: StoredColumns = PLAIN,
         size_bytes: int | None = None,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
-        sample_column = sample_column_of(configuration, frame.schema)
+        sample_column = sample_column_of(configuration, frame.schema, columns)
         refuse_huge_values(frame)
+        frame = frame.select(columns.in_files(frame.columns))
+        indexed = tuple(columns.in_files(indexed))
         listed = stats_columns(frame.schema, configuration)
         computed = () if sample_column is None else (sample_column,)
         # A table that names columns may hide the values of others.
@@ -105,6 +114,7 @@ class FileSettings:
             listed,
             sample_column,
             hidden_weights=dialect != "qbeast-spark" and sample_column is None,
+            columns=columns,
         )
 
 
@@ -129,28 +139,46 @@ def store_file(
     if settings.sample_column is not None:
         rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
     shape = _within(shape, rows)
-    encoded = encode_data_file(
-        rows,
-        weights=weights if settings.hidden_weights else None,
-        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
-        statistics=settings.statistics,
-        dictionary=settings.dictionary,
-        levels=settings.levels,
-        values=values,
-    )
+    columns = settings.columns
+    partition = partition_values(rows, columns)
+    rows = rows.select(columns.in_files(rows.columns))
+    path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
+    encoded = _encoded(rows, weights, shape, settings, values or {})
     tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:
         layout = shape.layout(weights, tail_bytes=encoded.tail_bytes, hidden_weights=settings.hidden_weights)
         tags["qbeast.layout"] = dump_layout(layout)
     add = AddFile(
-        path=path,
+        path=FilePath(path).encoded,
         size=encoded.size_bytes,
         modification_time=now_ms(),
-        stats=file_stats(rows, columns=settings.stats_columns, few=values),
+        stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
         tags=tags,
+        partition_values=partition,
         has_hidden_weights=settings.hidden_weights,
     )
     return add, put(path, encoded.data)
+
+
+def _encoded(
+    rows: pl.DataFrame,
+    weights: I32Array,
+    shape: FileShape,
+    settings: FileSettings,
+    values: Mapping[str, pl.Series],
+) -> EncodedFile:
+    columns = settings.columns
+    name = columns.stored_name
+    return encode_data_file(
+        rows if columns.mode == "none" else rows.rename(name),
+        weights=weights if settings.hidden_weights else None,
+        cuts=cuts_of(shape.band_rows, shape.bands.page_rows),
+        statistics=[*map(name, settings.statistics)],
+        dictionary=[*map(name, settings.dictionary)],
+        levels={name(column): level for column, level in settings.levels.items()},
+        values={name(column): distinct for column, distinct in values.items()},
+        stored=None if columns.mode == "none" else partial(as_stored, columns=columns),
+    )
 
 
 def _within(shape: FileShape, rows: pl.DataFrame) -> FileShape:
@@ -196,14 +224,14 @@ def write_data_files(
                 job.cancel()
             pool.shutdown(wait=True)
             senders.shutdown(wait=True)
-            delete_files(store, paths)
+            delete_files(store, send.paths)
             raise
     return [job.result()[0] for job in jobs]
 
 
 def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
     """Delete files that no commit names, as far as the store allows."""
-    delete_files(store, [add.path for add in adds])
+    delete_files(store, [FilePath.of_log(add.path).text for add in adds])
 
 
 class _Sender:
@@ -212,9 +240,11 @@ class _Sender:
     def __init__(self, store: Store, senders: Executor, *, most: int) -> None:
         self._store, self._senders = store, senders
         self._room = BoundedSemaphore(most)
+        self.paths: list[str] = []
 
     def __call__(self, path: str, data: bytes) -> Future[None]:
         self._room.acquire()
+        self.paths.append(path)
         sent = self._senders.submit(self._store.put, path, data)
         sent.add_done_callback(lambda _: self._room.release())
         return sent

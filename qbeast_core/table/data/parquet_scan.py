@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import polars as pl
@@ -13,9 +13,12 @@ from qbeast_core.errors import StorageError
 from qbeast_core.io.parquet.old_calendar import OldCalendar, has_times
 from qbeast_core.io.parquet.stored_types import stored_type
 from qbeast_core.io.stores.store import Store, map_files
+from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.footers import Unreadable, read_footer_bytes
+from qbeast_core.table.data.stored_frames import FilesView, names_by_id
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
 _ROW: Final = own_column("row")
@@ -39,16 +42,20 @@ def scan_files(
     use_bounds: bool = True,
     sizes: Mapping[str, int] | None = None,
     dropped: I64Array | None = None,
+    stored: StoredColumns = PLAIN,
+    partitions: Mapping[str, PartitionTexts] | None = None,
 ) -> pl.LazyFrame:
     """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null."""
-    wanted = {name: schema[name] for name in columns}
-    alike: dict[_Stored, list[str]] = {}
-    for path, stored in zip(paths, _looked_up(store, paths, wanted, sizes), strict=True):
-        alike.setdefault(stored, []).append(store.locate(path))
-    scans = [
-        pl.scan_parquet(
-            located,
-            schema=wanted | dict(stored.types),
+    view = FilesView(columns, schema, stored, partitions)
+    alike: dict[tuple[_Stored, PartitionTexts], list[str]] = {}
+    for path, of_file in zip(paths, _looked_up(store, paths, view, sizes), strict=True):
+        alike.setdefault((of_file, view.texts(path)), []).append(path)
+    scans: list[pl.LazyFrame] = []
+    for (of_file, _), same in alike.items():
+        seen = of_file.view(view)
+        scan = pl.scan_parquet(
+            [store.locate(path) for path in same],
+            schema=seen.stored_schema | dict(of_file.types),
             missing_columns="insert",
             extra_columns="ignore",
             cast_options=_CASTS,
@@ -57,12 +64,10 @@ def scan_files(
             hive_partitioning=False,
             row_index_name=None if dropped is None else _ROW,
             use_statistics=use_bounds,
-        ).select(
-            *(stored.column(name, dtype) for name, dtype in wanted.items()),
-            *([] if dropped is None else [_ROW]),
         )
-        for stored, located in alike.items()
-    ]
+        rows = [] if dropped is None else [_ROW]
+        values = {name: of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()}
+        scans.append(scan.select(*seen.expressions(values, same[0]), *rows))
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
     if dropped is None:
         return lazy
@@ -80,6 +85,8 @@ class _Stored:
     times: tuple[tuple[str, pl.DataType], ...] = ()
     # Of these; None: the one of today.
     calendar: OldCalendar | None = None
+    # Ids and names of its fields, if the table finds them by id.
+    names: tuple[tuple[int, str], ...] = ()
 
     def column(self, name: str, dtype: pl.DataType) -> pl.Expr:
         """Return a column of the file as the table has it."""
@@ -90,12 +97,15 @@ class _Stored:
         )
         return values if moved is None else moved.alias(name)
 
+    def view(self, view: FilesView) -> FilesView:
+        """Return the view of this file."""
+        return replace(view, columns=view.columns.with_names(dict(self.names))) if self.names else view
+
 
 def _looked_up(
-    store: Store, paths: Sequence[str], wanted: Mapping[str, pl.DataType], sizes: Mapping[str, int] | None
+    store: Store, paths: Sequence[str], view: FilesView, sizes: Mapping[str, int] | None
 ) -> list[_Stored]:
     """Look at the footers of files; what cannot be read differs in nothing, so that its scan says why it fails."""
-    timed = [name for name, dtype in wanted.items() if has_times(dtype)]
 
     def of_file(path: str) -> _Stored:
         if sizes is not None and path not in sizes:
@@ -103,17 +113,27 @@ def _looked_up(
         try:
             size = store.size(path) if sizes is None else sizes[path]
             footer = read_footer_bytes(store, path, size)
-            stored = pl.read_parquet_schema(io.BytesIO(footer))
+            named = _Stored(names=_names_by_id(footer) if view.columns.mode == "id" else ())
+            wanted = named.view(view).stored_schema
+            timed = [name for name, dtype in wanted.items() if has_times(dtype)]
+            found = pl.read_parquet_schema(io.BytesIO(footer))
             calendar = OldCalendar.of(pl.read_parquet_metadata(io.BytesIO(footer))) if timed else None
         except (Unreadable, StorageError, OSError, *SCAN_ERRORS):
             return _Stored()
-        read = {name: stored_type(stored[name], dtype) for name, dtype in wanted.items() if name in stored}
+        read = {name: stored_type(found[name], dtype) for name, dtype in wanted.items() if name in found}
         types = tuple((name, dtype) for name, dtype in read.items() if dtype != wanted[name])
         if calendar is None:
-            return _Stored(types)
-        return _Stored(types, tuple((name, stored[name]) for name in timed if name in stored), calendar)
+            return replace(named, types=types)
+        times = tuple((name, found[name]) for name in timed if name in found)
+        return replace(named, types=types, times=times, calendar=calendar)
 
     return map_files(store, of_file, paths)
+
+
+def _names_by_id(footer: bytes) -> tuple[tuple[int, str], ...]:
+    from pyarrow import parquet as pq  # noqa: PLC0415 - slow to load, and few tables need it
+
+    return tuple(sorted(names_by_id(pq.read_schema(io.BytesIO(footer))).items()))
 
 
 def _as_polars_takes_them(storage_options: Mapping[str, str]) -> dict[str, Any] | None:

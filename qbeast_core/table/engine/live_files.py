@@ -124,6 +124,7 @@ def _file_frames(reader: Reader, files: I64Array, names: Sequence[str]) -> Itera
         whole=tuple(path for path, hidden in paths if hidden is None),
         hiding=tuple((path, hidden) for path, hidden in paths if hidden is not None),
         others=reader.others(files.tolist()),
+        partitions=reader.partitions(files.tolist()),
     )
     keep = RowFilter(tuple(names), snapshot.schema, reader.indexed, ALL_WEIGHTS)
     yield from read_parts(parts, keep, reader.files)

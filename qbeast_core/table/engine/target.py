@@ -63,7 +63,7 @@ class FileTarget:
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
-            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema)),
+            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema, columns)),
             configuration=properties,
             dialect=dialect,
             columns=columns,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.sample_column import with_sample_column
 from qbeast_core.results import MetadataResult
-from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.column_names import check_sample_column
 from qbeast_core.table.engine.protocol import Engine
@@ -18,7 +16,7 @@ from qbeast_core.table.maintenance.widen import rewrite_all
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.snapshot.snapshot import Snapshot
-from qbeast_core.table.snapshot.with_schema import with_schema
+from qbeast_core.table.snapshot.with_schema import with_metadata
 
 _OPERATION: Final = "ADD SAMPLE COLUMN"
 
@@ -48,9 +46,4 @@ def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult,
 
 def _with_column(snapshot: Snapshot, name: str) -> Snapshot:
     """Return the version with the column, which is null in its files."""
-    metadata = with_sample_column(snapshot.metadata, name)
-    return replace(
-        with_schema(snapshot, metadata.schema_string),
-        metadata=metadata,
-        config=TableConfig.from_configuration(metadata.configuration),
-    )
+    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name))

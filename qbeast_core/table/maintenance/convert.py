@@ -20,6 +20,8 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.revisions import config_by_name, stored_revision, stored_specs
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
@@ -172,7 +174,9 @@ def _indexed(
     if dialect == "qbeast-spark":
         entries |= qbeast_spark_entries(listed, cube_size=size)
     config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
-    config = config.with_revisions([staging]).with_column_specs(listed)
+    columns = StoredColumns.of(plain)
+    config = config.with_revisions([stored_revision(staging, columns)])
+    config = config.with_column_specs(stored_specs(listed, columns))
     return plain.model_copy(update={"configuration": config.to_configuration()})
 
 
@@ -180,7 +184,7 @@ def _result(
     metadata: Metadata, version: int, sizes: Sequence[int], rows: int | None, *, dry_run: bool
 ) -> ConvertResult:
     """Return the result of a conversion that is not committed, of files of these sizes in bytes."""
-    latest = TableConfig.from_configuration(metadata.configuration).latest
+    latest = config_by_name(metadata.configuration, StoredColumns.of(metadata)).latest
     return ConvertResult(
         version=version,
         committed=False,

@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, changed_before
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.revisions import stored_revision, stored_specs
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.rebase import dialect_of
@@ -210,7 +211,7 @@ def _metadata(snapshot: Snapshot, revision: Revision, specs: tuple[ColumnSpec, .
         entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
         staging = f"{REVISION_PREFIX}{STAGING_REVISION_ID}"
         if staging in config.entries:  # files without index have the weights of the newest revision
-            entries[staging] = revision.staging().to_json()
+            entries[staging] = stored_revision(revision, snapshot.columns).staging().to_json()
     return snapshot.metadata.model_copy(update={"configuration": {**config.entries, **entries}})
 
 
@@ -224,7 +225,8 @@ def _staged(snapshot: Snapshot, latest: Revision, specs: tuple[ColumnSpec, ...],
     entries = _entries(config, specs, size)
     if staging.columns != latest.columns:  # other weights than the hidden ones, if files have them
         entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
-    config = config.with_entries(entries).with_revisions([staging]).with_column_specs(listed)
+    config = config.with_entries(entries).with_revisions([stored_revision(staging, snapshot.columns)])
+    config = config.with_column_specs(stored_specs(listed, snapshot.columns))
     return snapshot.metadata.model_copy(update={"configuration": config.to_configuration()})
 
 

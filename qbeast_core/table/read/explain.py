@@ -170,6 +170,11 @@ class Plan:
             return self._needed
         return self.reader.row_filter(self.scan_plan, self.columns).hashing(indexed).needed
 
+    def _stored_of(self, number: int) -> list[str]:
+        """Return the columns to read from one file by their names there."""
+        columns = self.reader.snapshot.columns
+        return [columns.stored_name(name) for name in columns.in_files(self._needed_of(number))]
+
     @property
     def _sizes(self) -> pl.Series:
         """Sizes of the live data files."""
@@ -183,7 +188,7 @@ class Plan:
         if request is None:
             return None
         try:
-            return self.reader.files.pages.ranges(request, self._needed_of(number))
+            return self.reader.files.pages.ranges(request, self._stored_of(number))
         except PagesUnavailable:
             return None  # the read also falls back to the whole file
 
@@ -192,7 +197,7 @@ class Plan:
         request = self._request_of(number)
         if request is not None:
             with suppress(PagesUnavailable):
-                return self.reader.files.pages.bytes_of(request, self._needed_of(number))
+                return self.reader.files.pages.bytes_of(request, self._stored_of(number))
         return int(self._sizes[number])
 
     def _request_of(self, number: int) -> PageRequest | None:

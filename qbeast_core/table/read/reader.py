@@ -21,6 +21,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.parquet.cuts import cuts_of
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.stores.store import Store
+from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.refusals import damaged_index
 from qbeast_core.query.filters.nodes import Node, Unknown
 from qbeast_core.query.filters.predicate import understand
@@ -85,7 +86,8 @@ class Reader:
     @property
     def files(self) -> TableFiles:
         """Access to the data files."""
-        return TableFiles(self.store, self.snapshot.source.pages, self.snapshot.storage_options)
+        snapshot = self.snapshot
+        return TableFiles(self.store, snapshot.source.pages, snapshot.storage_options, snapshot.columns)
 
     @property
     def latest(self) -> Revision:
@@ -125,6 +127,13 @@ class Reader:
         """Return the paths and sizes of the files that other writers made."""
         size_bytes, is_other = self._others
         return {self.paths[number]: size_bytes[number] for number in numbers if is_other[number]}
+
+    def partitions(self, numbers: Iterable[int]) -> dict[str, PartitionTexts] | None:
+        """Return the values of the partition columns of files by path. None: the table has no partitions."""
+        if not self.snapshot.columns.partitions:
+            return None
+        texts = self.snapshot.partition_texts
+        return {self.paths[number]: texts[number] for number in numbers}
 
     @cached_property
     def _others(self) -> tuple[list[int], list[bool]]:

@@ -14,12 +14,15 @@ from qbeast_core.errors import QbeastError, StorageError
 from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store, open_store
+from qbeast_core.log.columns.partition_values import PartitionTexts
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.parquet_scan import scan_files
+from qbeast_core.table.data.stored_frames import FilesView
 from qbeast_core.table.data.whole_batches import whole_batches
 from qbeast_core.tree.space.columns import frame_weights
 
@@ -106,6 +109,8 @@ class FileParts:
     drawn: tuple[DrawnPages, ...] = ()
     # Columns of the revision of these files, if they differ from the columns of the newest revision.
     indexed: tuple[str, ...] | None = None
+    # Values of the partition columns by path; None: the table has no partitions.
+    partitions: Mapping[str, PartitionTexts] | None = None
     # Files of revisions with other columns.
     older: tuple[FileParts, ...] = ()
 
@@ -117,10 +122,13 @@ class TableFiles:
     store: Store
     pages: PageReader
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    # How files store the columns of the table.
+    columns: StoredColumns = PLAIN
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments of `open_files`."""
-        opened = partial(open_files, allow_absolute_paths=self.store.allow_absolute_paths)
+        absolute = self.store.allow_absolute_paths
+        opened = partial(open_files, allow_absolute_paths=absolute, columns=self.columns)
         return opened, (self.store.uri, dict(self.storage_options))
 
 
@@ -145,6 +153,8 @@ class ScanTask:
         Options of the store. They are part of the pickle, including secrets, and are not printed.
     allow_absolute_paths : bool
         Whether the log may name files by absolute paths.
+    columns : StoredColumns
+        How the files store the columns of the table.
     """
 
     uri: str
@@ -153,6 +163,7 @@ class ScanTask:
     keep: RowFilter = field(repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     allow_absolute_paths: bool = False
+    columns: StoredColumns = field(default=PLAIN, repr=False)
 
     @property
     def schema(self) -> pl.Schema:
@@ -179,7 +190,10 @@ class ScanTask:
         UnsupportedTableError
             If a path is outside the table.
         """
-        files = open_files(self.uri, self.storage_options, allow_absolute_paths=self.allow_absolute_paths)
+        absolute = self.allow_absolute_paths
+        files = open_files(
+            self.uri, self.storage_options, allow_absolute_paths=absolute, columns=self.columns
+        )
         frame = None
         for frame in read_parts(self.parts, self.keep, files):
             yield frame
@@ -188,11 +202,15 @@ class ScanTask:
 
 
 def open_files(
-    uri: str, storage_options: Mapping[str, str], *, allow_absolute_paths: bool = False
+    uri: str,
+    storage_options: Mapping[str, str],
+    *,
+    allow_absolute_paths: bool = False,
+    columns: StoredColumns = PLAIN,
 ) -> TableFiles:
     """Return access to the data files of a table, with an empty cache."""
     store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return TableFiles(store, PageReader(store), storage_options)
+    return TableFiles(store, PageReader(store), storage_options, columns)
 
 
 def read_parts(
@@ -232,6 +250,7 @@ def _paths(parts: FileParts) -> Iterator[str]:
 
 def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
     options = dict(files.storage_options)
+    view = FilesView(keep.needed, keep.schema, files.columns, parts.partitions)
 
     def scan(paths: list[str], dropped: I64Array | None = None) -> pl.LazyFrame:
         return scan_files(
@@ -243,15 +262,18 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             use_bounds=keep.compares_values,
             sizes=parts.others,
             dropped=dropped,
+            stored=files.columns,
+            partitions=parts.partitions,
         )
 
     if parts.pages:
         frames = files.pages.read_batches(
             parts.pages,
-            keep.needed,
-            keep.schema,
+            list(view.stored_schema),
+            view.stored_schema,
             max_bytes=sizing().batch_bytes,
             fallback=lambda request: pl.concat(_every_row(scan([request.path]), [request.path], scan)),
+            convert=view.frame,
         )
         yield from map(keep.finish, frames)
     if parts.whole:
@@ -259,10 +281,12 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
     for path, rows in parts.hiding:
         yield from _collected(scan([path], rows), keep, limit, [path], scan)
     for drawn in parts.drawn:
-        yield from _read_drawn(drawn, keep, files, scan)
+        yield from _read_drawn(drawn, keep, view, files.pages, scan)
 
 
-def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Scan) -> Iterator[pl.DataFrame]:
+def _read_drawn(
+    drawn: DrawnPages, keep: RowFilter, view: FilesView, pages: PageReader, scan: _Scan
+) -> Iterator[pl.DataFrame]:
     """Read pages of one file, and select drawn rows by their indexes in the file."""
 
     def fallback(request: PageRequest) -> pl.DataFrame:
@@ -271,9 +295,15 @@ def _read_drawn(drawn: DrawnPages, keep: RowFilter, files: TableFiles, scan: _Sc
         ]
 
     indexes, start = drawn.request.cuts.rows_in(drawn.request.pages), 0
-    for frame in files.pages.read_batches(
-        [drawn.request], keep.needed, keep.schema, max_bytes=sizing().batch_bytes, fallback=fallback
-    ):
+    frames = pages.read_batches(
+        [drawn.request],
+        list(view.stored_schema),
+        view.stored_schema,
+        max_bytes=sizing().batch_bytes,
+        fallback=fallback,
+        convert=view.frame,
+    )
+    for frame in frames:
         rows = indexes[start : start + frame.height]
         start += frame.height
         is_read, is_drawn, weights = drawn.draw.of(rows)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import check_whole_number
+from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.support.sizing import Sizing
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import DrawnPages, FileParts, ScanTask
@@ -47,6 +48,7 @@ def scan_tasks(
             keep=keep,
             storage_options=dict(reader.snapshot.storage_options),
             allow_absolute_paths=reader.store.allow_absolute_paths,
+            columns=reader.snapshot.columns,
         )
         for parts in split
     ]
@@ -61,7 +63,10 @@ def file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
     """Return the parts of one file that a read opens."""
     parts = _file_parts(reader, plan, number)
     indexed = reader.other_columns(plan.selection.table, number)
-    return parts if indexed is None else replace(parts, indexed=indexed)
+    partitions = reader.partitions([number])
+    if indexed is None and partitions is None:
+        return parts
+    return replace(parts, indexed=indexed, partitions=partitions)
 
 
 def _file_parts(reader: Reader, plan: ScanPlan, number: int) -> FileParts:
@@ -126,7 +131,14 @@ def _joined(parts: Sequence[FileParts]) -> FileParts:
         whole=tuple(path for part in parts for path in part.whole),
         hiding=tuple(hiding for part in parts for hiding in part.hiding),
         others={path: size for part in parts for path, size in part.others.items()},
+        partitions=_partitions(parts),
     )
+
+
+def _partitions(parts: Sequence[FileParts]) -> dict[str, PartitionTexts] | None:
+    if not parts or parts[0].partitions is None:
+        return None
+    return {path: texts for part in parts for path, texts in (part.partitions or {}).items()}
 
 
 def _pieces(
@@ -152,5 +164,5 @@ def _pieces(
         yield parts, stored + OPEN_COST_BYTES
         return
     for pages in np.array_split(request.pages, count):
-        piece = FileParts(pages=(replace(request, pages=pages),), indexed=parts.indexed)
+        piece = replace(parts, whole=(), others={}, pages=(replace(request, pages=pages),))
         yield piece, size * len(pages) / total + OPEN_COST_BYTES

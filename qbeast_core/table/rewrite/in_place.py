@@ -11,6 +11,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
+from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import delete_files
@@ -57,7 +58,7 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     )
     blocks, layouts = _blocks(reader, files), snapshot.files["layout"].cast(pl.String)
     items = {
-        file: FileToChange(FileParts(whole=(reader.paths[file],)), function, blocks[file], layouts[file])
+        file: FileToChange(_whole(reader, file), function, blocks[file], layouts[file])
         for file in files.tolist()
         if (function := change.of_file(reader.paths[file])) is not None
     }
@@ -65,7 +66,8 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         answers = engine.map(call, list(items.values()), at_once=at_once)
     except BaseException:  # also after an interrupt or a panic of Rust
         # List files by prefix: workers may have written files that this process does not know.
-        delete_files(reader.store, [path for path in reader.store.list("") if path.startswith(operation)])
+        paths = reader.store.list("")
+        delete_files(reader.store, [path for path in paths if FilePath(path).name.startswith(operation)])
         raise
     results = InPlace()
     for file, answer in zip(items, answers, strict=True):
@@ -74,6 +76,10 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
         elif answer is not None:
             results.rows[file] = answer
     return results
+
+
+def _whole(reader: Reader, file: int) -> FileParts:
+    return FileParts(whole=(reader.paths[file],), partitions=reader.partitions([file]))
 
 
 def _can_keep_blocks(reader: Reader, newest: Revision) -> BoolArray:

@@ -19,7 +19,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot, keep, timestamp_of
 
 def after_append(head: Snapshot, actions: Sequence[Action], info: CommitInfo) -> Snapshot | None:
     """Return the version after `head` if the commit only adds files. None: it must be loaded."""
-    if any(not isinstance(action, AddFile | Txn) for action in actions):
+    if not head.columns.is_plain or any(not isinstance(action, AddFile | Txn) for action in actions):
         return None
     adds = [action for action in actions if isinstance(action, AddFile)]
     files = with_adds(head.files, adds)

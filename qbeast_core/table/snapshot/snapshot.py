@@ -23,6 +23,7 @@ from qbeast_core.errors import (
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.store import checked_options, open_store
 from qbeast_core.log.actions import CommitInfo, Metadata, Protocol
+from qbeast_core.log.columns.partition_values import PartitionTexts, partition_texts
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.statistics import statistics_by_name
 from qbeast_core.log.columns.stored import StoredColumns
@@ -91,7 +92,7 @@ class Snapshot:
     @property
     def sample_column(self) -> str | None:
         """Name of the sample column; None: the table has none."""
-        return sample_column_of(self.metadata.configuration, self.schema)
+        return sample_column_of(self.metadata.configuration, self.schema, self.columns)
 
     @cached_property
     def index(self) -> IndexTable:
@@ -104,6 +105,11 @@ class Snapshot:
         if not self.columns.partitions:
             return pl.DataFrame(height=self.files.height)
         return self.files["partition"].struct.unnest().select(self.columns.partitions)
+
+    @cached_property
+    def partition_texts(self) -> list[PartitionTexts]:
+        """Texts of the values of the partition columns, for each file."""
+        return pl.DataFrame([partition_texts(values) for values in self.partitions]).rows()
 
     @property
     def decoded_index(self) -> IndexTable | None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 from qbeast_core.errors import AddedColumnWarning
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
@@ -20,11 +22,18 @@ def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
     """Return a version with another schema; the version itself if the schema is the same."""
     if schema_json == snapshot.schema_json:
         return snapshot
-    metadata = snapshot.metadata.model_copy(update={"schema_string": schema_json})
+    return with_metadata(snapshot, snapshot.metadata.model_copy(update={"schema_string": schema_json}))
+
+
+def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
+    """Return a version with other metadata that is not committed yet."""
+    schema_json = metadata.schema_string
+    columns = StoredColumns.of(metadata, snapshot.protocol.writer_features)
     return replace(
         snapshot,
         metadata=metadata,
-        columns=StoredColumns.of(metadata, snapshot.protocol.writer_features),
+        config=config_by_name(metadata.configuration, columns),
+        columns=columns,
         schema=visible_columns(schema_from_delta(schema_json, path=snapshot.uri)),
         schema_json=schema_json,
     )

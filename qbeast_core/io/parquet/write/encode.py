@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +47,7 @@ def encode_data_file(
     dictionary: Sequence[str] = (),
     levels: Mapping[str, int] | None = None,
     values: Mapping[str, pl.Series] | None = None,
+    stored: Callable[[Any], Any] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order, cut into row groups and pages.
 
@@ -54,7 +55,8 @@ def encode_data_file(
     decimals of up to 18 digits), smaller than PLAIN and faster to write and to scan, or else as PLAIN. Strings
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
     The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
-    another one; 0 leaves a column uncompressed.
+    another one; 0 leaves a column uncompressed. `stored` returns the Arrow table with other names and ids of fields
+    inside of columns.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -62,6 +64,7 @@ def encode_data_file(
     (['Oslo', 'Rome', 'Oslo'], True)
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
+    table = table if stored is None else stored(table)
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
     levels = levels or {}

@@ -15,7 +15,14 @@ def settings_for(
     target: FileTarget, rows: pl.DataFrame, indexed: tuple[str, ...], *, size_bytes: int | None = None
 ) -> FileSettings:
     """Choose the settings of files for such rows; see `FileSettings.of`."""
-    return FileSettings.of(rows, indexed, target.configuration, dialect=target.dialect, size_bytes=size_bytes)
+    return FileSettings.of(
+        rows,
+        indexed,
+        target.configuration,
+        dialect=target.dialect,
+        columns=target.columns,
+        size_bytes=size_bytes,
+    )
 
 
 def store_sorted(

@@ -1,0 +1,228 @@
+"""Convert between rows of a table and rows of its files: names, ids, and values of partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.log.columns.partition_values import PartitionTexts, typed_values
+from qbeast_core.log.columns.stored import COLUMN_ID, NESTED_IDS, PLAIN, StoredColumns, physical_name
+
+
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
+class FilesView:
+    """The rows of files as rows of a table."""
+
+    # Names of the columns in the table, and types of at least these.
+    names: Sequence[str]
+    schema: pl.Schema
+    columns: StoredColumns = PLAIN
+    # Values of the partition columns by path of a file.
+    partitions: Mapping[str, PartitionTexts] | None = None
+
+    @cached_property
+    def stored_schema(self) -> pl.Schema:
+        """Columns to read from files, with their types there."""
+        found = ((self.columns.columns.get(name), name) for name in self._in_files)
+        return pl.Schema(
+            (name, self.schema[name]) if column is None else (column.stored_name, column.stored_type)
+            for column, name in found
+        )
+
+    @property
+    def _in_files(self) -> list[str]:
+        return self.columns.in_files(self.names)
+
+    def frame(self, stored: pl.DataFrame, files: Sequence[tuple[str, int]]) -> pl.DataFrame:
+        """Return rows of the table. `files` are the path and the number of rows of each part, in the order of rows."""
+        if self.columns.is_plain:
+            return stored
+        renamed = [self._renamed(series, name) for series, name in zip(stored, self._in_files, strict=True)]
+        frame = pl.DataFrame(renamed) if renamed else pl.DataFrame(height=stored.height)
+        constant = [name for name in self.names if name not in frame.columns]
+        if constant:
+            lengths = [rows for _, rows in files]
+            numbers = np.repeat([self._numbers[self.texts(path)] for path, _ in files], lengths)
+            frame = frame.with_columns(self._values[name][pl.Series(numbers)] for name in constant)
+        return frame.select(self.names)
+
+    def expressions(self, values: Mapping[str, pl.Expr], path: str) -> list[pl.Expr]:
+        """Return the columns of the table for a scan of a file, given the values of the columns in `stored_schema`."""
+        if self.columns.is_plain:
+            return list(values.values())
+        of_file = dict(zip(self._in_files, values.values(), strict=True))
+        constants = (
+            self._values[self._numbers[self.texts(path)]] if self.columns.partitions else pl.DataFrame()
+        )
+        return [
+            self._named(of_file[name], name)
+            if name in of_file
+            else pl.lit(constants[name]).first().alias(name)
+            for name in self.names
+        ]
+
+    def texts(self, path: str) -> PartitionTexts:
+        """Return the texts of the partition values of a file."""
+        return () if self.partitions is None else self.partitions[path]
+
+    def _renamed(self, values: pl.Series, name: str) -> pl.Series:
+        column = self.columns.columns.get(name)
+        named = values.alias(name)
+        same = column is None or column.stored_type == column.dtype
+        return named if same else with_field_names(named, self.schema[name])
+
+    def _named(self, values: pl.Expr, name: str) -> pl.Expr:
+        column = self.columns.columns.get(name)
+        if column is None or column.stored_type == column.dtype:
+            return values.alias(name)
+        rename = partial(with_field_names, dtype=column.dtype)
+        return values.map_batches(rename, return_dtype=column.dtype, is_elementwise=True).alias(name)
+
+    @cached_property
+    def _numbers(self) -> dict[PartitionTexts, int]:
+        distinct = dict.fromkeys(() if self.partitions is None else self.partitions.values())
+        return {texts: number for number, texts in enumerate(distinct)}
+
+    @cached_property
+    def _values(self) -> pl.DataFrame:
+        """The distinct values of the partition columns."""
+        columns: list[pl.Series] = []
+        for at, name in enumerate(self.columns.partitions):
+            texts = pl.Series(name, [texts[at] for texts in self._numbers], dtype=pl.String)
+            columns.append(typed_values(texts, self.columns.columns[name].dtype))
+        return pl.DataFrame(columns)
+
+
+def with_field_names(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """Return values of structs with the names of fields of another type, which is the same otherwise.
+
+    >>> with_field_names(pl.Series([{"a": 1}, None]), pl.Struct({"b": pl.Int64})).to_list()
+    [{'b': 1}, None]
+    """
+    array = values.to_arrow(compat_level=pl.CompatLevel.newest())
+    return pl.Series(values.name, retyped(array, _arrow_type(array.type, dtype)), dtype=dtype)
+
+
+def retyped(array: Any, arrow_type: Any) -> Any:
+    """Return an Arrow array with other names and metadata of fields; nothing is copied."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load, and most reads do without
+
+    return pa.array(_Retyped(array, arrow_type))
+
+
+@dataclass(frozen=True, slots=True)
+class _Retyped:
+    """An array of the Arrow C interface with another schema."""
+
+    array: Any
+    arrow_type: Any
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        del requested_schema
+        return self.arrow_type.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
+
+
+def _arrow_type(found: Any, dtype: Any) -> Any:
+    """Return an Arrow type with the names of fields of a type."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    match dtype:
+        case pl.Struct():
+            fields = zip(found.fields, dtype.fields, strict=True)
+            return pa.struct([pa.field(new.name, _arrow_type(old.type, new.dtype)) for old, new in fields])
+        case pl.List():
+            return _list_like(found, pa.field("item", _arrow_type(found.value_type, dtype.inner)))
+        case pl.Map():
+            return pa.map_(_arrow_type(found.key_type, dtype.key), _arrow_type(found.item_type, dtype.value))
+        case _:
+            return found
+
+
+def _list_like(found: Any, item: Any) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.large_list(item) if pa.types.is_large_list(found) else pa.list_(item)
+
+
+def as_stored(table: Any, columns: StoredColumns) -> Any:
+    """Return an Arrow table of columns by their names in files, with the names and ids of all fields.
+
+    Columns that the table does not have stay as they are.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    for at, name in enumerate(table.column_names):
+        column = columns.columns.get(columns.name(name))
+        if column is None or columns.mode == "none":
+            continue
+        found = table.column(at)
+        ids = (column.field.get("metadata") or {}).get(NESTED_IDS) or {}
+        field = _stored_field(pa.field(name, found.type), column.field, ids, (column.stored_name,))
+        chunks = (
+            [retyped(chunk, field.type) for chunk in found.chunks]
+            if field.type != found.type
+            else found.chunks
+        )
+        table = table.set_column(at, field, pa.chunked_array(chunks, type=field.type))
+    return table
+
+
+def _stored_field(found: Any, field: Mapping[str, Any], ids: Mapping[str, int], path: tuple[str, ...]) -> Any:
+    stored = _stored_arrow(found.type, field["type"], ids, path)
+    number = (field.get("metadata") or {}).get(COLUMN_ID)
+    return _with_id(found.with_type(stored).with_name(physical_name(field)), number)
+
+
+def _stored_arrow(found: Any, dtype: Any, ids: Mapping[str, int], path: tuple[str, ...]) -> Any:
+    """Return an Arrow type with the names and ids of fields in files. Ids of elements are for Iceberg."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if not isinstance(dtype, Mapping) or dtype.get("type") not in ("struct", "array", "map"):
+        return found
+
+    def part(name: str, found: Any) -> Any:
+        below = (*path, name)
+        arrow_type = _stored_arrow(
+            found, dtype["elementType" if name == "element" else f"{name}Type"], ids, below
+        )
+        return _with_id(pa.field(name, arrow_type, nullable=name != "key"), ids.get(".".join(below)))
+
+    if dtype["type"] == "struct":
+        pairs = zip(found.fields, dtype["fields"], strict=True)
+        return pa.struct(
+            [_stored_field(old, new, _ids_of(new, ids), _path_of(new, path)) for old, new in pairs]
+        )
+    if dtype["type"] == "array":
+        return _list_like(found, part("element", found.value_type))
+    return pa.map_(part("key", found.key_type), part("value", found.item_type))
+
+
+def _ids_of(field: Mapping[str, Any], above: Mapping[str, int]) -> Mapping[str, int]:
+    return (field.get("metadata") or {}).get(NESTED_IDS) or above
+
+
+def _path_of(field: Mapping[str, Any], above: tuple[str, ...]) -> tuple[str, ...]:
+    own = (field.get("metadata") or {}).get(NESTED_IDS)
+    return (physical_name(field),) if own else (*above, physical_name(field))
+
+
+def _with_id(field: Any, number: int | None) -> Any:
+    return field if number is None else field.with_metadata({"PARQUET:field_id": str(number)})
+
+
+def names_by_id(schema: Any) -> dict[int, str]:
+    """Return the names of the fields of an Arrow schema of a Parquet file, by their ids."""
+    names: dict[int, str] = {}
+    waiting = list(schema)
+    while waiting:
+        field = waiting.pop()
+        number = (field.metadata or {}).get(b"PARQUET:field_id")
+        if number is not None:
+            names[int(number)] = field.name
+        waiting += [field.type.field(at) for at in range(field.type.num_fields)]
+    return names
