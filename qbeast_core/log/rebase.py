@@ -162,6 +162,8 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         return None
     if has_sample_column(metadata):
         other = "a sample column"
+    elif metadata.partition_columns:
+        other = "partitions"
     elif (
         may_have_other_columns(configuration)
         and TableConfig.from_configuration(configuration).has_other_columns
@@ -187,6 +189,8 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         metadata = merged
     # The data files are written already: they have to fit the schema that the table has by now.
     written_for = intent.metadata or base
+    if written_for is not None and written_for.partition_columns != metadata.partition_columns:
+        return "another writer changed the partition columns"
     if written_for is not None and written_for.schema_string != metadata.schema_string:
         problems = schema_problems(written_for.schema_string, metadata.schema_string)
         if problems:
@@ -264,7 +268,7 @@ def _file_actions(
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
-        removes += removes_of(head.files, data_change=True)
+        removes += removes_of(head.files, StoredColumns.of(head.metadata), data_change=True)
         removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
     if intent.files is not None and live is not None:
         change = intent.files(live, dialect)

@@ -29,11 +29,13 @@ SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
-READER_VERSION: Final = 3
+READER_VERSION: Final = 4
 # The version that tables with a sample column need.
 SAMPLE_COLUMN_READER: Final = 2
 # The version that tables need whose revisions have different columns.
 OTHER_COLUMNS_READER: Final = 3
+# The version that tables with partitions need.
+PARTITIONS_READER: Final = 4
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9

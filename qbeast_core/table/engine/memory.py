@@ -24,7 +24,7 @@ from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_total import KeyTotal
-from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.layout.parallel import workers
 from qbeast_core.tree.layout.plan import IndexPlan, plan_index
@@ -106,13 +106,22 @@ class _MemoryRows:
     def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
         rows = self.in_memory_rows
         keys = rows[list(revision.columns)]
+        of_partitions = rows.select(self.target.columns.partitions)
+        partitions = partitions_of(tree).with_rows(of_partitions)
         report(self.progress, Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.columns)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
             counted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
-            plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
+            plan = plan_index(
+                keys,
+                revision,
+                weights,
+                existing=tree,
+                file_rows=rows_per_file(row_bytes),
+                trees=partitions.numbers(of_partitions),
+            )
             effect = counted.result()
             settings, source = coded.result()
         if keys.height > sizing().chunk_rows:  # writing files needs the most memory

@@ -11,17 +11,18 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.growth.ranges import Axis
 from qbeast_core.tree.space.columns import to_index_column
 
 
-def axes_of(snapshot: Snapshot, revision: Revision) -> list[Axis]:
-    """Return the dimensions of a revision. Only columns of numbers, dates and times have known ranges."""
-    files = snapshot.files
-    bounded = bounded_columns(files) if fits_schema(revision, snapshot.schema) else set[str]()
+def axes_of(files: pl.DataFrame, schema: pl.Schema, revision: Revision) -> list[Axis]:
+    """Return the dimensions of a revision for some files of a snapshot.
+
+    Only columns of numbers, dates and times have known ranges.
+    """
+    bounded = bounded_columns(files) if fits_schema(revision, schema) else set[str]()
     return [
-        _axis(files, name, snapshot.schema[name], space) if name in bounded else Axis.unknown(files.height)
+        _axis(files, name, schema[name], space) if name in bounded else Axis.unknown(files.height)
         for name, space in zip(revision.columns, revision.transformations, strict=True)
     ]
 

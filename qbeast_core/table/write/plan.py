@@ -33,6 +33,7 @@ from qbeast_core.table.index.revision import (
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
+from qbeast_core.table.write.partition_by import partition_columns, with_partitions
 from qbeast_core.tree.space.evolve import IndexWish
 
 _OUTCOME: Final = "nothing was written"
@@ -93,7 +94,16 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     specs = _specs(target, state, options, frame.schema)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
-    metadata = _metadata(target, schema_json, options)
+    metadata = with_partitions(
+        _metadata(target, schema_json, options),
+        partition_columns(
+            options.partition_by,
+            frame.schema,
+            now=None if target is None else target.metadata.partition_columns,
+            may_change=options.schema_mode == "overwrite",
+            dialect=dialect,
+        ),
+    )
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.

@@ -57,7 +57,7 @@ def upper_cubes(
     """Return how many of the first cubes of a tree belong to a file of the upper levels, 0 for none.
 
     Optimize joins this file, which is small, with whatever it rewrites. So the upper cubes, which all filters and
-    samples read, keep few blocks while the table grows. `cubes` are in file order, `number` is the number of their tree.
+    samples read, keep few blocks while the table grows. `cubes` are in file order, `number` is that of their tree.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> cubes = decode_cubes(["", "g", "w"], dimensions=2)

@@ -59,6 +59,11 @@ class ExistingTree:
         return 0.0 if position < 0 else float(self.levels[0].domains[position])
 
 
+def partitions_of(tree: ExistingTree | None) -> Partitions:
+    """Return the partitions of a table. None: an empty table."""
+    return NO_PARTITIONS if tree is None else tree.partitions
+
+
 def existing_tree(
     cubes: Cubes,
     *,

@@ -59,7 +59,9 @@ class Partitions:
 
 
 def distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the distinct rows, sorted."""
+    """Return the distinct rows, sorted. Without columns there are none."""
+    if not rows.columns:
+        return pl.DataFrame()
     return _normalised(rows.unique()).unique().sort(rows.columns)
 
 

@@ -134,8 +134,9 @@ class _Threads:
         budget, shape = self.spill.budget, self.target.shape
         limits = budget.sample
         task = replace(task, limits=limits)
-        names = list(task.schema)
-        indexed = RowShape(shape.schema_json, task.schema, merge=shape.merge)
+        schema = task.read_schema
+        names = list(schema)
+        indexed = RowShape(shape.schema_json, schema, merge=shape.merge)
 
         def summary(numbered: tuple[int, pl.DataFrame]) -> IndexSummary:
             first_row, batch = numbered
@@ -144,7 +145,7 @@ class _Threads:
         columns = self.stream.empty.columns
         read = [name for name in names if name in columns] or columns[:1]
         batches = self.stream.batches(read, size_bytes=budget.batch_bytes)
-        total = task.summarise(task.schema.to_frame(), first_row=0)
+        total = task.summarise(schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []
         for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
             waiting.append(part.below(total.key_limit))
