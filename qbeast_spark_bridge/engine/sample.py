@@ -11,11 +11,14 @@ import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import (
+    BinaryType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -47,11 +50,28 @@ def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexS
     types = StructType([table[name] for name in task.schema])
     others = StructType([table[name] for name in task.partitions if name not in task.schema])
     counts = Observation()
-    drawn = _with_random_numbers(df, types, others, task.cube_size)
+    rows = _with_stored_values(df, [table[name] for name in task.partitions])
+    drawn = _with_random_numbers(rows, types, others, task.cube_size)
     observed = drawn.observe(counts, *_aggregates(types))
     sample = _collect(observed.where("drawn < max_drawn").drop("max_drawn"))
-    partitions = _distinct(df, StructType([table[name] for name in task.partitions]), task.partitions)
+    partitions = _distinct(rows, StructType([table[name] for name in task.partitions]), task.partitions)
     return _summary(sample, counts.get, task, partitions)
+
+
+def _with_stored_values(df: DataFrame, partitions: list[StructField]) -> DataFrame:
+    """Return the rows with the values of partition columns as Delta stores them; see `RowShape`."""
+    for field in partitions:
+        if field.name not in df.columns:
+            continue
+        value = F.col(quoted(field.name)).cast(field.dataType)
+        match field.dataType:
+            case StringType() | BinaryType():
+                df = df.withColumn(field.name, F.when(F.length(value) > 0, value))
+            case FloatType() | DoubleType():
+                df = df.withColumn(field.name, value + F.lit(0.0).cast(field.dataType))
+            case _:
+                pass
+    return df
 
 
 def _distinct(df: DataFrame, types: StructType, schema: pl.Schema) -> pl.DataFrame:

@@ -30,6 +30,7 @@ from qbeast_core.tree.layout.parallel import workers
 from qbeast_core.tree.layout.plan import IndexPlan, plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.partitions import with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, summarise
 
 _ALL_BYTES: Final = 1 << 62
@@ -46,7 +47,7 @@ class MemoryEngine:
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """See `Engine`."""
         if isinstance(source, FilesSource):
-            rows = source.read()
+            rows = with_stored_values(source.read(), target.columns.partitions)
         elif isinstance(source, FrameSource):
             rows = target.shape.fit(source.frame)
         else:

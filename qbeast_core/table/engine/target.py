@@ -14,6 +14,7 @@ from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.schema import fit_frame
+from qbeast_core.tree.space.partitions import with_stored_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,14 @@ class RowShape:
     merge: bool
     # Column whose values are computed when files are written: rows need not have it.
     sample_column: str | None = None
+    # Partition columns, whose values are changed to those that Delta stores: the empty text to null.
+    partitions: tuple[str, ...] = ()
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
         """Return the rows with the columns and types of the table."""
         frame = without_values(to_frame(rows), self.sample_column)
-        return fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+        fitted = fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+        return with_stored_values(fitted, self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,11 @@ class FileTarget:
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
-            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema, columns)),
+            shape=replace(
+                shape,
+                sample_column=sample_column_of(properties, shape.schema, columns),
+                partitions=columns.partitions,
+            ),
             configuration=properties,
             dialect=dialect,
             columns=columns,

@@ -25,11 +25,15 @@ _BLOCKS: Final = pl.Schema(
 
 
 def blocks_in_order(
-    files: Sequence[Sequence[Block]], live: pl.DataFrame, *, trees: Sequence[int], dimensions: int
+    files: Sequence[Sequence[Block]],
+    live: pl.DataFrame,
+    *,
+    trees: Sequence[int] | None = None,
+    dimensions: int,
 ) -> list[tuple[Block, ...] | None]:
     """Return the blocks to publish for each new file. None: the file has to be published without index.
 
-    `trees` are the numbers of the files' trees; each tree has an order of its own.
+    `trees` are the numbers of the files' trees, by default 0; each tree has an order of its own.
 
     Two plans on the same version may conflict: a cube without rows in one plan has no threshold there, and its
     threshold in the other plan may be too large for the rows below. A new file loses its index if its rows are below a
@@ -40,13 +44,14 @@ def blocks_in_order(
     >>> weights = {"min_weight": [-9, 3], "max_weight": [2, 2147483647]}
     >>> live = pl.DataFrame({"tree": [0, 0], "cube": ["", "ww"], **weights})
     >>> low, high = [Block("A", 2, 2147483647, 2)], [Block("w", 1, 3, 2)]
-    >>> blocks_in_order([low, high], live, trees=[0, 0], dimensions=2)
+    >>> blocks_in_order([low, high], live, dimensions=2)
     [None, None]
-    >>> blocks_in_order([high], live[:1], trees=[0], dimensions=2)
+    >>> blocks_in_order([high], live[:1], dimensions=2)
     [None]
     >>> blocks_in_order([high], live, trees=[1], dimensions=2)
     [(Block(cube='w', min_weight=1, max_weight=2147483647, element_count=2, replicated=False),)]
     """
+    trees = [0] * len(files) if trees is None else trees
     new = [
         (file, tree, block.cube, block.min_weight, block.max_weight)
         for file, (blocks, tree) in enumerate(zip(files, trees, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +52,7 @@ class Partitions:
         if not self.columns:
             return None
         values = self.values.with_row_index(_NUMBER)
-        joined = _normalised(rows.select(self.columns)).join(
+        joined = with_stored_values(rows.select(self.columns), self.columns).join(
             values, on=self.columns, how="left", nulls_equal=True, maintain_order="left"
         )
         numbers: I64Array = joined[_NUMBER].cast(pl.Int64).fill_null(-1).to_numpy()
@@ -62,16 +63,27 @@ def distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the distinct rows, sorted. Without columns there are none."""
     if not rows.columns:
         return pl.DataFrame()
-    return _normalised(rows.unique()).unique().sort(rows.columns)
+    return with_stored_values(rows.unique(), rows.columns).unique().sort(rows.columns)
 
 
-def _normalised(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the values as Delta stores them."""
-    return rows.with_columns(
-        pl.col(pl.String).replace("", None),
-        pl.when(pl.col(pl.Binary) != b"").then(pl.col(pl.Binary)),
-        pl.col(pl.Float32, pl.Float64) + 0.0,  # -0.0 is another text than 0.0
-    )
+def with_stored_values(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return the rows with the values of partition columns as Delta stores them.
+
+    >>> with_stored_values(pl.DataFrame({"day": ["", "mon"], "text": ["", ""]}), ["day"]).rows()
+    [(None, ''), ('mon', '')]
+    """
+    values: list[pl.Expr] = []
+    for name in columns:
+        match rows.schema[name]:
+            case pl.String():
+                values.append(pl.col(name).replace("", None))
+            case pl.Binary():
+                values.append(pl.when(pl.col(name) != b"").then(pl.col(name)))
+            case pl.Float32() | pl.Float64():
+                values.append(pl.col(name) + 0.0)  # -0.0 is another text than 0.0
+            case _:
+                pass
+    return rows.with_columns(values) if values else rows
 
 
 NO_PARTITIONS: Final = Partitions(pl.DataFrame())

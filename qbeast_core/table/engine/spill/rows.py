@@ -136,7 +136,7 @@ class _Threads:
         task = replace(task, limits=limits)
         schema = task.read_schema
         names = list(schema)
-        indexed = RowShape(shape.schema_json, schema, merge=shape.merge)
+        indexed = RowShape(shape.schema_json, schema, merge=shape.merge, partitions=shape.partitions)
 
         def summary(numbered: tuple[int, pl.DataFrame]) -> IndexSummary:
             first_row, batch = numbered

@@ -17,7 +17,7 @@ from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
-from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
+from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions, with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, summarise
 
 _NO_RULES: Final = '{"fields":[]}'
@@ -45,7 +45,8 @@ class SummaryTask:
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
         """Summarise one batch."""
-        frame = RowShape(_NO_RULES, self.read_schema, merge=False).fit(rows)
+        partitions = tuple(self.partitions)
+        frame = RowShape(_NO_RULES, self.read_schema, merge=False, partitions=partitions).fit(rows)
         if self.apart is None:
             return self._summarise(frame, first_row)
         parts = [SpacePart(self.apart, outside).select(frame) for outside in (False, True)]
@@ -99,6 +100,7 @@ class PlaceTask:
 
     def select(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that this task places."""
+        rows = with_stored_values(rows, self.target.columns.partitions)
         return rows if self.part is None else self.part.select(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
