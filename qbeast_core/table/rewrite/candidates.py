@@ -120,7 +120,7 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
     small, overfull = np.zeros_like(certain), np.zeros_like(certain)
-    gains = _Gains(state, None if scope.revision is None else state.snapshot.config.revisions[scope.revision])
+    gains = _Gains(state, state.snapshot.config.revisions.get(scope.revision or STAGED))
     for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
         if shaped[here].any():
             restorable = shaped[here] & current[here] & scope.restores
@@ -241,7 +241,8 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
 
 def _overfull(gains: _Gains, tree: int, rows: I64Array, among: BoolArray, anyway: BoolArray) -> BoolArray:
     """Return the files whose rewrite would save filters most, up to a number of rows."""
-    gain = gains.of_tree(tree) if among.any() else None
+    is_divided = int(rows.sum()) > gains.cube_size  # other trees have one cube
+    gain = gains.of_tree(tree) if among.any() and is_divided else None
     if gain is None:
         return np.zeros_like(among)
     others = float(rows[anyway].sum())
@@ -255,6 +256,7 @@ class _Gains:
 
     def __init__(self, state: IndexState, revision: Revision | None) -> None:
         self.state, self._revision = state, revision
+        self.cube_size = 0 if revision is None else revision.desired_cube_size
 
     def of_tree(self, tree: int) -> Gain | None:
         """Return the gain of rewrites of files of a tree. None: the revision has no files there."""
