@@ -69,8 +69,8 @@ def distinct_values(rows: pl.DataFrame) -> pl.DataFrame:
 def with_stored_values(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Return the rows with the values of partition columns as Delta stores them.
 
-    >>> with_stored_values(pl.DataFrame({"day": ["", "mon"], "text": ["", ""]}), ["day"]).rows()
-    [(None, ''), ('mon', '')]
+    >>> with_stored_values(pl.DataFrame({"day": ["", "mon"], "f": [-0.0, 1.0], "text": ["", ""]}), ["day", "f"]).rows()
+    [(None, 0.0, ''), ('mon', 1.0, '')]
     """
     values: list[pl.Expr] = []
     for name in columns:
@@ -80,7 +80,8 @@ def with_stored_values(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFra
             case pl.Binary():
                 values.append(pl.when(pl.col(name) != b"").then(pl.col(name)))
             case pl.Float32() | pl.Float64():
-                values.append(pl.col(name) + 0.0)  # -0.0 is another text than 0.0
+                zero = pl.lit(0.0, rows.schema[name])  # -0.0 is another text
+                values.append(pl.when(pl.col(name) == 0.0).then(zero).otherwise(pl.col(name)).alias(name))
             case _:
                 pass
     return rows.with_columns(values) if values else rows

@@ -55,7 +55,10 @@ def frames(draw: st.DrawFn, first: int = 0) -> pl.DataFrame:
 
 def as_stored(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows as Delta keeps them: the empty text of a partition column is null."""
-    return frame.with_columns(pl.col("day").replace("", None))
+    return frame.with_columns(
+        pl.col("day").replace("", None),
+        pl.when(pl.col("f") != 0).then("f").otherwise(pl.col("f").abs()).alias("f"),
+    )
 
 
 def move(frame: pl.DataFrame, path: Path, engine: str, **options: Any) -> None:
