@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from qbeast_core.query.index.index_table import NO_REVISION
 from qbeast_core.query.plan.fractions import Sample
@@ -34,8 +34,9 @@ from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, s
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
 from qbeast_spark_bridge.predicates.predicates import keep_where, parse_where
-from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema
+from qbeast_spark_bridge.schema import collated_columns, nullable_schema, quoted, spark_schema, with_integer
 from qbeast_spark_bridge.settings import session_settings
+from qbeast_spark_bridge.stored_columns import by_table_names, can_find_columns, stored_schema
 
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",  # the calendar of Delta, whatever the session's setting
@@ -239,12 +240,17 @@ def _rows(
     plain = [
         number
         for number in numbers
-        if _can_read(locations[number]) and reader.hidden_rows(job.selection, number) is None
+        if _can_read(locations[number])
+        and reader.hidden_rows(job.selection, number) is None
+        and can_find_columns(reader, number)
     ]
-    shown = schema if weight_column is None else _with_integer(schema, weight_column)
+    shown = schema if weight_column is None else with_integer(schema, weight_column)
     parts: list[DataFrame] = []
     for (indexed, stored), group in _by_weights(reader, job, plain, weight_column).items():
-        files = _files(spark, [locations[number] for number in group], schema, hidden=stored == WEIGHT_COLUMN)
+        paths = [locations[number] for number in group]
+        hidden = stored == WEIGHT_COLUMN
+        files = _files(spark, paths, stored_schema(schema, reader.snapshot.columns), hidden=hidden)
+        files = by_table_names(files, schema, reader, group, hidden=hidden)
         rows = _sampled(files, job.weights, indexed, stored=stored)
         rows = rows.drop(WEIGHT_COLUMN) if stored == WEIGHT_COLUMN else rows
         parts.append(
@@ -283,12 +289,8 @@ def _by_weights(
     return groups
 
 
-def _with_integer(schema: StructType, name: str) -> StructType:
-    return StructType([*schema.fields, StructField(name, IntegerType(), nullable=True)])
-
-
 def _files(spark: SparkSession, locations: list[str], schema: StructType, *, hidden: bool) -> DataFrame:
-    physical = _with_integer(schema, WEIGHT_COLUMN) if hidden else schema
+    physical = with_integer(schema, WEIGHT_COLUMN) if hidden else schema
     with _list_on_driver(spark, locations):
         files = spark.read.schema(physical).options(**_OPTIONS).parquet(*map(_spark_path, locations))
         if len(locations) > 1:

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 )
 
 from qbeast_core.errors import SchemaMismatchError
+from qbeast_core.log.columns.stored import StoredColumn, stored_type
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 
 _POLARS: Final[dict[type[DataType], pl.DataType]] = {
@@ -67,6 +68,12 @@ def spark_schema(schema_json: str) -> StructType:
     return StructType([field for field in whole.fields if field.name.lower() != WEIGHT_COLUMN])
 
 
+def stored_field(column: StoredColumn) -> StructField:
+    """Return the field of a column with its name and type in files."""
+    field = {**column.field, "name": column.stored_name, "type": stored_type(column.field["type"])}
+    return StructField.fromJson(_without_padding(field))
+
+
 def nullable_schema(schema: StructType) -> StructType:
     """Return the same columns with everything nullable, as Spark reads files."""
     fields = [
@@ -74,6 +81,11 @@ def nullable_schema(schema: StructType) -> StructType:
         for field in schema.fields
     ]
     return StructType(fields)
+
+
+def with_integer(schema: StructType, name: str) -> StructType:
+    """Return the schema with one more column of integers."""
+    return StructType([*schema.fields, StructField(name, IntegerType(), nullable=True)])
 
 
 def empty_frame(schema: StructType) -> pl.DataFrame:

@@ -39,6 +39,12 @@ class Block:
 
 
 _BLOCKS: Final = TypeAdapter(list[Block])
+_Packed: TypeAlias = (
+    tuple[str, _Weight, Annotated[int, Field(ge=1, le=MAX_ROWS)]]
+    | tuple[str, _Weight, Annotated[int, Field(ge=1, le=MAX_ROWS)], _Weight]
+)
+_PACKED: Final = TypeAdapter(list[_Packed])
+_LEAF: Final = 2**31 - 1
 _WHAT: Final = "a blocks tag"
 _TRAILING_COMMA: Final = re.compile(r"\}\s*,(\s*\]\s*)\Z")
 _COPIED_STATES: Final = ("REPLICATED", "ANNOUNCED")
@@ -67,6 +73,29 @@ def dump_blocks(blocks: Sequence[Block], *, dialect: BlocksDialect) -> str:
     """
     stored = [_stored(block, dialect) for block in blocks]
     return json.dumps(stored, separators=(",", ":"), ensure_ascii=False)
+
+
+def pack_blocks(blocks: Sequence[Block]) -> str:
+    """Return the blocks of a file of this library as short JSON: cube, smallest weight, rows, threshold unless a leaf.
+
+    >>> pack_blocks([Block("", -9, 7, 2), Block("w", 8, 2147483647, 1)])
+    '[["",-9,2,7],["w",8,1]]'
+    """
+    rows = [
+        [b.cube, b.min_weight, b.element_count, *([] if b.max_weight == _LEAF else [b.max_weight])]
+        for b in blocks
+    ]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def unpack_blocks(text: str) -> tuple[Block, ...]:
+    """Return the blocks that `pack_blocks` wrote.
+
+    >>> unpack_blocks('[["w",8,1]]')
+    (Block(cube='w', min_weight=8, max_weight=2147483647, element_count=1, replicated=False),)
+    """
+    rows = read_text(lambda packed: _PACKED.validate_json(packed, strict=True), text, what="a copy of blocks")
+    return tuple(Block(cube, low, (*high, _LEAF)[0], count) for cube, low, count, *high in rows)
 
 
 def respell_blocks(text: str, dialect: BlocksDialect) -> str:

@@ -91,6 +91,9 @@ Layout: TypeAlias = PageLayout | BandLayout
 # Part of the tags of files without hidden weights.
 WITHOUT_HIDDEN_WEIGHTS: Final = '"hidden":false'
 
+# What the copy of the tag in a file leaves out: the file itself gives it. Any valid values take its place.
+_OF_FILE: Final[dict[str, Any]] = {"tail": 8, "w": ""}
+
 _LAYOUTS: Final[dict[int, TypeAdapter[Any]]] = {1: TypeAdapter(PageLayout), 2: TypeAdapter(BandLayout)}
 
 
@@ -135,3 +138,23 @@ def dump_layout(layout: Layout) -> str:
     if not layout.has_hidden_weights:
         stored["hidden"] = False  # as in `WITHOUT_HIDDEN_WEIGHTS`
     return json.dumps(stored, separators=(",", ":"), allow_nan=False)
+
+
+def dump_shape(layout: Layout) -> str:
+    """Return the tag without the length of the file's end and the weights of pages, which the file itself gives.
+
+    >>> dump_shape(PageLayout(page_rows=2048, tail_bytes=41234, weights=(-32768, 0)))
+    '{"v":1,"rows":2048}'
+    """
+    stored = json.loads(dump_layout(layout))
+    return json.dumps({key: stored[key] for key in stored if key not in _OF_FILE}, separators=(",", ":"))
+
+
+def parse_shape(text: str) -> Layout | None:
+    """Return the layout that `dump_shape` wrote, without weights; None if it is of an unknown version.
+
+    >>> parse_shape('{"v":1,"rows":2048}')
+    PageLayout(tail_bytes=8, weights=(), has_hidden_weights=True, page_rows=2048, v=1)
+    """
+    stored = read_text(_OBJECT.validate_json, text, what=_WHAT)
+    return parse_layout(json.dumps(stored | _OF_FILE))

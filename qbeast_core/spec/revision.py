@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -15,6 +16,8 @@ from qbeast_core.spec.transformer import EmptyTransformer, Transformer
 
 # The revision that owns every file without Qbeast tags.
 STAGING_REVISION_ID: Final = 0
+
+_DIGEST_DIGITS: Final = 32
 
 # Kinds that users write otherwise than the log.
 _SHORT: Final = {"hashing": "hash"}
@@ -89,6 +92,17 @@ class Revision(SpecModel):
     def with_id(self, revision_id: int) -> Self:
         """Return the same space under another id, 0 or more."""
         return self.model_copy(update={"revision_id": revision_id})
+
+    @property
+    def digest(self) -> str:
+        """Digest of the compact JSON without the number, which may change when a write is committed.
+
+        >>> revision = staging_revision(["x"], timestamp_ms=0, table_id="/t", cube_size=500)
+        >>> revision.digest, revision.with_id(3).digest == revision.digest
+        ('f392955bc6d9393ca47cc45b9c87148a', True)
+        """
+        text = self.with_id(STAGING_REVISION_ID).model_dump_json()
+        return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 
     def staging(self) -> Revision:
         """Return revision 0 of the same table, which is a millisecond older."""

@@ -926,7 +926,8 @@ class Table:
     def repair(self, *, dry_run: bool = False, progress: ProgressLike = None) -> RepairResult:
         """Repair faults in the log, in one commit. Data files are not rewritten.
 
-        The log and the data of the newest version are checked. Wrong tags are removed: their files are read as a whole
+        The log and the data of the newest version are checked. Lost and wrong tags are restored from the copies in the
+        files, if a check of all rows finds these right. Other wrong tags are removed: their files are read as a whole
         until `optimize` indexes them again. If only the pages are wrong, the page layout is removed. Wrong sizes are
         corrected, and wrong statistics are replaced by the number of rows. Invalid settings are removed, and the newest
         valid revision is used. Concurrent commits are kept. No row is lost or returned twice: files with copies of rows
@@ -947,7 +948,7 @@ class Table:
         UnsupportedTableError
             The table cannot be written.
         CommitConflictError
-            Other writers committed first each time.
+            Other writers committed first each time, or changed the tree of files whose tags are restored.
 
         Examples
         --------

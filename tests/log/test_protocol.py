@@ -183,19 +183,12 @@ def mapped(physical: str, mode: str = "name") -> Metadata:
     return table(marks, configuration={"delta.columnMapping.mode": mode})
 
 
-def test_identity_mapping_allows_reads_only() -> None:
+def test_mapped_tables_allow_all_changes() -> None:
     protocol = Protocol(min_reader_version=2, min_writer_version=5)
-    check_writable(protocol, mapped("x"), mode="metadata", path="t", brings="settings")
-    for brings in ("rows", "files", "columns"):
-        with pytest.raises(UnsupportedTableError, match="columnMapping"):
-            check_writable(protocol, mapped("x"), mode="metadata", path="t", brings=brings)
-    for metadata in (
-        mapped("y"),
-        mapped("x", "id"),
-        table(configuration={"delta.columnMapping.mode": "name"}),
-    ):
-        with pytest.raises(UnsupportedTableError, match="columnMapping"):
-            check_readable(protocol, metadata, path="t")
+    for metadata in (mapped("x"), mapped("y"), mapped("y", "id")):
+        check_readable(protocol, metadata, path="t")
+        for brings in ("rows", "files", "columns", "settings"):
+            check_writable(protocol, metadata, mode="metadata", path="t", brings=brings)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +196,6 @@ def test_identity_mapping_allows_reads_only() -> None:
     [
         (table(configuration={"delta.columnMapping.mode": "name"}), "columnMapping"),
         (table({"delta.typeChanges": []}), "typeWidening"),
-        (table(partition_columns=("x",)), "partitioning by x"),
     ],
 )
 def test_unsafe_metadata_raises_for_reads(metadata, feature) -> None:

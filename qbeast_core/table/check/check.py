@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 import polars as pl
@@ -16,10 +18,12 @@ from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.spec.table_config import may_have_other_columns
 from qbeast_core.support.runtime import Progress, ProgressCallback
 from qbeast_core.table.check.copies import copy_faults
-from qbeast_core.table.check.faults import CheckReport, Fault, fault_frame
+from qbeast_core.table.check.faults import OF_INDEX, OF_LAYOUT, CheckReport, Fault, fault_frame
+from qbeast_core.table.check.file_tags import read_tags
 from qbeast_core.table.check.log import check_log
+from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
-from qbeast_core.table.check.rows import CheckFiles, FileCheck, check_file
+from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
 from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
@@ -36,15 +40,30 @@ def check_table(
     engine: Engine | None = None,
 ) -> CheckReport:
     """Check the version that a reader shows; see `Table.check`."""
+    return check_and_restore(reader, data=data, progress=progress, engine=engine)[0]
+
+
+def check_and_restore(
+    reader: Reader,
+    *,
+    data: bool = True,
+    progress: ProgressCallback | None = None,
+    engine: Engine | None = None,
+) -> tuple[CheckReport, LostTags]:
+    """Check a table. Also return tags that can be restored: those that are lost, and those with faults."""
     snapshot = reader.snapshot
+    tags: LostTags = {}
     index, frames, notes = check_log(reader.index_state)
     faults, rows = _presence(snapshot), _rows(snapshot, index)
     if data:
-        faults += _contents(snapshot, index, rows, progress, engine)
+        read = _Files(snapshot, engine)
+        faults += read.check(_jobs(snapshot, index), progress, rows)
         faults += [*_copies(snapshot, index), *_vectors(reader)]
+        tags = _restorable(snapshot, index, pl.concat([*frames, fault_frame(faults)]), read)
+        faults += _lost(snapshot, tags)
     else:
         notes.append("data files were not read: places, weights and statistics of rows are not checked")
-    return CheckReport(
+    report = CheckReport(
         uri=snapshot.uri,
         version=snapshot.version,
         data=data,
@@ -54,6 +73,34 @@ def check_table(
         faults=_in_order(pl.concat([*frames, fault_frame(faults)]), snapshot),
         notes=tuple(notes),
     )
+    return report, tags
+
+
+def _restorable(snapshot: Snapshot, index: IndexTable, faults: pl.DataFrame, read: _Files) -> LostTags:
+    """Return the tags to restore from copies in the files."""
+    spoiled = faults.filter(pl.col("code").is_in(list(OF_INDEX | OF_LAYOUT)))["path"].drop_nulls()
+    files = untagged_files(snapshot, _jobs(snapshot, index), spoiled)
+    path_of = dict(zip(snapshot.data_paths, snapshot.files["path"].to_list(), strict=True))
+    copies = zip(files, read.each(read_tags, files), strict=True)
+    claimed = {path_of[job.file.path]: tags for job, tags in copies if tags is not None}
+    if not claimed:
+        return claimed
+
+    def check(tagged: Snapshot, paths: Sequence[str]) -> list[Fault]:
+        return read.check([job for job in _jobs(tagged, tagged.index) if job.path in set(paths)])
+
+    return fitting_tags(snapshot, proven_tags(snapshot, claimed, check))
+
+
+def _lost(snapshot: Snapshot, tags: LostTags) -> list[Fault]:
+    """Return a fault for each file that has its tags no more, and could have them."""
+    message = "the log lost its index, so it is read as a whole; `Table.repair` restores it from the copy in the file"
+    bare = untagged(snapshot)
+    return [
+        Fault("tags-lost", message, path=path, revision=tags[logged].revision.revision_id)
+        for path, logged, is_bare in zip(snapshot.data_paths, snapshot.files["path"], bare, strict=True)
+        if is_bare and logged in tags
+    ]
 
 
 def _in_order(faults: pl.DataFrame, snapshot: Snapshot) -> pl.DataFrame:
@@ -90,24 +137,35 @@ def _presence_fault(store: Store, path: str, revision: int | None, logged: int) 
     return None if size == logged else about("file-size", f"it has {size:,} bytes, the log says {logged:,}")
 
 
-def _contents(
-    snapshot: Snapshot, index: IndexTable, rows: int, progress: ProgressCallback | None, engine: Engine | None
-) -> list[Fault]:
-    """Read every file, a few at a time."""
-    store, options = snapshot.source.store, dict(snapshot.storage_options)
-    jobs, faults = _jobs(snapshot, index), list[Fault]()
-    with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
-        # In the order of the files, whichever is done first; an error leaves the rest undone.
-        of_files = (
-            pool.map(partial(check_file, store, storage_options=options), jobs)
-            if engine is None
-            else engine.map(CheckFiles(store.uri, options, store.allow_absolute_paths), jobs, at_once=1)
-        )
-        for done, of_file in enumerate(of_files, start=1):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Files:
+    """Reads files, a few at a time."""
+
+    snapshot: Snapshot
+    engine: Engine | None
+
+    def each(
+        self, call: Callable[[Store, JobT, dict[str, str]], AnswerT], jobs: Sequence[JobT]
+    ) -> Iterator[AnswerT]:
+        """Yield the answer for each job, in order, whichever is done first. An error leaves the rest undone."""
+        store, options = self.snapshot.source.store, dict(self.snapshot.storage_options)
+        on_each = OnEachFile(call, store.uri, options, store.allow_absolute_paths)
+        if self.engine is not None:
+            yield from self.engine.map(on_each, jobs, at_once=1)
+            return
+        with ThreadPoolExecutor(min(_FILES_AT_ONCE, os.cpu_count() or 1)) as pool:
+            yield from pool.map(call, repeat(store), jobs, repeat(options))
+
+    def check(
+        self, jobs: Sequence[FileCheck], progress: ProgressCallback | None = None, rows: int = 0
+    ) -> list[Fault]:
+        """Return the faults of files."""
+        faults: list[Fault] = []
+        for done, of_file in enumerate(self.each(check_file, jobs), start=1):
             faults += of_file
             if progress is not None:
                 progress(Progress("read", done, len(jobs), rows))
-    return faults
+        return faults
 
 
 def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:

@@ -13,11 +13,17 @@ from qbeast_core.support.html import html_of
 from qbeast_core.support.plain_text import in_lines
 
 # An entry of the log that repairs a fault. `drop index`: the file is staged, and optimize indexes it again.
-# `drop layout`: it is read by row groups. `set settings`: unreadable keys of the table are removed; it continues with
-# the newest readable revision. `spell blocks`: rewrite them in the table's dialect. `set size`: to the real bytes.
-# `set statistics`: to the number of rows alone.
+# `drop layout`: it is read by row groups. `restore tags`: from the copy in the file. `set settings`: unreadable keys
+# of the table are removed; it continues with the newest readable revision. `spell blocks`: rewrite them in the table's
+# dialect. `set size`: to the real bytes. `set statistics`: to the number of rows alone.
 Action: TypeAlias = Literal[
-    "drop index", "drop layout", "set settings", "spell blocks", "set size", "set statistics"
+    "drop index",
+    "drop layout",
+    "restore tags",
+    "set settings",
+    "spell blocks",
+    "set size",
+    "set statistics",
 ]
 
 _OPTIMIZE: Final = "optimize(full=True) builds a new tree"
@@ -77,11 +83,18 @@ KINDS: Final[Mapping[str, Kind]] = {
     "stats-missing": Kind(repair="set statistics", severity="warning"),
     "stats-nulls": Kind(repair="set statistics"),
     "tags-incomplete": Kind(repair="drop index", severity="warning"),
+    "tags-lost": Kind(repair="restore tags", severity="warning"),
     "tags-spelling": Kind(repair="spell blocks"),
     "tags-unreadable": Kind(repair="drop index"),
     "threshold-order": Kind(_OPTIMIZE),
     "weight-order": Kind(f"{_OPTIMIZE}; our reads are right meanwhile"),
 }
+
+# The faults that each of these actions repairs.
+OF_INDEX, OF_LAYOUT, OF_STATISTICS = (
+    frozenset(code for code, kind in KINDS.items() if kind.repair == action)
+    for action in ("drop index", "drop layout", "set statistics")
+)
 
 # One row a fault; null where it is about no file, block or row. `row` counts from 0 in its file.
 FAULT_SCHEMA: Final = pl.Schema(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -22,9 +23,11 @@ from qbeast_core.spec.revision import STAGING_REVISION_ID
 from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.runtime import ProgressCallback
-from qbeast_core.table.check.check import check_table
-from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, Action
+from qbeast_core.table.check.check import check_and_restore
+from qbeast_core.table.check.faults import FAULT_SCHEMA, KINDS, OF_INDEX, OF_LAYOUT, OF_STATISTICS, Action
+from qbeast_core.table.check.file_tags import FileTags
 from qbeast_core.table.check.log import check_log
+from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, tag_texts, with_tags
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
 from qbeast_core.table.index.state import IndexState
@@ -36,18 +39,14 @@ _SETTINGS: Final = "settings-unreadable"
 _TEXTS: Final = pl.List(pl.String())
 _REPAIRED: Final = pl.Schema({"path": pl.String(), "actions": _TEXTS, "codes": _TEXTS})
 
-_INDEX, _LAYOUT, _STATISTICS = (
-    frozenset(code for code, kind in KINDS.items() if kind.repair == action)
-    for action in ("drop index", "drop layout", "set statistics")
-)
-
 # The faults that each action repairs.
 _REPAIRS: Final[Mapping[Action, frozenset[str]]] = {
-    "drop index": _INDEX | _LAYOUT | {"tags-spelling"},
-    "drop layout": _LAYOUT,
+    "drop index": OF_INDEX | OF_LAYOUT | {"tags-spelling"},
+    "drop layout": OF_LAYOUT,
+    "restore tags": OF_INDEX | OF_LAYOUT | {"tags-lost", "tags-spelling"},
     "spell blocks": frozenset({"tags-spelling"}),
     "set size": frozenset({"file-size"}),
-    "set statistics": _STATISTICS | {"blocks-count"},
+    "set statistics": OF_STATISTICS | {"blocks-count"},
 }
 
 _LOST: Final = frozenset({"file-missing", "file-outside", "file-unreadable"})
@@ -67,8 +66,8 @@ class RepairResult(Result):
         See `Result`.
     repaired_files : polars.DataFrame
         One row a file: `path` (decoded; null: the table itself), `actions` (``"drop index"``, ``"drop layout"``,
-        ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of the faults that
-        this repairs.
+        ``"restore tags"``, ``"set settings"``, ``"spell blocks"``, ``"set size"``, ``"set statistics"``), `codes` of
+        the faults that this repairs.
     remaining : polars.DataFrame
         Faults that remain, as in `CheckReport.faults`, with `advice`.
     """
@@ -98,8 +97,10 @@ def repair_table(
     if not dry_run:
         protocol, metadata = snapshot.protocol, snapshot.metadata
         check_writable(protocol, metadata, mode="metadata", path=snapshot.uri, brings="files")
-    repairs, remaining = plan_repair(check_table(reader, progress=progress).faults, snapshot.files)
-    remaining = pl.concat([remaining.filter(~pl.col("code").is_in(_ORDER)), _order_after(snapshot, repairs)])
+    report, tags = check_and_restore(reader, progress=progress)
+    repairs, remaining = plan_repair(report.faults, snapshot.files, tags)
+    remaining = remaining.filter(~pl.col("code").is_in(_ORDER))
+    remaining = pl.concat([remaining, _order_after(with_tags(snapshot, tags), repairs)])
     settings = _repaired_settings(snapshot)
     rows: list[tuple[str | None, Sequence[str], Sequence[str]]] = []
     if settings is not None:
@@ -110,13 +111,16 @@ def repair_table(
         measured = _measured(snapshot, repairs)
 
         def edit(add: AddFile, dialect: BlocksDialect) -> AddFile:
-            return _repaired(add, repairs.get(add.path), measured.get(add.path), dialect)
+            return _repaired(add, repairs.get(add.path), measured.get(add.path), tags.get(add.path), dialect)
 
         plan = LastChange(
             lambda live, dialect: retag(live, lambda add, listed: edit(add, dialect) if listed else add)
         )
         metadata = settings or snapshot.metadata
-        outcome = commit_metadata(snapshot, metadata, "files", operation="REPAIR", files=plan)
+        changed = partial(_tree_changed, tags, repairs)
+        outcome = commit_metadata(
+            snapshot, metadata, "files", operation="REPAIR", files=plan, conflict_with=changed
+        )
         done = [add.path for add in plan.change.adds]
         version, committed, newest = outcome.version, outcome.committed, outcome.snapshot
     rows += [
@@ -130,6 +134,18 @@ def repair_table(
         remaining=remaining,
     )
     return result, newest
+
+
+def _tree_changed(tags: LostTags, repairs: Mapping[str, FileRepair], newest: Snapshot) -> str | None:
+    """Return why tags have no place any more in the version that won a race; None if they have."""
+    files = newest.files.select("path", "blocks", "layout", "size_bytes").iter_rows()
+    logged = {path: tuple(texts) for path, *texts in files if path in tags}
+    left = {path: tags[path] for path in logged if repairs[path].logged == logged[path]}
+    return (
+        None
+        if fitting_tags(newest, left) == left
+        else "another writer changed the tree of files with lost tags"
+    )
 
 
 def _order_after(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> pl.DataFrame:
@@ -177,14 +193,20 @@ def _measured(snapshot: Snapshot, repairs: Mapping[str, FileRepair]) -> dict[str
 
 
 def _repaired(
-    add: AddFile, repair: FileRepair | None, measured: tuple[int, int] | None, dialect: BlocksDialect
+    add: AddFile,
+    repair: FileRepair | None,
+    measured: tuple[int, int] | None,
+    own: FileTags | None,
+    dialect: BlocksDialect,
 ) -> AddFile:
     tags = dict(add.tags or {})
     blocks = tags.get("blocks")
     if repair is None or (blocks, tags.get("qbeast.layout"), add.size) != repair.logged:
         return add  # sound, or another writer changed it meanwhile
-    if "drop index" in repair.actions:
+    if own is not None or "drop index" in repair.actions:
         tags = {key: text for key, text in tags.items() if key not in TAG_KEYS.values()}
+    if own is not None:
+        tags |= tag_texts(own, dialect)
     if "drop layout" in repair.actions:
         tags.pop("qbeast.layout", None)
     if "spell blocks" in repair.actions and blocks is not None:
@@ -208,22 +230,27 @@ class FileRepair:
     logged: tuple[str | None, str | None, int]
 
 
-def plan_repair(faults: pl.DataFrame, files: pl.DataFrame) -> tuple[dict[str, FileRepair], pl.DataFrame]:
-    """Return the repair of each file, by its path in the log, and the faults that remain."""
+def plan_repair(
+    faults: pl.DataFrame, files: pl.DataFrame, tags: LostTags
+) -> tuple[dict[str, FileRepair], pl.DataFrame]:
+    """Return the repair of each file, by its path in the log, and the faults that remain.
+
+    `tags` are tags to restore.
+    """
     by_path = faults.filter(pl.col("path").is_not_null()).group_by("path").agg(pl.col("code").unique().sort())
     codes = {path: frozenset(of_file) for path, of_file in by_path.iter_rows()}
     repairs: dict[str, FileRepair] = {}
     repaired: list[tuple[str, str]] = []
     advice: dict[str, str] = {}
-    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules")
+    records = files.select("path", "blocks", "layout", "size_bytes", "state", "rules", "num_records")
     for record in records.iter_rows(named=True):
         path = FilePath.of_log(record["path"]).text
         of_file = codes.get(path, frozenset())
         if of_file & _LOST:
             advice[path] = _UNREAD
             continue
-        actions = _actions(of_file, holds_copies=_holds_copies(record))
-        if _spoils_index(of_file) and "drop index" not in actions:
+        actions = _actions(of_file, record, restores=record["path"] in tags)
+        if "restore tags" not in actions and _spoils_index(of_file) and "drop index" not in actions:
             advice[path] = _COPIES
         if actions:
             done = sorted(of_file & frozenset().union(*(_REPAIRS[action] for action in actions)))
@@ -240,16 +267,22 @@ def _spoils_index(codes: frozenset[str]) -> bool:
     """Return whether an index cannot be kept. If only statistics are wrong, blocks disagree with them too."""
     if "rows-count" in codes and "block-rows" not in codes:
         codes -= {"blocks-count"}
-    return bool(codes & _INDEX)
+    return bool(codes & OF_INDEX)
 
 
-def _actions(codes: frozenset[str], *, holds_copies: bool) -> frozenset[Action]:
+def _actions(codes: frozenset[str], record: Mapping[str, Any], *, restores: bool) -> frozenset[Action]:
     kinds = [KINDS[code] for code in codes]
     actions: set[Action] = {kind.repair for kind in kinds if kind.repair is not None}
     actions.discard("drop index")
+    if restores:
+        actions -= {"drop layout", "spell blocks"}
+        actions.add("restore tags")
+        if record["num_records"] is None:
+            actions.add("set statistics")
+        return frozenset(actions)
     if _spoils_index(codes):
         actions.discard("spell blocks")
-        if not holds_copies:
+        if not _holds_copies(record):
             actions.discard("drop layout")
             actions.add("drop index")
     return frozenset(actions)

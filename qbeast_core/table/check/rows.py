@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,10 @@ from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.space.columns import frame_weights
 
-_CHUNK_ROWS: Final = 1 << 18
+JobT = TypeVar("JobT")
+AnswerT = TypeVar("AnswerT")
+
+CHUNK_ROWS: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,18 +140,19 @@ def check_file(store: Store, job: FileCheck, storage_options: dict[str, str]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class CheckFiles:
-    """Checks files wherever it is called; picklable."""
+class OnEachFile(Generic[JobT, AnswerT]):
+    """Calls a function for a file, in any process. Picklable."""
 
+    call: Callable[[Store, JobT, dict[str, str]], AnswerT]
     uri: str
     storage_options: dict[str, str] = field(repr=False)
     allow_absolute_paths: bool
 
-    def __call__(self, job: FileCheck) -> list[Fault]:
-        """Check a file; see `check_file`."""
+    def __call__(self, job: JobT) -> AnswerT:
+        """Open the table's store, and call the function with it."""
         options = self.storage_options
         store = open_store(self.uri, options, allow_absolute_paths=self.allow_absolute_paths)
-        return check_file(store, job, options)
+        return self.call(store, job, options)
 
 
 def _statistics_of(store: Store, job: FileCheck, rows: int, options: dict[str, str]) -> Iterator[Fault]:
@@ -188,8 +192,8 @@ def _places_of(
     indexed = job.indexed if placement is None else placement.revision.columns
     columns = [*indexed, *computed, WEIGHT_COLUMN] if hidden else [*indexed, *computed]
     scan = job.scan(store, columns, schema, options)
-    for start in range(0, rows, _CHUNK_ROWS):
-        frame = scan.slice(start, _CHUNK_ROWS).collect()
+    for start in range(0, rows, CHUNK_ROWS):
+        frame = scan.slice(start, CHUNK_ROWS).collect()
         weights = frame_weights(frame, indexed)
         for check in checks:
             check.add(start, frame, weights)

@@ -175,6 +175,7 @@ def commit_metadata(
     parameters: Mapping[str, str] | None = None,
     files: FileChangePlanner | None = None,
     dry_run: bool = False,
+    conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit new metadata, and changes of live files in the log. Without a change, no version is written.
 
@@ -189,7 +190,7 @@ def commit_metadata(
     intent = WriteIntent(
         mode="metadata", brings=brings, metadata=metadata, files=files, operation=operation, commit_info=info
     )
-    return commit(snapshot.source.store, snapshot, intent)
+    return commit(snapshot.source.store, snapshot, intent, conflict_with=conflict_with)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from threading import BoundedSemaphore
@@ -25,6 +25,7 @@ from qbeast_core.log.actions import AddFile
 from qbeast_core.log.columns.partition_values import folder_of, partition_values
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
+from qbeast_core.log.files.tag_copy import RULES, RULES_TAG, FileIndex, dump_copy
 from qbeast_core.log.sample_column import sample_column_of
 from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
@@ -45,7 +46,7 @@ if TYPE_CHECKING:  # workers that write a file planned elsewhere need no tree
 
 SentT = TypeVar("SentT")
 
-_RULES: Final = "1"
+_UNKNOWN_TAIL: Final = 8  # until the file is encoded
 
 _TRIED_ROWS: Final = 1 << 14
 
@@ -127,10 +128,11 @@ def store_file(
     path: str,
     settings: FileSettings,
     values: Mapping[str, pl.Series] | None = None,
+    index: FileIndex | None = None,
 ) -> tuple[AddFile, SentT]:
     """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
 
-    Also return what `put` returns.
+    The file repeats its index, which stays out of the add. Also return what `put` returns.
     """
     heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
     order = heavy.shuffled(rows.height)
@@ -143,11 +145,12 @@ def store_file(
     partition = partition_values(rows, columns)
     rows = rows.select(columns.in_files(rows.columns))
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
-    encoded = _encoded(rows, weights, shape, settings, values or {})
-    tags = {"qbeast.rules": _RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
+    layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
+    metadata = {} if index is None else dump_copy(index, layout, columns)
+    encoded = _encoded(rows, weights, shape, settings, values=values or {}, metadata=metadata)
+    tags = {RULES_TAG: RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
     if encoded.tail_bytes:
-        layout = shape.layout(weights, tail_bytes=encoded.tail_bytes, hidden_weights=settings.hidden_weights)
-        tags["qbeast.layout"] = dump_layout(layout)
+        tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=encoded.tail_bytes))
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
@@ -165,7 +168,9 @@ def _encoded(
     weights: I32Array,
     shape: FileShape,
     settings: FileSettings,
+    *,
     values: Mapping[str, pl.Series],
+    metadata: Mapping[str, str],
 ) -> EncodedFile:
     columns = settings.columns
     name = columns.stored_name
@@ -178,6 +183,7 @@ def _encoded(
         levels={name(column): level for column, level in settings.levels.items()},
         values={name(column): distinct for column, distinct in values.items()},
         stored=None if columns.mode == "none" else partial(as_stored, columns=columns),
+        metadata=metadata,
     )
 
 
@@ -256,7 +262,14 @@ def _write_one(
     file = plan.file(number)
     rows, values = source.take(file.rows, file.order)
     add, sent = store_file(
-        rows, file.weights, file.shape, put=put, path=path, settings=settings, values=values
+        rows,
+        file.weights,
+        file.shape,
+        put=put,
+        path=path,
+        settings=settings,
+        values=values,
+        index=FileIndex(plan.revision, file.blocks),
     )
     return add.model_copy(update={"blocks": file.blocks}), sent
 

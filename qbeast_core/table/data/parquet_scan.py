@@ -22,6 +22,7 @@ from qbeast_core.table.data.stored_frames import FilesView, names_by_id
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 
 _ROW: Final = own_column("row")
+_PATH: Final = own_column("path")
 _CASTS: Final = pl.ScanCastOptions(
     integer_cast="upcast",
     float_cast="upcast",
@@ -47,14 +48,14 @@ def scan_files(
 ) -> pl.LazyFrame:
     """Return a scan of whole files in the table's types, without `dropped` rows; missing columns are null."""
     view = FilesView(columns, schema, stored, partitions)
-    alike: dict[tuple[_Stored, PartitionTexts], list[str]] = {}
+    alike: dict[_Stored, list[str]] = {}
     for path, of_file in zip(paths, _looked_up(store, paths, view, sizes), strict=True):
-        alike.setdefault((of_file, view.texts(path)), []).append(path)
+        alike.setdefault(of_file, []).append(path)
     scans: list[pl.LazyFrame] = []
-    for (of_file, _), same in alike.items():
-        seen = of_file.view(view)
+    for of_file, same in alike.items():
+        seen, located = of_file.view(view), [store.locate(path) for path in same]
         scan = pl.scan_parquet(
-            [store.locate(path) for path in same],
+            located,
             schema=seen.stored_schema | dict(of_file.types),
             missing_columns="insert",
             extra_columns="ignore",
@@ -63,16 +64,21 @@ def scan_files(
             glob=False,
             hive_partitioning=False,
             row_index_name=None if dropped is None else _ROW,
+            include_file_paths=_PATH if seen.constant_names else None,
             use_statistics=use_bounds,
         )
-        rows = [] if dropped is None else [_ROW]
-        values = {name: of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()}
-        scans.append(scan.select(*seen.expressions(values, same[0]), *rows))
+        added = [] if dropped is None else [_ROW]
+        if seen.constant_names:
+            numbers = pl.Series(located), pl.Series(range(len(located)), dtype=pl.UInt32)
+            scan = scan.with_columns(pl.col(_PATH).replace_strict(*numbers))
+            added += seen.constants(same, pl.col(_PATH))
+        values = [of_file.column(name, dtype) for name, dtype in seen.stored_schema.items()]
+        scans.append(scan.select(*seen.renamed(values), *added))
     lazy = scans[0] if len(scans) == 1 else pl.concat(scans)
-    if dropped is None:
-        return lazy
-    gone = pl.Series(dropped, dtype=pl.get_index_type())
-    return lazy.filter(~pl.col(_ROW).is_in(gone.implode())).drop(_ROW)
+    if dropped is not None:
+        gone = pl.Series(dropped, dtype=pl.get_index_type())
+        lazy = lazy.filter(~pl.col(_ROW).is_in(gone.implode()))
+    return lazy if stored.is_plain and dropped is None else lazy.select(columns)
 
 
 @dataclass(frozen=True, slots=True)

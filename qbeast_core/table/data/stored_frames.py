@@ -28,7 +28,8 @@ class FilesView:
     @cached_property
     def stored_schema(self) -> pl.Schema:
         """Columns to read from files, with their types there."""
-        found = ((self.columns.columns.get(name), name) for name in self._in_files)
+        columns = {} if self.columns.mode == "none" else self.columns.columns
+        found = ((columns.get(name), name) for name in self._in_files)
         return pl.Schema(
             (name, self.schema[name]) if column is None else (column.stored_name, column.stored_type)
             for column, name in found
@@ -44,27 +45,29 @@ class FilesView:
             return stored
         renamed = [self._renamed(series, name) for series, name in zip(stored, self._in_files, strict=True)]
         frame = pl.DataFrame(renamed) if renamed else pl.DataFrame(height=stored.height)
-        constant = [name for name in self.names if name not in frame.columns]
-        if constant:
+        if self.constant_names:
             lengths = [rows for _, rows in files]
             numbers = np.repeat([self._numbers[self.texts(path)] for path, _ in files], lengths)
-            frame = frame.with_columns(self._values[name][pl.Series(numbers)] for name in constant)
+            frame = frame.hstack(self._values[self.constant_names][pl.Series(numbers)])
         return frame.select(self.names)
 
-    def expressions(self, values: Mapping[str, pl.Expr], path: str) -> list[pl.Expr]:
-        """Return the columns of the table for a scan of a file, given the values of the columns in `stored_schema`."""
+    def renamed(self, values: Sequence[pl.Expr]) -> list[pl.Expr]:
+        """Return the columns of files by their names in the table, from the columns in `stored_schema`."""
         if self.columns.is_plain:
-            return list(values.values())
-        of_file = dict(zip(self._in_files, values.values(), strict=True))
-        constants = (
-            self._values[self._numbers[self.texts(path)]] if self.columns.partitions else pl.DataFrame()
-        )
-        return [
-            self._named(of_file[name], name)
-            if name in of_file
-            else pl.lit(constants[name]).first().alias(name)
-            for name in self.names
-        ]
+            return list(values)
+        return [self._named(value, name) for value, name in zip(values, self._in_files, strict=True)]
+
+    @cached_property
+    def constant_names(self) -> list[str]:
+        """Partition columns that files do not have."""
+        of_files = set(self._in_files)
+        return [name for name in self.names if name not in of_files]
+
+    def constants(self, paths: Sequence[str], number: pl.Expr) -> list[pl.Expr]:
+        """Return the partition columns that files do not have, given the number of the file of a row."""
+        rows = pl.Series([self._numbers[self.texts(path)] for path in paths], dtype=pl.UInt32)
+        values = self._values[self.constant_names][rows]
+        return [pl.lit(values[name]).gather(number).alias(name) for name in self.constant_names]
 
     def texts(self, path: str) -> PartitionTexts:
         """Return the texts of the partition values of a file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -125,6 +126,11 @@ class Snapshot:
     def data_paths(self) -> list[str]:
         """Decoded paths of the live files in the order of `files`: relative to the table or absolute."""
         return [FilePath.of_log(path).text for path in self.files["path"].to_list()]
+
+    @cached_property
+    def file_names(self) -> Counter[str]:
+        """How many live files have a name, by name; folders do not count."""
+        return Counter(FilePath(path).name for path in self.data_paths)
 
     @property
     def counted_rows(self) -> int:

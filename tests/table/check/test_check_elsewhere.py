@@ -36,7 +36,7 @@ def test_repair_keeps_deleted_rows_deleted(path: Path) -> None:
     assert kept.height == 3997
     d.spoil(path, d.tags(blocks="oops"), indexed=["id", "x"], at=-1)
     table = qbeast.open_table(path)
-    assert table.repair().repaired_files["actions"].to_list() == [["drop index"]]
+    assert table.repair().repaired_files["actions"].to_list() == [["restore tags"]]
     assert table.scan().collect().sort("id").equals(kept)
     assert table.check().ok
 

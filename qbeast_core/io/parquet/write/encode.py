@@ -48,6 +48,7 @@ def encode_data_file(
     levels: Mapping[str, int] | None = None,
     values: Mapping[str, pl.Series] | None = None,
     stored: Callable[[Any], Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> EncodedFile:
     """Encode rows as a data file, in their order, cut into row groups and pages.
 
@@ -56,7 +57,7 @@ def encode_data_file(
     and binaries are always PLAIN or dictionary encoded: Spark 3.5.3 and 4.0.0 misread DELTA_LENGTH_BYTE_ARRAY.
     The same holds for values in structs, lists and maps. `levels` are levels of zstd for columns that need
     another one; 0 leaves a column uncompressed. `stored` returns the Arrow table with other names and ids of fields
-    inside of columns.
+    inside of columns. `metadata` are key-value pairs of the footer.
 
     >>> frame = pl.DataFrame({"city": ["Oslo", "Rome", "Oslo"]})
     >>> file = encode_data_file(frame, weights=np.array([-5, 7, 9], dtype=np.int32), cuts=PageCuts((3,), (2,)))
@@ -65,6 +66,7 @@ def encode_data_file(
     """
     table = _with_values(_with_weights(frame, weights), {} if values is None else values)
     table = table if stored is None else stored(table)
+    table = table.replace_schema_metadata(dict(metadata or {}))
     bounded = [name for name in statistics if not _has_nan(table.column(name))]
     bounded += [WEIGHT_COLUMN] if weights is not None else []
     levels = levels or {}
@@ -144,7 +146,6 @@ def _encode(
     }
     sink = pa.BufferOutputStream()
     options: dict[str, Any] = {
-        "row_group_size": _ALL_ROWS,
         "max_rows_per_page": page_rows,
         "data_page_size": _PAGE_BYTES,
         "write_page_index": True,
@@ -157,7 +158,10 @@ def _encode(
         "store_schema": False,
         "store_decimal_as_integer": True,
     }
-    pq.write_table(table, sink, **options)
+    with pq.ParquetWriter(sink, table.schema, **options) as writer:
+        writer.write_table(table, _ALL_ROWS)
+        if table.schema.metadata:  # the writer leaves it out with the schema of Arrow
+            writer.add_key_value_metadata(table.schema.metadata)
     return sink.getvalue()
 
 

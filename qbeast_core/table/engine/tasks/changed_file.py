@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.layout import parse_layout
@@ -72,7 +73,8 @@ class ChangeFile:
             return rows if self.returns_rows else None
         path = f"{self.operation}.{new_id()}.parquet"
         settings = settings_for(self.target, rows, self.revision.columns)
-        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape)
+        index = FileIndex(self.revision, file.blocks)
+        add = store_sorted(self.target, rows, weights, settings, path=path, shape=shape, index=index)
         return add.model_copy(update={"blocks": file.blocks})
 
 

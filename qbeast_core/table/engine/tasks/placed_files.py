@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.files.tag_copy import FileIndex
 from qbeast_core.space.arrays import BoolArray, I32Array, I64Array, U64Array
 from qbeast_core.space.cubes import Cubes, encode_cubes
 from qbeast_core.space.weights import MAX_WEIGHT
@@ -90,8 +91,11 @@ def ordered_files(task: PlaceTask, take: Take, keys: U64Array, places: I64Array)
 def store_ordered(task: PlaceTask, file: OrderedRows, *, settings: FileSettings | None = None) -> PlacedFile:
     """Write a file with a new name."""
     settings = settings or settings_for(task.target, file.rows, task.revision.columns)
+    index = FileIndex(task.revision, _planned_blocks(file.blocks, task.outline))
     path = f"{new_id()}.parquet"
-    add = store_sorted(task.target, file.rows, file.weights, settings, path=path, shape=file.shape)
+    add = store_sorted(
+        task.target, file.rows, file.weights, settings, path=path, shape=file.shape, index=index
+    )
     return PlacedFile(add, file.blocks, int(file.weights.sum(dtype=np.int64)))
 
 
@@ -149,24 +153,35 @@ def with_blocks(files: Sequence[PlacedFile], outline: Outline) -> list[AddFile]:
     below = used.copy()
     used[nodes[children == 0]] = True
     below[nodes[children > 0]] = True
-    highest = outline.max_weights(used, below)[nodes]
-    highest[children > 0] = MAX_WEIGHT
-    texts = encode_cubes(_cubes(outline, nodes, children))
-    blocks = [
-        Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
-        for cube, low, high, count in zip(
-            texts,
-            np.concatenate([blocks.min_weights for blocks in of_files]).tolist(),
-            highest.tolist(),
-            np.concatenate([blocks.counts for blocks in of_files]).tolist(),
-            strict=True,
-        )
-    ]
+    merged = FileBlocks(
+        nodes,
+        children,
+        np.concatenate([blocks.min_weights for blocks in of_files]),
+        np.concatenate([blocks.counts for blocks in of_files]),
+    )
+    blocks = _blocks(merged, outline, outline.max_weights(used, below))
     ends = np.cumsum([len(blocks.nodes) for blocks in of_files]).tolist()
     return [
-        file.add.model_copy(update={"blocks": tuple(blocks[end - len(file.blocks.nodes) : end])})
+        file.add.model_copy(update={"blocks": blocks[end - len(file.blocks.nodes) : end]})
         for file, end in zip(files, ends, strict=True)
     ]
+
+
+def _planned_blocks(blocks: FileBlocks, outline: Outline) -> tuple[Block, ...]:
+    """Return the blocks of one file, before it is known which cubes the other files use."""
+    return _blocks(blocks, outline, outline.thresholds)
+
+
+def _blocks(blocks: FileBlocks, outline: Outline, max_weights: I32Array) -> tuple[Block, ...]:
+    """Return blocks, given the `maxWeight` of each node."""
+    highest = max_weights[blocks.nodes]
+    highest[blocks.children > 0] = MAX_WEIGHT
+    texts = encode_cubes(_cubes(outline, blocks.nodes, blocks.children))
+    columns = (column.tolist() for column in (blocks.min_weights, highest, blocks.counts))
+    return tuple(
+        Block(cube=cube, min_weight=low, max_weight=high, element_count=count)
+        for cube, low, high, count in zip(texts, *columns, strict=True)
+    )
 
 
 def _cubes(outline: Outline, nodes: I32Array, children: I64Array) -> Cubes:

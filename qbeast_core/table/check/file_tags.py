@@ -1,0 +1,102 @@
+"""The index tags of one file, rebuilt from the copy in the file and from its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.io.parquet.footer import MAGIC, PagesUnavailable, parse_footer
+from qbeast_core.io.parquet.tail import parse_tail
+from qbeast_core.io.stores.store import Store
+from qbeast_core.log.files.tag_copy import TagCopy, parse_copy
+from qbeast_core.space.arrays import I32Array
+from qbeast_core.spec.block import Block
+from qbeast_core.spec.layout import dump_layout
+from qbeast_core.spec.revision import Revision
+from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
+from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_bytes, stored_size
+from qbeast_core.table.data.whole_batches import SCAN_ERRORS
+from qbeast_core.tree.bands.shape import FileShape
+from qbeast_core.tree.keys.heavy_keys import HeavyKeys
+from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import dump_keys
+from qbeast_core.tree.space.columns import frame_weights
+
+_END: Final = 8  # length of the footer, and the magic bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UntaggedFile:
+    """A live file whose tags may be in the file."""
+
+    file: FileCheck
+    # The revisions that rows can be indexed by, by digest.
+    revisions: Mapping[str, Revision] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileTags:
+    """The tags of a file; see the tags of format 7."""
+
+    revision: Revision = field(repr=False)
+    blocks: tuple[Block, ...]
+    # None: single pages of the file cannot be read.
+    layout: str | None
+    keys: str
+
+
+def read_tags(store: Store, job: UntaggedFile, storage_options: dict[str, str]) -> FileTags | None:
+    """Return the tags that a file claims to have; None if it has no copy, or one that does not fit the table or file.
+
+    Only a check of all rows shows whether they are right.
+    """
+    path = job.file.path
+    size = stored_size(store, path)
+    if size is None:
+        return None
+    try:
+        footer = read_footer(store, path, size)
+        copy = parse_copy(footer.metadata or {})
+        revision = None if copy is None else job.revisions.get(copy.revision_digest)
+        shape = None if copy is None or revision is None else _shape(copy, footer.num_rows)
+        if copy is None or revision is None or shape is None:
+            return None
+        weights = _weights(store, job.file, revision, footer.num_rows, storage_options)
+        tail, layout = _tail_bytes(store, path, size), None
+        if tail is not None:
+            hidden = copy.layout.has_hidden_weights
+            layout = dump_layout(shape.layout(weights, tail_bytes=tail, hidden_weights=hidden))
+        keys = dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, shape.runs.starts()[:-1]))
+        return FileTags(revision, copy.blocks, layout, keys)
+    except (Unreadable, *SCAN_ERRORS, OSError):
+        return None  # the check of the file reports it
+
+
+def _shape(copy: TagCopy, rows: int) -> FileShape | None:
+    counts = np.array([block.element_count for block in copy.blocks], np.int64)
+    return FileShape.parse(copy.layout, counts) if counts.sum() == rows else None
+
+
+def _weights(
+    store: Store, file: FileCheck, revision: Revision, rows: int, options: dict[str, str]
+) -> I32Array:
+    scan = file.scan(store, revision.columns, file.schema, options)
+    starts = range(0, rows, CHUNK_ROWS)
+    parts = (scan.slice(start, CHUNK_ROWS).collect() for start in starts)
+    return np.concatenate([frame_weights(part, revision.columns) for part in parts])
+
+
+def _tail_bytes(store: Store, path: str, size: int) -> int | None:
+    """Return the length of page directory and footer, which follow the page indexes; None without a directory."""
+    try:
+        footer = parse_footer(read_footer_bytes(store, path, size)[len(MAGIC) : -_END])
+        start = max((sum(chunk.offset_index or (0,)) for chunk in footer.chunks), default=0)
+        if start < size:
+            parse_tail(store.get_range(path, start, size - start))
+            return size - start
+    except PagesUnavailable:
+        pass
+    return None

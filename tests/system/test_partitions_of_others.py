@@ -1,0 +1,88 @@
+"""Partitioned tables of other writers: converted in place, read, filtered and sampled as plain Polars does."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import qbeast
+from tests.helpers.tables import assert_same_rows, sampled
+
+TIME = datetime(2024, 5, 1, 1, 2, 3, 456, tzinfo=UTC)
+VALUES: dict[str, list[Any]] = {
+    "texts": ["a", "b c", "d/e=f", "%41", "ü:1", "__HIVE_DEFAULT_PARTITION__", "..", None],
+    "integers": [-5, 0, 7, None],
+    "booleans": [True, False, None],
+    "dates": [date(1582, 1, 1), date(2024, 2, 29), None],
+    "times": [TIME, datetime(1960, 1, 1, tzinfo=UTC), None],
+    "local times": [TIME.replace(tzinfo=None), datetime.min, None],
+    "decimals": [Decimal("1.50"), Decimal("-20.00"), None],
+    "floats": [1.5, -0.25, 1e30, None],
+}
+
+
+def rows_with(values: list[Any]) -> pl.DataFrame:
+    days = pl.Series("p", values * 40)
+    numbers = pl.int_range(len(days), eager=True).alias("row")
+    return pl.DataFrame([numbers, (numbers * 7919 % 97).alias("a"), days])
+
+
+@pytest.fixture(params=VALUES)
+def rows(request: pytest.FixtureRequest) -> pl.DataFrame:
+    return rows_with(VALUES[request.param])
+
+
+@pytest.fixture
+def table(tmp_path: Path, rows: pl.DataFrame) -> Path:
+    path = tmp_path / "t"
+    write_deltalake(path, rows, partition_by=["p"])
+    return path
+
+
+@pytest.mark.parametrize("columns", [["row", "a"], ["p", "a"]])
+def test_filters_and_samples_are_those_of_polars(rows: pl.DataFrame, table: Path, columns: list[str]) -> None:
+    if rows["p"].dtype == pl.Boolean and "p" in columns:
+        pytest.skip("booleans cannot be indexed")
+    qbeast.convert_table(table, columns=columns)
+    assert_same_rows(qbeast.read_table(table), rows)
+    for fraction in (0.1, 0.5):
+        assert_same_rows(qbeast.read_table(table, sample=fraction), sampled(rows, columns, fraction))
+    value = rows["p"][0]
+    for where in (pl.col("p") == value, pl.col("p") != value, pl.col("p").is_null(), pl.col("p") > value):
+        both = where & (pl.col("a") < 50)
+        assert_same_rows(qbeast.scan_table(table).filter(where).collect(), rows.filter(where))
+        assert_same_rows(qbeast.scan_table(table).filter(both).collect(), rows.filter(both))
+    counted = qbeast.scan_table(table).filter(pl.col("p").is_null()).select(pl.len()).collect().item()
+    assert counted == rows["p"].null_count()
+
+
+def test_partition_filter_opens_its_files_only(rows: pl.DataFrame, table: Path) -> None:
+    qbeast.convert_table(table, columns=["row"])
+    plan = qbeast.open_table(table).explain(pl.col("p") == rows["p"][0])
+    assert int(plan.files["opened"].sum()) < plan.files.height
+    if rows["p"].dtype != pl.Decimal:  # files of other writers may round decimals, so their bounds are wider
+        assert plan.rows_opened == rows.filter(pl.col("p") == rows["p"][0]).height
+
+
+def test_only_partition_columns_can_be_selected(rows: pl.DataFrame, table: Path) -> None:
+    qbeast.convert_table(table, columns=["row"])
+    assert_same_rows(qbeast.scan_table(table).select("p").collect(), rows.select("p"), "p")
+    sample = qbeast.scan_table(table, sample=0.5).select("p").collect()
+    assert_same_rows(sample, sampled(rows, ["row"], 0.5).select("p"), "p")
+
+
+def test_several_partition_columns_keep_their_order(tmp_path: Path) -> None:
+    rows = rows_with(["a", "b", None]).with_columns(q=pl.col("row") % 4)
+    write_deltalake(tmp_path / "t", rows, partition_by=["q", "p"])
+    qbeast.convert_table(tmp_path / "t", columns=["a"])
+    table = qbeast.open_table(tmp_path / "t")
+    assert table.schema == rows.schema
+    assert_same_rows(table.scan().collect(), rows)
+    where = (pl.col("q") == 2) & (pl.col("p") == "b")
+    assert_same_rows(table.scan().filter(where).collect(), rows.filter(where))
