@@ -94,16 +94,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     specs = _specs(target, state, options, frame.schema)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
-    metadata = with_partitions(
-        _metadata(target, schema_json, options),
-        partition_columns(
-            options.partition_by,
-            frame.schema,
-            now=None if target is None else target.metadata.partition_columns,
-            may_change=options.schema_mode == "overwrite",
-            dialect=dialect,
-        ),
-    )
+    metadata = _metadata(target, schema_json, frame.schema, options, dialect)
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
@@ -183,12 +174,26 @@ def _sample_column(
     return check_sample_column(name, frame.columns, dialect)
 
 
-def _metadata(target: Snapshot | None, schema_json: str, options: WriteOptions) -> Metadata:
-    if target is None:
-        return Metadata(
-            id=new_id(),
-            schema_string=noted_fields(schema_json, options.field_metadata),
-            configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
-            created_time=now_ms(),
-        )
-    return target.metadata.model_copy(update={"schema_string": schema_json})
+def _metadata(
+    target: Snapshot | None,
+    schema_json: str,
+    schema: pl.Schema,
+    options: WriteOptions,
+    dialect: BlocksDialect,
+) -> Metadata:
+    names = partition_columns(
+        options.partition_by,
+        schema,
+        now=None if target is None else target.metadata.partition_columns,
+        may_change=options.schema_mode == "overwrite",
+        dialect=dialect,
+    )
+    if target is not None:
+        return with_partitions(target.metadata.model_copy(update={"schema_string": schema_json}), names)
+    new = Metadata(
+        id=new_id(),
+        schema_string=noted_fields(schema_json, options.field_metadata),
+        configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
+        created_time=now_ms(),
+    )
+    return with_partitions(new, names)
