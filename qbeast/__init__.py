@@ -38,6 +38,7 @@ from qbeast_core.errors import (
     StorageError,
     TableExistsError,
     TableNotFoundError,
+    UnindexedSampleWarning,
     UnsupportedTableError,
     VersionNotFoundError,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "Table",
     "TableExistsError",
     "TableNotFoundError",
+    "UnindexedSampleWarning",
     "UnsupportedTableError",
     "UpgradeResult",
     "VacuumResult",

@@ -74,7 +74,10 @@ def write_table(
         ``hash``. Without a kind, it is chosen from the data. ``("name", "hash")``, ``pl.col("name")`` and
         ``{"name": "hash"}`` are also accepted. Bytes, shorts, ints, longs, floats, doubles, decimals, dates, timestamps
         and strings can be indexed. Required for a new table. By default an append or an overwrite keeps the columns of
-        the table, with kinds and order. A hashed column stays hashed unless another kind is named.
+        the table, with kinds and order. A hashed column stays hashed unless another kind is named. An empty list
+        writes a table without index: for rows without such columns, or that are always read completely. Statistics of
+        files still skip files, samples need `sample_by` (see `scan_table`) and read all files, and `Table.optimize`
+        joins small files. `Table.reindex` begins an index later.
     mode : {"error", "append", "overwrite", "ignore"}, default "error"
         What to do if the table exists. An append creates the table if it does not exist.
     cube_size : int, optional
@@ -219,8 +222,8 @@ def open_table(
     ------
     TableNotFoundError
         There is no Delta table at the path.
-    NotQbeastTableError, UnsupportedTableError
-        The table has no Qbeast index, or has a feature that qbeast cannot read.
+    UnsupportedTableError
+        The table has a feature that qbeast cannot read.
     VersionNotFoundError
         The version does not exist, or all versions are newer than the time.
 
@@ -241,6 +244,7 @@ def scan_table(
     where: Predicate | None = None,
     columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
@@ -264,6 +268,10 @@ def scan_table(
     sample : float, str or tuple of float, optional
         Fraction of the rows in [0, 1], or ``(from, to)`` for the rows between two fractions. Texts such as ``"1%"``,
         ``"0.01"`` and ``"10%:20%"`` are accepted too.
+    sample_by : sequence of str, optional
+        Columns by whose values rows enter a sample. By default the indexed columns. A table without an index needs
+        them. If the table is indexed by other columns or has no index, a sample reads all files, and has the same rows
+        before and after the table gets an index.
     version : int, date, datetime or str, optional
         See `open_table`.
     rows : int, optional
@@ -289,14 +297,17 @@ def scan_table(
     ------
     InvalidInputError
         The sample is not a fraction or a pair of fractions, `rows` is not a whole number or is combined with `sample`,
-        a column is not in the table, or `where` is not a condition on rows.
-    TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
+        a column is not in the table, `where` is not a condition on rows, or the sample of a table without an index
+        lacks `sample_by`.
+    TableNotFoundError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Warns
     -----
     EmptySampleWarning
         The sample is empty although many rows were expected: there are few index keys.
+    UnindexedSampleWarning
+        The sample reads all files, because the table has no index on the columns `sample_by`.
 
     Examples
     --------
@@ -314,7 +325,7 @@ def scan_table(
     (480, 9600)
     """
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
+    return table.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
 def read_table(
@@ -323,6 +334,7 @@ def read_table(
     where: Predicate | None = None,
     columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
@@ -333,7 +345,7 @@ def read_table(
 
     Parameters
     ----------
-    path, where, columns, sample, version, rows, expand, storage_options, allow_absolute_paths
+    path, where, columns, sample, sample_by, version, rows, expand, storage_options, allow_absolute_paths
         See `scan_table`.
 
     Returns
@@ -355,7 +367,7 @@ def read_table(
     [2]
     """
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return table.read(where, columns=columns, sample=sample, rows=rows, expand=expand)
+    return table.read(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
 
 def estimate(
@@ -369,6 +381,7 @@ def estimate(
     absolute: Mapping[str, float] | None = None,
     confidence: Share = 0.95,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     simultaneous: bool = False,
     max_fraction: Share = 1.0,
     max_bytes: int | None = None,
@@ -384,8 +397,8 @@ def estimate(
     ----------
     path : str or path-like
         Folder or address of the table.
-    aggregates, by, where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, \
-    min_group_rows, memory_bytes
+    aggregates, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
+    max_bytes, min_group_rows, memory_bytes
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths
         See `open_table`.
@@ -399,7 +412,7 @@ def estimate(
     ------
     InvalidInputError
         An argument is invalid, such as an aggregate that a sample cannot estimate (``max``); nothing was read.
-    TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
+    TableNotFoundError, UnsupportedTableError, VersionNotFoundError
         See `open_table`.
 
     Examples
@@ -421,6 +434,7 @@ def estimate(
         absolute=absolute,
         confidence=confidence,
         sample=sample,
+        sample_by=sample_by,
         simultaneous=simultaneous,
         max_fraction=max_fraction,
         max_bytes=max_bytes,

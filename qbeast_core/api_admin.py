@@ -42,7 +42,8 @@ def convert_table(
         Folder or address of the table or of the Parquet files. These are in one folder and have one schema; missing
         columns are null. A Delta log is created for them, and their columns are read once for statistics.
     columns : sequence of str or mapping of str to str
-        Columns to index, in order, as in `write_table`. Kinds are chosen when the first rows are indexed.
+        Columns to index, in order, as in `write_table`. Kinds are chosen when the first rows are indexed. An empty list
+        gives the table no index, but qbeast may append to it and optimize it.
     cube_size : int, optional
         Target number of rows per cube, at least 1. By default it is chosen from the number of rows.
     dialect : {"documented", "qbeast-spark"}, optional

@@ -27,7 +27,8 @@
     │   └── EmptySampleWarning                               no row, but many were expected
     ├── HiddenColumnWarning                                  files have a column that a JVM does not expect
     ├── LostValuesWarning                                    a file of another format lost values
-    └── SmallPartitionsWarning                               partitions have fewer rows than one cube
+    ├── SmallPartitionsWarning                               partitions have fewer rows than one cube
+    └── UnindexedSampleWarning                               a sample reads all files
 
 Catch `QbeastError` to catch all of them. Codes never change and are listed in docs/errors.md. Facts are attributes.
 Errors can be pickled. `argument`, `value` and `known` are the invalid argument, its value and the values that it
@@ -367,6 +368,10 @@ class LostValuesWarning(QbeastWarning):
 
 class SmallPartitionsWarning(QbeastWarning):
     """Partitions have fewer rows than one cube, so the index cannot skip rows inside of them."""
+
+
+class UnindexedSampleWarning(QbeastWarning):
+    """A sample reads all files, because no index has its columns (`sample_by`)."""
 
 
 class DesignEffectWarning(QbeastWarning):

@@ -14,6 +14,7 @@ from qbeast_core.table.estimate.named import Expressions
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.result import Estimate
 from qbeast_core.table.estimate.rounds import rounds
+from qbeast_core.table.read.sample_by import reader_of_estimate
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
@@ -33,6 +34,7 @@ def estimate(
     absolute: Mapping[str, float] | None = None,
     confidence: Share = 0.95,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     simultaneous: bool = False,
     max_fraction: Share = 1.0,
     max_bytes: int | None = None,
@@ -56,8 +58,8 @@ def estimate(
     aggregates, by : str or polars.Expr, or a sequence or mapping of these
         Aggregates to estimate, and keys to group by: SQL such as ``"avg(delay)"``, or Polars expressions; a mapping
         names them. See `Table.estimate`.
-    where, join, error, absolute, confidence, sample, simultaneous, max_fraction, max_bytes, min_group_rows, \
-    memory_bytes
+    where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, max_bytes, \
+    min_group_rows, memory_bytes
         See `Table.estimate`; the memory is the driver's.
     version, storage_options, allow_absolute_paths
         See `qbeast.open_table`; storage options are sent to the tasks.
@@ -99,5 +101,6 @@ def estimate(
         min_group_rows=min_group_rows,
         memory_bytes=memory_bytes,
     )
+    reader = reader_of_estimate(reader, sample_by, sample)
     question = question_of(request, reader.snapshot.schema)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

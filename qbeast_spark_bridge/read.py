@@ -29,7 +29,8 @@ from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.explain import explain as plan_read
 from qbeast_core.table.read.heights import max_rows
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_if_empty
+from qbeast_core.table.read.sample_by import sampled_by
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, sampling_weight, warn_of_sample
 from qbeast_core.table.read.some_rows import fraction_of_matches, refuse_rows, sample_of_table
 from qbeast_core.table.table import open_version
 from qbeast_spark_bridge.engine.tasks import rows_of_tasks, tasks_of
@@ -74,6 +75,7 @@ def read_table(
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     rows: int | None = None,
     expand: bool = False,
@@ -94,7 +96,7 @@ def read_table(
     where : str, Column or polars.Expr, optional
         Rows to keep. SQL text and Polars expressions keep the rows of `qbeast.scan_table`, and skip files; a Column
         is applied by Spark only.
-    columns, sample, version
+    columns, sample, sample_by, version
         See `qbeast.scan_table`: a sample has the same rows.
     rows : int, optional
         Approximate number of random rows, instead of a fraction. With `where`, at least this number of matching rows,
@@ -118,13 +120,15 @@ def read_table(
         If the sample is not a fraction or a pair of fractions, `rows` is not a whole number or used with `sample`, a
         column is not in the table, a part of the condition has no equivalent in Spark, or the table already has a
         column ``sampling_weight`` to add.
-    TableNotFoundError, NotQbeastTableError, UnsupportedTableError, VersionNotFoundError
+    TableNotFoundError, UnsupportedTableError, VersionNotFoundError
         See `qbeast.open_table`.
 
     Warns
     -----
     EmptySampleWarning
         If the sample has no rows although many were expected.
+    UnindexedSampleWarning
+        If the sample reads all files.
 
     Examples
     --------
@@ -142,6 +146,7 @@ def read_table(
     True
     """
     reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
+    reader = sampled_by(reader, sample_by)
     schema = nullable_schema(spark_schema(reader.snapshot.schema_json))
     names = None if columns is None else reader.names_of(columns)
     collated = collated_columns(schema)  # only Spark compares these
@@ -161,7 +166,7 @@ def read_table(
             lowest = partial(_lowest_weights, matching, _free_name(schema), rows)
             sample = fraction_of_matches(rows, max_rows(reader, condition.predicate), lowest)
     weight = sampling_weight(reader, sample) if expand else None
-    warn_if_empty(reader, sample)
+    warn_of_sample(reader, sample)
     df = matching(sample)
     if names is not None:
         df = df.select([quoted(name) for name in names])
@@ -174,6 +179,7 @@ def explain(
     where: str | Column | pl.Expr | None = None,
     columns: Sequence[str] | None = None,
     sample: Sample | None = None,
+    sample_by: Sequence[str] | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -184,7 +190,7 @@ def explain(
 
     Parameters
     ----------
-    path, where, columns, sample, version, storage_options, allow_absolute_paths
+    path, where, columns, sample, sample_by, version, storage_options, allow_absolute_paths
         See `read_table`.
 
     Returns
@@ -207,6 +213,7 @@ def explain(
     "'client' is indexed by h"
     """
     reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
+    reader = sampled_by(reader, sample_by)
     collated = collated_columns(spark_schema(reader.snapshot.schema_json))
     predicate = parse_where(where, reader.snapshot.schema, collated).predicate
     plan = plan_read(reader, predicate, sample, None if columns is None else list(columns))
@@ -272,7 +279,9 @@ def _by_weights(
 ) -> dict[_Weights, list[int]]:
     """Group files by the columns whose hash is the weight, and by the stored column that Spark skips pages with."""
     if job.weights.is_full and weight_column is None:
-        return {(reader.indexed, None): list(numbers)} if numbers else {}
+        return {(reader.hashed, None): list(numbers)} if numbers else {}
+    if reader.sample_by is not None:  # stored columns have other weights
+        return {(reader.sample_by, None): list(numbers)} if numbers else {}
     table, sample_column = job.selection.table, reader.snapshot.sample_column
     has_samples = None if sample_column is None else reader.index_state.has_samples
     # A column of this name by another writer is not the weight.

@@ -65,7 +65,7 @@ def test_missing_attribute_raises_with_suggestion() -> None:
     assert "Did you mean: 'read_table'?" in ran.stderr
 
 
-MAX_MODULES = 70  # of ours, packages aside: each costs the first task of a session a part of a second
+MAX_MODULES = 71  # of ours, packages aside: each costs the first task of a session a part of a second
 WORKERS = {
     "write": ("qbeast_spark_bridge.worker.shuffle", "qbeast_spark_bridge.worker.write_files"),
     "append": ("qbeast_spark_bridge.worker.append",),
@@ -74,6 +74,7 @@ WORKERS = {
     "count": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.count_rows"),
     "match": ("qbeast_spark_bridge.worker.match",),
     "change": ("qbeast_spark_bridge.worker.rewrite", "qbeast_core.table.dml.row_changes"),
+    "feed": ("qbeast_spark_bridge.worker.transport", "qbeast_core.table.dml.write_feed"),
     "carbondata": ("qbeast_spark_bridge.worker.read_task", "qbeast_core.carbondata.task"),
     "change in place": (
         "qbeast_spark_bridge.worker.transport",

@@ -183,6 +183,11 @@ sample_option: Final = option(
     callback=as_fraction,
 )
 
+sample_by_option: Final = names_option(
+    "--sample-by",
+    "Columns by whose values rows enter a sample; by default the indexed ones. Needed if the table has no index.",
+)
+
 select_option: Final = names_option("--select", "Columns, separated by commas; all by default.")
 
 commit_metadata_option: Final = pairs_option("--commit-metadata", "Stored in the history; may be repeated.")
@@ -207,6 +212,20 @@ writing_options: Final = together(commit_metadata_option, memory_option, spill_d
 def columns_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     """Return the option ``--columns``."""
     return names_option("-c --columns", text, required=required)
+
+
+def columns_or_none_options(text: str) -> Callable[[F], F]:
+    """Return the options ``--columns`` and ``--no-index``; see `columns_of`."""
+    return together(columns_option(text), flag("--no-index", "Give the table no index; replaces --columns."))
+
+
+def columns_of(columns: Sequence[str] | None, *, no_index: bool) -> Sequence[str] | None:
+    """Return the columns to index from the options; empty for a table without index."""
+    if columns is not None and (no_index or not columns):
+        problem = "--no-index and --columns exclude each other" if columns else "--columns names no column"
+        msg = f"{problem}; nothing was written"
+        raise click.UsageError(msg, click.get_current_context())
+    return () if no_index else columns
 
 
 def dialect_option(text: str) -> Callable[[F], F]:

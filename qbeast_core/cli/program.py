@@ -24,11 +24,15 @@ _GROUPS: Final = {
     },
     "Read": {"show": "read", "sample": "read", "sql": "read", "estimate": "estimate", "explain": "read"},
     "Change rows": {"merge": "change", "update": "change", "delete": "change"},
-    "Change columns and settings": {
-        "reindex": "maintenance",
+    "Change columns": {
         "add-columns": "maintenance",
+        "rename-column": "maintenance",
+        "drop-column": "maintenance",
         "widen-columns": "maintenance",
         "add-sample-column": "maintenance",
+    },
+    "Change index and settings": {
+        "reindex": "maintenance",
         "set-properties": "maintenance",
         "switch-dialect": "maintenance",
         "upgrade": "maintenance",

@@ -156,8 +156,6 @@ def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None)
 def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
     try:  # our tables may hold copies of rows, which other readers return twice
         return qbeast.open_table(where, storage_options=store).scan()
-    except qbeast.NotQbeastTableError:
-        return _scan_delta_of_others(where, store)
     except qbeast.UnsupportedTableError as error:
         # None of our tables has either.
         if error.feature != "columnMapping" and not error.feature.startswith(PARTITIONING):

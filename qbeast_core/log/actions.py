@@ -15,6 +15,9 @@ from qbeast_core.spec.block import Block
 
 _MAX: Final = 2**63
 
+# Folder of the change data files.
+CHANGE_FOLDER: Final = "_change_data"
+
 
 def _as_text(value: Any) -> Any:
     """Return other JSON values as text, as deltalake does."""
@@ -102,6 +105,17 @@ class RemoveFile(_Action):
     deletion_vector: Mapping[str, Any] | None = None
 
 
+class CdcFile(_Action):
+    """A file of rows that this commit changes. If a commit has one, its feed consists of these files only."""
+
+    # As in the log: relative to the table, percent-encoded.
+    path: str
+    size: Annotated[int | None, BeforeValidator(_as_whole)] = None
+    partition_values: Mapping[str, str | None] = {}
+    data_change: bool = False
+    tags: _Texts = None
+
+
 class Metadata(_Action):
     """What the table is: identity, schema and configuration; the newest one counts as a whole."""
 
@@ -144,7 +158,7 @@ class CommitInfo(_Action):
     in_commit_timestamp: _Time = None
 
 
-Action: TypeAlias = AddFile | RemoveFile | Metadata | Protocol | Txn | CommitInfo
+Action: TypeAlias = AddFile | RemoveFile | CdcFile | Metadata | Protocol | Txn | CommitInfo
 
 _KEYS: Final[Mapping[type[Action], str]] = {
     CommitInfo: "commitInfo",
@@ -153,6 +167,7 @@ _KEYS: Final[Mapping[type[Action], str]] = {
     Txn: "txn",
     RemoveFile: "remove",
     AddFile: "add",
+    CdcFile: "cdc",
 }
 _TYPES: Final[Mapping[str, type[Action]]] = {key: model for model, key in _KEYS.items()}
 
@@ -168,6 +183,7 @@ class Commit:
     txns: tuple[Txn, ...] = ()
     adds: tuple[AddFile, ...] = ()
     removes: tuple[RemoveFile, ...] = ()
+    changes: tuple[CdcFile, ...] = ()
 
 
 def dump_commit(actions: Iterable[Action]) -> bytes:
@@ -209,4 +225,5 @@ def parse_commit(body: bytes, *, version: int) -> Commit:
         txns=tuple(by_type[Txn]),
         adds=tuple(by_type[AddFile]),
         removes=tuple(by_type[RemoveFile]),
+        changes=tuple(by_type[CdcFile]),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbeast_core.log.actions import AddFile, Metadata, RemoveFile, Txn
+from qbeast_core.log.actions import AddFile, CdcFile, Metadata, RemoveFile, Txn
 from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
 from qbeast_core.log.protocol import WriteMode
@@ -31,11 +31,13 @@ class WriteIntent:
     adds: tuple[AddFile, ...] = ()
     # Live files this change replaces. It fails if another writer touches one of them first.
     removes: tuple[RemoveFile, ...] = ()
+    # New files of the change data feed.
+    changes: tuple[CdcFile, ...] = ()
     # What happens to the files that live when the change lands, decided again at every attempt
     # (`qbeast_core.log.files.live_files`): so it repeats live files alone, each as it is then.
     files: FileChangePlanner | None = None
     # What `adds` are indexed with. Its id counts if `new_revision` is false, and then only as long as the
-    # table still holds this very revision under it.
+    # table still holds this very revision under it. None: they are not indexed, and an overwrite drops the index.
     revision: Revision | None = None
     # Publish `revision` under the next free id. An overwrite always does.
     new_revision: bool = False
@@ -53,3 +55,8 @@ class WriteIntent:
     operation: str = ""
     # More keys for the history, for example `operationMetrics`, which are written as texts. Ours win.
     commit_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def new_files(self) -> tuple[AddFile | CdcFile, ...]:
+        """All files that exist only for this change. They are deleted if it fails."""
+        return (*self.adds, *self.changes)

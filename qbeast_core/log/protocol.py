@@ -24,6 +24,9 @@ from qbeast_core.log.refusals import (
 )
 from qbeast_core.spec.table_config import MIN_READER, READER_VERSION, TableConfig
 
+# Property of tables with a change data feed.
+CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
@@ -87,16 +90,33 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     )
 
 
-def required_protocol(schema_string: str, *, current: Protocol | None = None) -> Protocol:
+def has_change_feed(protocol: Protocol, metadata: Metadata) -> bool:
+    """Return whether commits that change rows have to write them to the change data feed."""
+    return _is_true(metadata, CHANGE_FEED) and _is_bound("changeDataFeed", protocol)
+
+
+def required_protocol(
+    schema_string: str, *, current: Protocol | None = None, is_mapped: bool = False
+) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
+
+    `is_mapped`: the table maps columns, and readers and writers have to know it.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
     """
     has = current or Protocol(min_reader_version=1, min_writer_version=2)
+    if is_mapped and not (_is_bound("columnMapping", has) and _reads_mapped(has)):
+        # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
+        has = _with_feature(has, "columnMapping")
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     if not without_zone or "timestampNtz" in (has.writer_features or ()):
         return has
+    return _with_feature(has, "timestampNtz")
+
+
+def _with_feature(has: Protocol, name: str) -> Protocol:
+    """Return a protocol that lists a feature of readers and writers."""
     # Version 7 knows features by name alone: those that the old version implied have to be listed, or they would
     # be switched off.
     kept = has.writer_features
@@ -110,8 +130,8 @@ def required_protocol(schema_string: str, *, current: Protocol | None = None) ->
         update={
             "min_reader_version": NAMED_READER,
             "min_writer_version": NAMED_WRITER,
-            "reader_features": (*readers, "timestampNtz"),
-            "writer_features": (*kept, "timestampNtz"),
+            "reader_features": tuple(dict.fromkeys((*readers, name))),
+            "writer_features": tuple(dict.fromkeys((*kept, name))),
         }
     )
 
@@ -140,9 +160,6 @@ def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
     active = marks_in_use(metadata.schema_string)
     if any(key.startswith("delta.constraints.") for key in metadata.configuration):
         active.add("checkConstraints")
-    for version in ("V1", "V2"):
-        if _is_true(metadata, f"delta.enableIcebergCompat{version}"):
-            active.add(f"icebergCompat{version}")
     return {feature for feature in active if _is_bound(feature, protocol)}
 
 

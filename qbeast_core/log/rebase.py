@@ -14,7 +14,7 @@ import polars as pl
 
 from qbeast_core.log.actions import Action, AddFile, Metadata, Protocol
 from qbeast_core.log.columns.revisions import stored_revision
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns, mapping_mode, stored_schema
 from qbeast_core.log.conflicts import merge_metadata
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
@@ -28,11 +28,13 @@ from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
     COLUMN_SPECS,
     LAST_REVISION_ID,
+    MAPPING_READER,
     MAX_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
     TableConfig,
     may_have_other_columns,
+    min_reader_entry,
 )
 
 _MAX_TAGS: Final = 1000
@@ -91,20 +93,16 @@ def rebase(
     outdated = _outdated_files(intent, metadata, dialect)
     if outdated is not None:
         return Conflict(outdated)
-    number: int | None = None
-    if intent.revision is not None:
-        ours = stored_revision(intent.revision, StoredColumns.of(metadata))
-        chosen = _revision(intent, ours, metadata, head, dialect)
-        if isinstance(chosen, str):
-            return Conflict(chosen)
-        revision, metadata = chosen
-        if intent.drops_unused and head is not None:
-            metadata = _without_unused(metadata, intent, head, newest=revision)
-        number = revision.revision_id
+    indexed = _indexed(intent, metadata, head, dialect)
+    if isinstance(indexed, str):
+        return Conflict(indexed)
+    number, metadata = indexed
     excluded = _excluded_dialect(metadata)
     if excluded is not None:
         return Conflict(excluded)
-    protocol = required_protocol(metadata.schema_string, current=None if head is None else head.protocol)
+    metadata = _with_min_reader(metadata)
+    current = None if head is None else head.protocol
+    protocol = required_protocol(metadata.schema_string, current=current, is_mapped=_maps_now(metadata, head))
     actions: list[Action] = []
     if head is None or protocol != head.protocol:
         actions.append(protocol)
@@ -164,6 +162,8 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         other = "a sample column"
     elif metadata.partition_columns:
         other = "partitions"
+    elif mapping_mode(configuration) != "none":
+        other = "column mapping"
     elif (
         may_have_other_columns(configuration)
         and TableConfig.from_configuration(configuration).has_other_columns
@@ -172,6 +172,22 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
     else:
         return None
     return f"the dialect qbeast-spark and {other} exclude each other, and another writer chose one of them"
+
+
+def _maps_now(metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit makes the table map columns."""
+    before = "none" if head is None else mapping_mode(head.metadata.configuration)
+    return before == "none" != mapping_mode(metadata.configuration)
+
+
+def _with_min_reader(metadata: Metadata) -> Metadata:
+    """Return the metadata so that versions without column mapping and partitions refuse a table that has these."""
+    configuration = metadata.configuration
+    is_plain = mapping_mode(configuration) == "none" and not metadata.partition_columns
+    if is_plain or not TableConfig.from_configuration(configuration).is_indexed:
+        return metadata
+    entry = min_reader_entry(configuration, MAPPING_READER)
+    return metadata.model_copy(update={"configuration": {**configuration, **entry}})
 
 
 def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> Metadata | str:
@@ -192,10 +208,34 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
     if written_for is not None and written_for.partition_columns != metadata.partition_columns:
         return "another writer changed the partition columns"
     if written_for is not None and written_for.schema_string != metadata.schema_string:
-        problems = schema_problems(written_for.schema_string, metadata.schema_string)
+        # By their names in files: columns may have other names in the table now.
+        ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
+        if intent.removes and {**now.names, **ours.names} != {**ours.names, **now.names}:
+            return "another writer renamed columns"
+        names = {**ours.names, **now.names}
+        problems = schema_problems(stored_schema(written_for), stored_schema(metadata), names)
         if problems:
             return f"another writer changed the schema: {'; '.join(problems)}"
     return metadata
+
+
+def _indexed(
+    intent: WriteIntent, metadata: Metadata, head: _TableState | None, dialect: BlocksDialect
+) -> tuple[int | None, Metadata] | str:
+    """Return the number that our revision has or gets, None without a revision, and the metadata with it."""
+    if intent.revision is None:
+        if intent.mode == "overwrite":
+            config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+            metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
+        return None, metadata
+    ours = stored_revision(intent.revision, StoredColumns.of(metadata))
+    chosen = _revision(intent, ours, metadata, head, dialect)
+    if isinstance(chosen, str):
+        return chosen
+    revision, metadata = chosen
+    if intent.drops_unused and head is not None:
+        metadata = _without_unused(metadata, intent, head, newest=revision)
+    return revision.revision_id, metadata
 
 
 def _revision(
@@ -208,6 +248,8 @@ def _revision(
     current = config.revisions.get(ours.revision_id)
     if current == ours and not intent.new_revision and intent.mode != "overwrite":
         return ours, metadata
+    if intent.mode == "append" and config.is_left_unindexed:
+        return f"the table has no index now, these files are indexed by {', '.join(ours.columns)}"
     latest = config.latest
     if intent.mode == "append" and latest is not None and latest.columns != ours.columns:
         return (
@@ -264,7 +306,7 @@ def _file_actions(
     dialect: BlocksDialect,
     now_ms: int,
 ) -> list[Action]:
-    """Return the removes, and then the adds."""
+    """Return the removes, then the adds, then the files of the change data feed."""
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
@@ -274,7 +316,11 @@ def _file_actions(
         change = intent.files(live, dialect)
         removes += [remove_of(add, data_change=change.data_change) for add in change.removed]
         adds += change.adds
-    return [*(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes), *adds]
+    return [
+        *(remove.model_copy(update={"deletion_timestamp": now_ms}) for remove in removes),
+        *adds,
+        *intent.changes,
+    ]
 
 
 def _tagged(add: AddFile, revision_id: int | None, dialect: BlocksDialect) -> AddFile:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-import orjson
 import polars as pl
 
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
-from qbeast_core.log.schema import schema_from_delta, schema_to_delta
+from qbeast_core.log.schema import merged_schema, schema_from_delta
 from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 DTYPE: Final = pl.Float32()
@@ -41,19 +41,19 @@ def has_sample_column(metadata: Metadata) -> bool:
     return sample_column_of(metadata.configuration, schema, columns) is not None
 
 
-def with_sample_column(metadata: Metadata, name: str) -> Metadata:
+def with_sample_column(metadata: Metadata, name: str, new_id: Callable[[], str]) -> Metadata:
     """Return the metadata with a sample column at the end of the schema, unless it has this one.
 
     A version of this library that does not compute the column must refuse the table. Versions from before
     ``qbeast.minReader`` do not know this, so the values in their files are not trusted.
     """
-    entries = {SAMPLE_COLUMN: name, **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER)}
-    changed = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
-    if has_sample_column(changed):
-        return changed
-    whole = orjson.loads(metadata.schema_string)
-    whole["fields"] += orjson.loads(schema_to_delta(pl.Schema({name: DTYPE})))["fields"]
-    return changed.model_copy(update={"schema_string": orjson.dumps(whole).decode()})
+    columns = {**schema_from_delta(metadata.schema_string), name: DTYPE}
+    changed = with_fields(metadata, merged_schema(metadata.schema_string, columns), new_id)
+    entries = {
+        SAMPLE_COLUMN: StoredColumns.of(changed).stored_name(name),
+        **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER),
+    }
+    return changed.model_copy(update={"configuration": {**changed.configuration, **entries}})
 
 
 def without_values(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:

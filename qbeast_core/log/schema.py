@@ -116,20 +116,21 @@ def type_from_delta(dtype: Any) -> Any:
     raise _UnknownTypeError(_type_text(dtype))
 
 
-def schema_problems(files: str, table: str) -> list[str]:
+def schema_problems(files: str, table: str, names: Mapping[str, str] | None = None) -> list[str]:
     """Return why files written for one schema do not fit a table of another; empty: they fit.
 
     Every column of the files must be in the table with the same type and be allowed its nulls; columns that
-    only the table has must be nullable, because the files give nulls there.
+    only the table has must be nullable, because the files give nulls there. Columns are compared by their names in
+    these schemas; `names` has other names for the texts.
 
     >>> schema_problems(schema_to_delta(pl.Schema({"x": pl.Int64})),
     ...                 schema_to_delta(pl.Schema({"x": pl.String})))
     ['x is string now, the files hold long']
     """
-    ours, theirs = _fields(files), _fields(table)
+    ours, theirs, shown = _fields(files), _fields(table), names or {}
     problems: list[str] = []
-    for name, field in ours.items():
-        other = theirs.get(name)
+    for stored_name, field in ours.items():
+        other, name = theirs.get(stored_name), shown.get(stored_name, stored_name)
         if other is None:
             problems.append(f"{name} is gone")
         elif _bare(other["type"]) != _bare(field["type"]):
@@ -138,7 +139,25 @@ def schema_problems(files: str, table: str) -> list[str]:
         elif field.get("nullable", True) and not other.get("nullable", True):
             problems.append(f"{name} allows no nulls now")
     added = [name for name, field in theirs.items() if name not in ours and not field.get("nullable", True)]
-    return problems + [f"{name} is new and allows no nulls" for name in added]
+    return problems + [f"{shown.get(name, name)} is new and allows no nulls" for name in added]
+
+
+def merged_schema(schema_string: str, columns: Mapping[str, Any]) -> str:
+    """Return a schema with all fields of some columns: new ones follow at the end, nullable, at each depth.
+
+    The text of a schema that gains nothing is returned as it is.
+
+    >>> schema = schema_to_delta(pl.Schema({"s": pl.Struct({"x": pl.Int64})}))
+    >>> schema_from_delta(merged_schema(schema, {"s": pl.Struct({"y": pl.Int8}), "t": pl.Int8()}))
+    Schema([('s', Struct({'x': Int64, 'y': Int8})), ('t', Int8)])
+    """
+    whole = orjson.loads(schema_string)
+    names = {field["name"] for field in whole["fields"]}
+    schema_to_delta(
+        pl.Schema({name: dtype for name, dtype in columns.items() if name not in names})
+    )  # may raise
+    merged = _merged(whole, pl.Struct(columns))
+    return schema_string if merged == whole else orjson.dumps(merged).decode()
 
 
 def _struct(fields: Mapping[str, Any], above: str, unknown: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,6 +185,24 @@ def _to_delta(dtype: Any, path: str, unknown: list[tuple[str, Any]]) -> _DeltaTy
     if dtype not in _NAMES:
         unknown.append((path, dtype))
     return _NAMES.get(dtype, "")
+
+
+def _merged(ours: Any, other: Any) -> Any:
+    """Return a Delta type with the fields that only another type has. Other differences do not count."""
+    match ours, other:
+        case {"type": "struct", "fields": fields}, pl.Struct():
+            found = dict(other.to_schema())
+            kept = [
+                {**field, "type": _merged(field["type"], found.pop(field["name"], None))} for field in fields
+            ]
+            new = pl.Schema({name: dtype for name, dtype in found.items() if dtype != pl.Null()})
+            return {**ours, "fields": kept + orjson.loads(schema_to_delta(new))["fields"]}
+        case {"type": "array", "elementType": element}, pl.List():
+            return {**ours, "elementType": _merged(element, other.inner)}
+        case {"type": "map", "valueType": value}, pl.Map():
+            return {**ours, "valueType": _merged(value, other.value)}
+        case _:
+            return ours
 
 
 class _UnknownTypeError(Exception):

@@ -24,6 +24,9 @@ REVISION_PREFIX: Final = "qbeast.revision."
 REPLICATED_SET_PREFIX: Final = "qbeast.replicatedSet."
 BLOCKS_DIALECT: Final = "qbeast.blocksDialect"
 COLUMN_SPECS: Final = "qbeast.columnSpecs"
+# Value of the key before of a table that is written without an index. Readers from before it, and the JVM, take it for
+# a plain Delta table, because it has no revision.
+NO_COLUMNS: Final = "[]"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
 MIN_READER: Final = "qbeast.minReader"
@@ -34,8 +37,8 @@ READER_VERSION: Final = 4
 SAMPLE_COLUMN_READER: Final = 2
 # The version that tables need whose revisions have different columns.
 OTHER_COLUMNS_READER: Final = 3
-# The version that tables with partitions need.
-PARTITIONS_READER: Final = 4
+# The version that tables with column mapping or partitions need.
+MAPPING_READER: Final = 4
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9
@@ -61,7 +64,7 @@ class TableConfig:
     revisions: Mapping[int, Revision]
     # Value of `qbeast.blocksDialect`; the dialect of live tags has precedence.
     dialect: BlocksDialect | None
-    # Column specs of a conversion, until the first real revision.
+    # Column specs of a conversion, until the first real revision. Empty: see `is_left_unindexed`.
     column_specs: tuple[str, ...] | None
     # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
@@ -103,6 +106,11 @@ class TableConfig:
     def is_indexed(self) -> bool:
         """Whether it is the configuration of a Qbeast table, readable or not."""
         return LAST_REVISION_ID in self.entries or bool(self.revision_ids)
+
+    @property
+    def is_left_unindexed(self) -> bool:
+        """Whether it is the configuration of a table that was given no columns to index, `NO_COLUMNS`."""
+        return self.column_specs == () and not self.is_indexed
 
     @property
     def newest_fault(self) -> str | None:
@@ -163,6 +171,18 @@ class TableConfig:
         """Return the configuration without the keys that begin with `prefix`."""
         kept = {key: text for key, text in self.entries.items() if not key.startswith(prefix)}
         return self.from_configuration(kept)
+
+    def left_unindexed(self) -> Self:
+        """Return the configuration of the table without its index, which it was not to have.
+
+        >>> config = TableConfig.from_configuration({"qbeast.lastRevisionID": "0", "owner": "me"})
+        >>> config.left_unindexed().to_configuration(), config.left_unindexed().is_left_unindexed
+        ({'owner': 'me', 'qbeast.columnSpecs': '[]'}, True)
+        """
+        dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT)
+        kept = {key: text for key, text in self.entries.items() if not key.startswith(dropped)}
+        highest = {HIGHEST_REVISION_ID: str(self.highest_revision_id)} if self.highest_revision_id else {}
+        return self.from_configuration({**kept, **highest, COLUMN_SPECS: NO_COLUMNS})
 
     def without_faults(self) -> Self:
         """Return the configuration without keys that cannot be read, with the newest revision that can.

@@ -30,10 +30,12 @@ from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.index.key_counts import counts_of
+from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
 from qbeast_core.table.read.heights import known_rows
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.read.scan import SAMPLING_WEIGHT, scan, warn_if_empty
+from qbeast_core.table.read.sample_by import reader_of_estimate, sampled_by
+from qbeast_core.table.read.scan import SAMPLING_WEIGHT, scan, warn_of_sample
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.some_rows import sample_of_rows
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
@@ -81,8 +83,8 @@ class Table:
 
     Methods share these parameters and errors:
 
-    - `where`, `columns`, `sample`, `rows` and `expand` of a read, and the errors for them: see `qbeast.scan_table`.
-      InvalidInputError is also raised if `where` cannot be evaluated for a row.
+    - `where`, `columns`, `sample`, `sample_by`, `rows` and `expand` of a read, and the errors for them: see
+      `qbeast.scan_table`. InvalidInputError is also raised if `where` cannot be evaluated for a row.
     - `txn`, `commit_metadata`, `progress`, `resources`, `memory_bytes` and `spill_dir` of a change: see
       `qbeast.write_table`. With ``dry_run=True`` nothing is changed; the result says what would be done.
     - A change may raise CommitConflictError, CommitUnknownError and StorageError: see `qbeast.write_table`.
@@ -135,9 +137,10 @@ class Table:
         if is_forked():  # counting rows would hang
             return f"Table {self.uri!r}, version {self.version}, cannot be used here: {FORKED}"
         columns = ", ".join(f"{name}:{kind}" for name, kind in self._kinds.items()) or "unknown columns"
+        index = f"indexed by {on_one_line(columns)}" if self._snapshot.config.is_indexed else "without index"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {self._snapshot.files.height:,} files, indexed by {on_one_line(columns)}{self._left()}"
+            f"in {self._snapshot.files.height:,} files, {index}{self._left()}"
         )
 
     def _left(self) -> str:
@@ -178,12 +181,12 @@ class Table:
 
     @property
     def indexed_columns(self) -> tuple[str, ...]:
-        """Columns that the newest revision indexes, in order. Empty without a valid revision."""
+        """Columns that the newest revision indexes, in order. Empty without an index, or without a valid revision."""
         return self._reader.indexed
 
     @property
     def cube_size(self) -> int:
-        """Target number of rows per cube of the newest revision."""
+        """Target number of rows per cube of the newest revision. Raises NotQbeastTableError without an index."""
         return self._reader.latest.desired_cube_size
 
     @property
@@ -210,8 +213,8 @@ class Table:
 
         Raises
         ------
-        TableNotFoundError, NotQbeastTableError
-            The table, or its index, does not exist any more. The object stays at its version.
+        TableNotFoundError
+            The table does not exist any more. The object stays at its version.
         StorageError
             The store cannot be read.
 
@@ -243,6 +246,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
         rows: int | None = None,
         expand: bool = False,
     ) -> pl.LazyFrame:
@@ -258,7 +262,8 @@ class Table:
         refuse_forked(self.uri)
         condition = filter_of(where, self.schema)
         names = None if columns is None else self._reader.names_of(columns)
-        lazy = scan(self._reader, sample_of_rows(self._reader, rows, sample, where), expand=expand)
+        reader = sampled_by(self._reader, sample_by)
+        lazy = scan(reader, sample_of_rows(reader, rows, sample, where), expand=expand)
         if condition is not None:
             lazy = lazy.filter(condition)
         return lazy if names is None else lazy.select([*names, *([SAMPLING_WEIGHT] if expand else [])])
@@ -269,6 +274,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
         rows: int | None = None,
         expand: bool = False,
     ) -> pl.DataFrame:
@@ -282,7 +288,10 @@ class Table:
         [0, 1, 2]
         """
         with evaluating(where, outcome=_UNREAD):
-            return self.scan(where, columns=columns, sample=sample, rows=rows, expand=expand).collect()
+            lazy = self.scan(
+                where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand
+            )
+            return lazy.collect()
 
     def iter_batches(
         self,
@@ -290,6 +299,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
         rows: int | None = None,
         expand: bool = False,
         batch_bytes: int = 64 << 20,
@@ -321,7 +331,7 @@ class Table:
         from qbeast_core.table.data.query_batches import batches_within
 
         check_whole_number("batch_bytes", batch_bytes, 1, _UNREAD)
-        lazy = self.scan(where, columns=columns, sample=sample, rows=rows, expand=expand)
+        lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by, rows=rows, expand=expand)
 
         def batches() -> Iterator[pl.DataFrame]:
             with evaluating(where, outcome=_UNREAD):
@@ -336,6 +346,7 @@ class Table:
         where: Predicate | None = None,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
     ) -> pl.DataFrame:
         """Return some rows, in no particular order. Only the data for these rows is read.
 
@@ -353,9 +364,15 @@ class Table:
         """
         check_whole_number("rows", rows, 0, _UNREAD)
         with evaluating(where, outcome=_UNREAD):
-            return self.scan(where, columns=columns, sample=sample).head(rows).collect()
+            return self.scan(where, columns=columns, sample=sample, sample_by=sample_by).head(rows).collect()
 
-    def count(self, where: Predicate | None = None, *, sample: Sample | None = None) -> int:
+    def count(
+        self,
+        where: Predicate | None = None,
+        *,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+    ) -> int:
         """Count rows. Without arguments, only the log is read.
 
         Examples
@@ -370,7 +387,8 @@ class Table:
         if known is not None:
             return known
         with evaluating(where, outcome=_UNREAD):
-            return int(self.scan(where, sample=sample).select(pl.len()).collect().item())
+            lazy = self.scan(where, sample=sample, sample_by=sample_by)
+            return int(lazy.select(pl.len()).collect().item())
 
     def __len__(self) -> int:
         return self.count()
@@ -385,6 +403,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
     ) -> pa.Table:
         """Read the table into memory as a pyarrow Table.
 
@@ -401,7 +420,8 @@ class Table:
         from qbeast_core.table.read.arrow_stream import arrow_stream
 
         with evaluating(where, outcome=_UNREAD):
-            return arrow_stream(self.scan(where, columns=columns, sample=sample)).read_all()
+            lazy = self.scan(where, columns=columns, sample=sample, sample_by=sample_by)
+            return arrow_stream(lazy).read_all()
 
     def to_pandas(
         self,
@@ -409,6 +429,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
     ) -> Any:
         """Read the table into memory as a pandas DataFrame.
 
@@ -427,7 +448,7 @@ class Table:
         np.int64(3)
         """
         require("pandas", "to_pandas")
-        return self.read(where, columns=columns, sample=sample).to_pandas()
+        return self.read(where, columns=columns, sample=sample, sample_by=sample_by).to_pandas()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return all rows as a stream of Arrow batches, each read when the consumer requests it."""
@@ -435,7 +456,9 @@ class Table:
 
         return arrow_stream(self.scan()).__arrow_c_stream__(requested_schema)
 
-    def sql(self, query: str, *, sample: Sample | None = None) -> pl.LazyFrame:
+    def sql(
+        self, query: str, *, sample: Sample | None = None, sample_by: Sequence[str] | None = None
+    ) -> pl.LazyFrame:
         """Run a query in the SQL of Polars. The name of the table is ``self``.
 
         Filters, columns and limits reduce the data that is read, as in `scan`. Types and rules are those of Polars, not
@@ -461,7 +484,7 @@ class Table:
         """
         refuse_statement(query)
         try:
-            answer = self.scan(sample=sample).sql(query)
+            answer = self.scan(sample=sample, sample_by=sample_by).sql(query)
             answer.collect_schema()
         except (pl.exceptions.PolarsError, TypeError) as error:
             reason = first_line(str(error)).rstrip(".")
@@ -477,12 +500,13 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
     ) -> Plan:
         """Plan a read without reading rows: the files, pages and bytes to read, and why others are skipped.
 
         Parameters
         ----------
-        where, columns, sample
+        where, columns, sample, sample_by
             See `qbeast.scan_table`. A read also opens the columns of the filter, and with a sample the indexed ones.
 
         Returns
@@ -500,9 +524,8 @@ class Table:
         >>> plan.rows_total, plan.share < 0.3
         (100000, True)
         """
-        return explain(
-            self._reader, where, sample, None if columns is None else self._reader.names_of(columns)
-        )
+        names = None if columns is None else self._reader.names_of(columns)
+        return explain(sampled_by(self._reader, sample_by), where, sample, names)
 
     def advise(self, queries: Sequence[Predicate], *, most: int = 4) -> Advice:
         """Return how to index the table so that filters open the fewest bytes.
@@ -551,7 +574,13 @@ class Table:
 
         return advise(self._reader, queries, most=most)
 
-    def files(self, where: Predicate | None = None, *, sample: Sample | None = None) -> pl.DataFrame:
+    def files(
+        self,
+        where: Predicate | None = None,
+        *,
+        sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
         """Return the data files that a read opens, for other engines.
 
         Returns
@@ -567,7 +596,7 @@ class Table:
         UnsupportedTableError
             A file is outside of the table, see `qbeast.open_table`.
         """
-        plan = self.explain(where, sample=sample)
+        plan = self.explain(where, sample=sample, sample_by=sample_by)
         files, locate = self._snapshot.files, self._reader.store.locate
         stored = files.select("size_bytes", "num_records", pl.col("revision").alias("revision_id"))
         listed = pl.concat([plan.files.select("path"), stored, plan.files.select("ranges")], how="horizontal")
@@ -580,6 +609,7 @@ class Table:
         *,
         columns: Sequence[str] | None = None,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
         task_bytes: int = TASK_BYTES,
     ) -> list[ScanTask]:
         """Split a read of this version into tasks that any process can run without reading the log.
@@ -621,9 +651,10 @@ class Table:
         70000
         """
         condition = filter_of(where, self.schema)
-        plan = self._reader.plan(condition, sample)
-        warn_if_empty(self._reader, sample, plan if condition is None else None)
-        return scan_tasks(self._reader, plan, columns, task_bytes=task_bytes)
+        reader = sampled_by(self._reader, sample_by)
+        plan = reader.plan(condition, sample)
+        warn_of_sample(reader, sample, plan if condition is None else None)
+        return scan_tasks(reader, plan, columns, task_bytes=task_bytes)
 
     def estimate(
         self,
@@ -636,6 +667,7 @@ class Table:
         absolute: Mapping[str, float] | None = None,
         confidence: Share = 0.95,
         sample: Sample | None = None,
+        sample_by: Sequence[str] | None = None,
         simultaneous: bool = False,
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
@@ -671,6 +703,8 @@ class Table:
             Probability that an answer has at most this error, in (0, 1): 0.99 or ``"99%"``.
         sample : float, str or tuple of float, optional
             Read this sample, instead of `error`. Answers have intervals.
+        sample_by : sequence of str, optional
+            See `qbeast.scan_table`. Without an index on these columns, all rows are read, and answers are exact.
         simultaneous : bool, default False
             Whether the confidence holds for all answers of all groups at once, not for each one.
         max_fraction : float or str, default 1.0
@@ -725,7 +759,8 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return list(rounds(self._reader, question_of(request, self.schema)))[-1]
+        reader = reader_of_estimate(self._reader, sample_by, sample)
+        return list(rounds(reader, question_of(request, self.schema)))[-1]
 
     def estimates(
         self,
@@ -737,6 +772,7 @@ class Table:
         error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
         confidence: Share = 0.95,
+        sample_by: Sequence[str] | None = None,
         simultaneous: bool = False,
         max_fraction: Share = 1.0,
         max_bytes: int | None = None,
@@ -784,7 +820,8 @@ class Table:
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
         )
-        return rounds(self._reader, question_of(request, self.schema), progressive=True)
+        reader = reader_of_estimate(self._reader, sample_by, None)
+        return rounds(reader, question_of(request, self.schema), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
@@ -795,6 +832,7 @@ class Table:
             `path`, `revision_id`, `cube` (text form, the root is empty), `depth`, `min_weight`, `max_weight`,
             `element_count`, `replicated`.
         """
+        refuse_unindexed(self._snapshot, _UNREAD)
         return self._reader.index_state.listed()
 
     def history(self, limit: int | None = None) -> pl.DataFrame:
@@ -853,6 +891,8 @@ class Table:
     def metrics(self, *, revision: int | None = None) -> Metrics:
         """Return index metrics. They are computed from the log; no data file is opened.
 
+        A table with ``columns=[]`` has one revision, 0, with the files without index.
+
         Parameters
         ----------
         revision : int, optional
@@ -868,6 +908,8 @@ class Table:
         ------
         InvalidInputError
             The table does not have this revision.
+        NotQbeastTableError
+            The table was never converted.
 
         Examples
         --------
@@ -880,6 +922,8 @@ class Table:
         """
         from qbeast_core.table.inspect.metrics import build_metrics
 
+        if not self._snapshot.config.is_left_unindexed:
+            refuse_unindexed(self._snapshot, _UNREAD)
         return build_metrics(self._reader.index_state, revision)
 
     @shows_progress("checking")
@@ -1014,6 +1058,7 @@ class Table:
         """
         from qbeast_core.table.inspect.plot import PlotOptions, plot_table
 
+        refuse_unindexed(self._snapshot, _UNREAD)
         options = PlotOptions(
             columns=columns,
             predicate=filter_of(where, self._snapshot.schema),
@@ -1054,7 +1099,8 @@ class Table:
         columns are moved as well, up to a quarter of the table's bytes (``"older revision"``).
 
         Full reads return the same rows before and after, and so do samples, except for rows that move to other columns.
-        Concurrent appends are kept.
+        Concurrent appends are kept. In a table without index (``columns=[]``), small files and files with deletion
+        vectors are rewritten.
 
         Parameters
         ----------
@@ -1086,6 +1132,8 @@ class Table:
         ------
         InvalidInputError
             Options cannot be combined, or a revision or file does not exist.
+        NotQbeastTableError
+            The table was never converted, or has no index and an option needs one.
         UnsupportedTableError
             The table holds copies of rows (upgrade it first), or cannot be written.
         CommitConflictError
@@ -1152,6 +1200,8 @@ class Table:
         Until then, a row belongs to a sample by the columns of its file. Samples stay random, disjoint samples have no
         row in common, and together they have all rows of a version. But rows that move have other weights, so a sample
         is repeatable only within a version. Versions of qbeast from before this method refuse the table.
+
+        A table that was written without index (``columns=[]``) gets one, and the next `optimize` indexes its rows.
 
         Parameters
         ----------
@@ -1255,8 +1305,7 @@ class Table:
         InvalidInputError
             `where` is not a condition on single rows of this table.
         UnsupportedTableError
-            The table allows only appends, has a change data feed, holds copies of rows (upgrade it first), or cannot be
-            written.
+            The table allows only appends, holds copies of rows (upgrade it first), or cannot be written.
         CommitConflictError
             Other writers committed first each time. Nothing was changed.
 
@@ -1692,9 +1741,6 @@ class Table:
     def add_columns(self, columns: Mapping[str, TypeLike] | pa.Schema) -> MetadataResult:
         """Add columns at the end of the schema, in one commit. Existing rows get nulls.
 
-        Columns cannot be renamed or dropped: Delta tables need the feature columnMapping for this, which qbeast does
-        not support.
-
         Parameters
         ----------
         columns : mapping of str to type, or pyarrow.Schema
@@ -1732,6 +1778,96 @@ class Table:
         from qbeast_core.table.maintenance.metadata import add_columns
 
         return self._moved(*add_columns(refresh(self._snapshot), columns))
+
+    def rename_column(self, column: str, name: str, *, upgrade_protocol: bool = False) -> MetadataResult:
+        """Rename a column, or a field in a column. Data files and the index stay as they are.
+
+        The table needs column mapping, a feature of Delta: files keep the names of columns, and the log maps them to
+        the names in the table. Older versions of the table have the old name.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column, or the path of a field: ``"address.street"``. Paths go through lists and maps by
+            ``element``, ``key`` and ``value``: ``"items.element.price"``.
+        name : str
+            New name of the column, or of the field without its path. It must differ from the names beside it by more
+            than case.
+        upgrade_protocol : bool, default False
+            Add column mapping to a table that does not have it, in the same commit. It cannot be removed, and readers
+            and writers that do not support it refuse the table: the error without this argument lists them.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the new name, with its path.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column, the name is taken or invalid, or a constraint, an invariant or a generated column
+            names the column.
+        UnsupportedTableError
+            The table does not have column mapping, it has the dialect ``"qbeast-spark"``, or it cannot be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `qbeast.write_table`. After a change of columns or settings by another writer, the rename is checked
+            again.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1], "b": [2]}), "renamed", columns=["a"])
+        >>> table = qbeast.open_table("renamed")
+        >>> table.rename_column("a", "id", upgrade_protocol=True).changed, table.columns, table.indexed_columns
+        (('id',), ['id', 'b'], ('id',))
+        """
+        from qbeast_core.table.maintenance.columns.change import rename_column
+
+        change = rename_column(self._reader, column, name, upgrade_protocol=upgrade_protocol)
+        return self._moved(*change)
+
+    def drop_column(self, column: str, *, upgrade_protocol: bool = False) -> MetadataResult:
+        """Drop a column, or a field in a column. Data files stay as they are, with its values.
+
+        The values return with `restore`, but not with a new column of the same name. Files that are rewritten later
+        do not have them. See `rename_column` for column mapping, which the table needs.
+
+        Parameters
+        ----------
+        column : str
+            Name of the column, or the path of a field, see `rename_column`.
+        upgrade_protocol : bool, default False
+            Add column mapping to a table that does not have it, see `rename_column`.
+
+        Returns
+        -------
+        MetadataResult
+            `.changed` is the column.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such column, or the table needs it: it is a partition, clustering, indexed, identity or sample
+            column, a constraint or an invariant names it, a generated column is computed from it, or it is the last
+            one.
+        UnsupportedTableError
+            The table does not have column mapping, it has the dialect ``"qbeast-spark"``, or it cannot be written.
+        CommitConflictError, CommitUnknownError, StorageError
+            See `rename_column`.
+
+        Examples
+        --------
+        >>> import polars as pl, qbeast
+        >>> _ = qbeast.write_table(pl.DataFrame({"a": [1], "b": [2]}), "dropped", columns=["a"])
+        >>> table = qbeast.open_table("dropped")
+        >>> table.drop_column("b", upgrade_protocol=True).changed, table.columns
+        (('b',), ['a'])
+        >>> table.add_columns({"b": "long"}).version, table.read().rows()
+        (2, [(1, None)])
+        """
+        from qbeast_core.table.maintenance.columns.change import drop_column
+
+        return self._moved(*drop_column(self._reader, column, upgrade_protocol=upgrade_protocol))
 
     def widen_columns(
         self, columns: Mapping[str, TypeLike], *, resources: Resources | None = None

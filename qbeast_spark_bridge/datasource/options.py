@@ -12,7 +12,7 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.query.plan.fractions import fractions_of
 
-_READ_OPTIONS: Final = ("path", "sample", "where", "columns", "version", "allowAbsolutePaths")
+_READ_OPTIONS: Final = ("path", "sample", "sampleBy", "where", "columns", "version", "allowAbsolutePaths")
 WRITE_OPTIONS: Final = ("path", "txnAppId", "txnVersion")
 SINK_OPTIONS: Final = ("path", "txnAppId", "checkpointLocation")
 
@@ -35,6 +35,8 @@ class ReadOptions:
 
     path: str
     sample: tuple[float, float] | None
+    # Columns by whose hash rows are sampled; None: by the index.
+    sample_by: tuple[str, ...] | None
     where: str | None
     # Columns to return, in order; None for all.
     columns: tuple[str, ...] | None
@@ -52,8 +54,9 @@ class ReadOptions:
         return ReadOptions(
             path=table_path(options),
             sample=fractions_of(options["sample"]) if options.get("sample") else None,
+            sample_by=_columns(options, "sampleBy"),
             where=options.get("where") or None,
-            columns=_columns(options.get("columns")),
+            columns=_columns(options, "columns"),
             version=int(version) if version and _NUMBER.fullmatch(version) else version or None,
             storage_options=storage_options(options),
             allow_absolute_paths=_flag(options, "allowAbsolutePaths"),
@@ -104,7 +107,8 @@ def refuse_unknown(options: Mapping[str, str], names: Collection[str]) -> None:
         raise InvalidInputError(msg, argument=unknown[0])
 
 
-def _columns(text: str | None) -> tuple[str, ...] | None:
+def _columns(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
+    text = options.get(name)
     if not text:
         return None
     if not text.lstrip().startswith("["):
@@ -115,5 +119,5 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
         names = None
     if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         return tuple(names)
-    msg = f'columns must be names separated by commas, "id,price", or a JSON list, not {text!r}'
-    raise InvalidInputError(msg, argument="columns")
+    msg = f'{name} must be names separated by commas, "id,price", or a JSON list, not {text!r}'
+    raise InvalidInputError(msg, argument=name)

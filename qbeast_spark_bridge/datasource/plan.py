@@ -8,8 +8,8 @@ import polars as pl
 from pyspark.sql.types import StructField, StructType
 
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.sample_by import sampled_by
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_spark_bridge.datasource.options import ReadOptions
 from qbeast_spark_bridge.engine.tasks import tasks_of
@@ -34,11 +34,10 @@ class SourcePlan:
             storage_options=options.storage_options,
             allow_absolute_paths=options.allow_absolute_paths,
         )
-        plan = SourcePlan(Reader(snapshot), options)
+        plan = SourcePlan(sampled_by(Reader(snapshot), options.sample_by), options)
         plan.reader.names_of(options.columns)  # invalid options fail when the table is loaded
         plan._predicate()
-        if options.sample is not None:
-            sample_to_weights(options.sample)
+        plan.reader.weights_of(options.sample)
         return plan
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.log.actions import AddFile
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.engine.distributed import DistributedRows
@@ -21,6 +22,7 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.added_rows import AddedRows
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.read.reader import Reader, ScanPlan
 from qbeast_core.table.read.scan_task import ScanTask
 from qbeast_core.table.read.split_scan import file_parts, scan_tasks
@@ -48,6 +50,7 @@ from qbeast_spark_bridge.worker.transport import (
     short_decimals,
 )
 from qbeast_spark_bridge.worker.write_files import FILES, write_partition
+from qbeast_spark_bridge.worker.write_plain import write_plain_files, write_plain_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,6 +126,17 @@ class _FrameWorkers:
     def advice(self) -> str:
         return "The input is read twice: persist it first (`persist=True`), or remove random and unordered parts."
 
+    def count(self) -> int:
+        return self.df.count()
+
+    def write_plain(self, target: FileTarget) -> Sequence[AddFile]:
+        """Write the rows of each partition; see `place`."""
+        with worker_errors(self.df.sparkSession):
+            decimals = short_decimals(self.df.schema)
+            call = WorkerCall.of(write_plain_partition, (_plain_task(target), self.df.columns, decimals))
+            rows = decimals_as_longs(numbered(self.df), decimals)
+            return with_uncounted_batches(rows, lambda df: unpickled(df.mapInArrow(call, FILES)))
+
     def summarise(self, task: SummaryTask) -> IndexSummary:
         _refuse_collations(list(task.schema), collated_columns(self.df.schema))
         with worker_errors(self.df.sparkSession):
@@ -152,6 +166,18 @@ class _FileWorkers:
     def advice(self) -> str:
         return "Do all machines read the same files, and does the change depend only on the rows?"
 
+    def count(self) -> int:
+        return _rows_of(self.source)
+
+    def write_plain(self, target: FileTarget) -> Sequence[AddFile]:
+        """Write the rows of each task."""
+        tasks = _tasks(self.source, list(self.source.empty.columns))
+        if not tasks:
+            return []
+        with worker_errors(self.spark):
+            call = WorkerCall.of(write_plain_files, _plain_task(target))
+            return unpickled(spread(self.spark, tasks).mapInArrow(call, FILES))
+
     def summarise(self, task: SummaryTask) -> IndexSummary:
         """Summarise the rows: each task returns one summary, and further tasks merge them."""
         tasks = _tasks(self.source, list(task.read_schema))
@@ -176,6 +202,10 @@ class _FileWorkers:
         with worker_errors(self.spark):
             pack = WorkerCall.of(pack_files, (task, task_keys(task.file_count)))
             return _write_files(spread(self.spark, tasks).mapInArrow(pack, PACKS), task)
+
+
+def _plain_task(target: FileTarget) -> PlainTask:
+    return PlainTask(target=target, max_bytes=sizing().max_partition_bytes)
 
 
 def spread(spark: SparkSession, items: Sequence[object]) -> DataFrame:

@@ -80,7 +80,7 @@ class SparkMergeSource:
             files = np.flatnonzero(plan.selection.opened & (True if among is None else among))
             task = self._task(rules, reader, plan, digest, int(np.maximum(live[files], 0).sum()))
             buckets, answers = self._join(task, reader, plan, files)
-        return self._matches(rules, reader, digest, buckets, answers)
+        return self._matches(rules, reader, digest, buckets, answers, scan=plan)
 
     def clear(self, store: Store, *, failed: bool) -> None:
         """Delete the stored rows, as far as the store allows."""
@@ -144,6 +144,8 @@ class SparkMergeSource:
         digest: KeyDigest,
         buckets: list[BucketAnswer],
         answers: list[FileAnswer],
+        *,
+        scan: ScanPlan,
     ) -> MergeMatches:
         uri, options = reader.store.uri, dict(reader.snapshot.storage_options)
         added = StoredRows(uri, options, tuple(part for bucket in buckets for part in bucket.added))
@@ -158,6 +160,7 @@ class SparkMergeSource:
         return MergeMatches(
             files=files,
             counts=counts,
+            scan=scan,
             any_matched=any(bucket.any_matched for bucket in buckets),
             change=MergedFiles(rules, uri, options, stored),
             added=added,

@@ -373,3 +373,30 @@ def test_source_with_outside_files_is_not_opened(way: str, tmp_path: Path) -> No
         log = next((source / "_delta_log").glob("*.json"))
         log.write_text(log.read_text().replace(str(file.relative_to(source)), "../elsewhere.parquet"))
     assert "It was not opened" in run("write", source, "new", "--columns", "id", code=7).stderr
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
+def test_table_without_index_is_written_and_sampled(tmp_path: Path) -> None:
+    ROWS.write_parquet(tmp_path / "rows.parquet")
+    ROWS.write_delta(tmp_path / "old")
+    run("write", tmp_path / "rows.parquet", tmp_path / "new", "--no-index")
+    assert run_json("convert", tmp_path / "old", "--no-index")["columns"] == []
+    run("append", tmp_path / "rows.parquet", tmp_path / "old")
+    expected = qbeast.read_table(tmp_path / "new", sample=0.1, sample_by=["id"]).height
+    for name, copies in (("new", 1), ("old", 2)):
+        counted = run_json("show", tmp_path / name, "--sample", "10%", "--sample-by", "id", "--count")
+        assert (counted["count"], counted["indexed_columns"]) == (copies * expected, [])
+        planned = run_json("explain", tmp_path / name, "--sample", "10%", "--sample-by", "id,brand")
+        assert planned["rows_opened"] == copies * ROWS.height
+    query = (
+        "sql",
+        tmp_path / "new",
+        "SELECT count(*) AS n FROM self",
+        "--sample",
+        "0.1",
+        "--sample-by",
+        "id",
+    )
+    assert run_json(*query)["rows"] == [{"n": expected}]
+    answer = run_json("estimate", tmp_path / "new", "count(*)", "--sample", "10%", "--sample-by", "id")
+    assert answer["rows"][0]["count(*)"] == ROWS.height

@@ -74,6 +74,17 @@ def test_delta_table_or_its_copy_is_converted(
     same(qbeast.read_table(path), target)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_delta_table_is_read_without_an_index(name: str, tmp_path: Path) -> None:
+    try:
+        found = qbeast.read_table(TABLES / name)
+    except qbeast.UnsupportedTableError:
+        with pytest.raises(qbeast.UnsupportedTableError):
+            qbeast.convert_table(copied(name, tmp_path), columns=[])
+        return
+    same(found, expected(name))
+
+
 @pytest.mark.parametrize("name", MAPPED)
 @pytest.mark.parametrize(
     ("reader", "features"),

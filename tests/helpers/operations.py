@@ -16,6 +16,7 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.golden.appends import copy_of
 from tests.golden.collection import find
+from tests.helpers.change_feed import enable_feed
 from tests.helpers.damage import spoil, tags
 from tests.helpers.tables import small_files
 
@@ -59,6 +60,11 @@ def begin_with_rows(path: Path) -> None:
         write(str(path), {}, rows(40), "append")
     write_deltalake(path, rows(80), mode="append")
     qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})
+
+
+def begin_with_feed(path: Path) -> None:
+    begin_with_rows(path)
+    enable_feed(path)
 
 
 def begin_with_samples(path: Path) -> None:
@@ -126,6 +132,9 @@ OPERATIONS: dict[str, Operation] = {
     "delete all": _of_table(lambda table: table.delete(where=True)),
     "update": _of_table(lambda table: table.update(pl.col("row") < 20, {"a": pl.col("a") + 100})),
     "merge": _of_table(lambda table: table.merge(NEW, "row")),
+    "merge with a feed": Operation(
+        begin_with_feed, lambda uri, options: open_at(uri, options).merge(NEW, "row")
+    ),
     "convert": Operation(
         begin_with_delta,
         lambda uri, options: qbeast.convert_table(uri, INDEXED, storage_options=options or None),

@@ -177,6 +177,48 @@ def test_change_feed_has_writes_but_not_optimize(table: Delta) -> None:
     assert_right(table, rows_from(1010, 20))
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_spark_reads_the_feed_of_our_changes(spark: SparkSession, tmp_path: Path, *, mapped: bool) -> None:
+    table = Delta(spark, tmp_path / "t")
+    mapping = ", 'delta.columnMapping.mode' = 'name'" if mapped else ""
+    table.sql(
+        "create table {t} (row bigint, a double, b string, note string) using delta "
+        f"tblproperties ('delta.enableChangeDataFeed' = 'true'{mapping})"
+    )  # 0
+    table.append(rows_from(0))  # 1
+    if mapped:
+        table.sql("alter table {t} rename column note to remark")  # 2
+    qbeast.convert_table(table.path, INDEXED, cube_size=40)
+    name = "remark" if mapped else "note"
+    ours = qbeast.open_table(table.path)
+    rows = ours.scan().collect()
+    assert_same_rows(rows, rows_from(0).rename({"note": name}))
+    deleted = ours.delete("row < 30").version
+    updated = ours.update("row BETWEEN 50 AND 69", {name: "'new'"}).version
+    source = rows.filter(pl.col("row").is_between(60, 69)).with_columns(a=pl.lit(0.5))
+    source = pl.concat([source, rows_from(1000, 5).rename({"note": name})])
+    merged = ours.merge(source, on="row").version
+    reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", deleted)
+    feed = collected(reader.load(str(table.path)))
+    report = {
+        (version, kind): part.drop("_change_type", "_commit_version", "_commit_timestamp")
+        for (version, kind), part in feed.group_by("_commit_version", "_change_type")
+    }
+    middle = rows.filter(pl.col("row").is_between(50, 69))
+    new = middle.with_columns(pl.lit("new").alias(name))
+    expected = {
+        (deleted, "delete"): rows.filter(pl.col("row") < 30),
+        (updated, "update_preimage"): middle,
+        (updated, "update_postimage"): new,
+        (merged, "update_preimage"): new.filter(pl.col("row") >= 60),
+        (merged, "update_postimage"): source.filter(pl.col("row") < 1000),
+        (merged, "insert"): source.filter(pl.col("row") >= 1000),
+    }
+    assert report.keys() == expected.keys()
+    for key, changed in expected.items():
+        assert_same_rows(report[key].select(changed.columns), changed)
+
+
 def test_commits_have_timestamps_spark_requires(table: Delta) -> None:
     table.sql("alter table {t} set tblproperties ('delta.enableInCommitTimestamps' = 'true')")  # 1
     append(table, rows_from(400, 50))  # 2

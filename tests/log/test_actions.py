@@ -33,6 +33,7 @@ LINES = [
         '{"add":{"path":"d","size":1,"modificationTime":2,"dataChange":true,"stats":"{\\"numRecords\\":1}",'
         '"tags":{"revision":"1","other":null},"partitionValues":{},"baseRowId":8}}'
     ),
+    '{"cdc":{"path":"_change_data/c","size":7,"partitionValues":{"p":null},"dataChange":false,"unknown":1}}',
 ]
 
 
@@ -45,6 +46,7 @@ def test_actions_round_trip_with_unknown_keys() -> None:
         *commit.txns,
         *commit.removes,
         *commit.adds,
+        *commit.changes,
     ]
     written = dump_commit([action for action in actions if action is not None])
     assert [json.loads(line) for line in written.splitlines()] == [json.loads(line) for line in LINES]

@@ -237,8 +237,8 @@ def test_paths_without_our_table_raise(spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(qbeast.TableNotFoundError):
         read_table(spark, tmp_path / "nothing")
     pl.DataFrame({"x": [1]}).write_delta(tmp_path / "delta")
-    with pytest.raises(qbeast.NotQbeastTableError):
-        read_table(spark, tmp_path / "delta")
+    with pytest.raises(qbeast.InvalidInputError, match="sample_by"):
+        read_table(spark, tmp_path / "delta", sample=0.1)
     qbeast.write_table(pl.DataFrame({"x": [1]}), tmp_path / "t", columns=["x"])
     with pytest.raises(qbeast.VersionNotFoundError):
         read_table(spark, tmp_path / "t", version=3)

@@ -70,7 +70,9 @@ def go_on(
     check_sound(str(table), {}, after)
 
 
-@pytest.mark.parametrize("name", ["append", "overwrite", "optimize", "delete", "merge", "convert"])
+@pytest.mark.parametrize(
+    "name", ["append", "overwrite", "optimize", "delete", "merge", "merge with a feed", "convert"]
+)
 def test_operation_killed_at_commit_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
     sweep(name, tables, tmp_path, slice(-4, -3))
 

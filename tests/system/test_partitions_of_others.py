@@ -21,7 +21,7 @@ VALUES: dict[str, list[Any]] = {
     "booleans": [True, False, None],
     "dates": [date(1582, 1, 1), date(2024, 2, 29), None],
     "times": [TIME, datetime(1960, 1, 1, tzinfo=UTC), None],
-    "local times": [TIME.replace(tzinfo=None), datetime.min, None],
+    "local times": [TIME.replace(tzinfo=None), datetime.fromisoformat("0001-01-01"), None],
     "decimals": [Decimal("1.50"), Decimal("-20.00"), None],
     "floats": [1.5, -0.25, 1e30, None],
 }

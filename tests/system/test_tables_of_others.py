@@ -234,19 +234,20 @@ def test_constraint_is_dropped_as_the_message_shows(tmp_path: Path) -> None:
     assert qbeast.read_table(path).height == 2 * ROWS.height
 
 
-def test_change_feed_is_disabled_as_the_message_shows(tmp_path: Path) -> None:
+def test_change_feed_is_written_until_it_is_disabled(tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_deltalake(path, ROWS, configuration={"delta.enableChangeDataFeed": "true"})
     qbeast.convert_table(path, columns=["id"])
     table = qbeast.open_table(path)
-    with pytest.raises(qbeast.UnsupportedTableError) as caught:
-        table.delete("id < 5")
-    assert "Table.set_properties({'delta.enableChangeDataFeed': None})" in str(caught.value)
+    version = table.delete("id < 5").version
+    feed = pl.DataFrame(DeltaTable(path).load_cdf(starting_version=version, ending_version=version))
+    same(feed.filter(_change_type="delete").select(ROWS.columns), ROWS.filter(pl.col("id") < 5))
     with pytest.raises(qbeast.UnsupportedTableError, match="cannot be set"):
         table.set_properties({"delta.enableChangeDataFeed": "true"})
     table.set_properties({"delta.enableChangeDataFeed": None})
-    table.delete("id < 5")
-    same(qbeast.read_table(path), ROWS.filter(pl.col("id") >= 5))
+    table.delete("id < 7")
+    assert len(list((path / "_change_data").iterdir())) == 1
+    same(qbeast.read_table(path), ROWS.filter(pl.col("id") >= 7))
     assert DeltaTable(path).metadata().configuration.get("delta.enableChangeDataFeed") is None
 
 
@@ -353,7 +354,7 @@ def test_log_gap_names_older_readable_versions(
 def test_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
     write_deltalake(tmp_path, ROWS)
     with pytest.raises(qbeast.NotQbeastTableError) as caught:
-        qbeast.scan_table(tmp_path)
+        qbeast.open_table(tmp_path).optimize()
     assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
 
 

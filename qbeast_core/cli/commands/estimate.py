@@ -16,6 +16,7 @@ from qbeast_core.cli.options import (
     flag,
     memory_option,
     option,
+    sample_by_option,
     sample_option,
     version_option,
     where_option,
@@ -66,6 +67,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
         show_default=True,
     ),
     sample_option,
+    sample_by_option,
     flag("--simultaneous", "Apply the confidence to all answers at once, not to each one."),
     option(
         "--max-fraction",

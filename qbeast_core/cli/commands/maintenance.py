@@ -13,7 +13,9 @@ from qbeast_core.cli.options import (
     as_mapping,
     as_version,
     choice_option,
+    columns_of,
     columns_option,
+    columns_or_none_options,
     command,
     commit_metadata_option,
     dialect_option,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 @command(
     table_argument,
-    columns_option("Columns to index, as for `qbeast write`.", required=True),
+    columns_or_none_options("Columns to index, as for `qbeast write`."),
     option(
         "--cube-size", "Target number of rows per cube; by default chosen from the number of rows.", type=int
     ),
@@ -43,10 +45,14 @@ if TYPE_CHECKING:
     memory_option,
     dry_run_option,
 )
-def convert(table: str, columns: Sequence[str], **options: Any) -> Answer:
+def convert(table: str, columns: Sequence[str] | None, *, no_index: bool, **options: Any) -> Answer:
     """Give a Delta table or Parquet files an index. No data is moved: `qbeast optimize` builds the index."""
     import qbeast
 
+    columns = columns_of(columns, no_index=no_index)
+    if columns is None:
+        msg = "Missing option '-c' / '--columns'."
+        raise click.UsageError(msg, click.get_current_context())
     with working("converting"):
         result = qbeast.convert_table(table, columns, **options)
     return answer_of(result, table=table)
@@ -130,6 +136,23 @@ def widen_columns(table: qbeast.Table, *, columns: Mapping[str, str]) -> Answer:
     version = table.widen_columns(types_by_name(columns)).version
     types = ", ".join(f"{name} is {kind}" for name, kind in columns.items())
     return Answer(parts=(f"version {version}: {types}",), data={"widened": dict(columns)})
+
+
+_upgrade_protocol: Final = flag(
+    "--upgrade-protocol", "Add column mapping to a table without it; older readers refuse the table then."
+)
+
+
+@on_table("renaming the column", click.argument("column"), click.argument("name"), _upgrade_protocol)
+def rename_column(table: qbeast.Table, *, column: str, name: str, upgrade_protocol: bool) -> Answer:
+    """Rename a COLUMN, or a field such as address.street. Data files are not changed."""
+    return answer_of(table.rename_column(column, name, upgrade_protocol=upgrade_protocol))
+
+
+@on_table("dropping the column", click.argument("column"), _upgrade_protocol)
+def drop_column(table: qbeast.Table, *, column: str, upgrade_protocol: bool) -> Answer:
+    """Drop a COLUMN, or a field such as address.street. Data files are not changed."""
+    return answer_of(table.drop_column(column, upgrade_protocol=upgrade_protocol))
 
 
 @on_table("adding the sample column", click.argument("name", default="sample"))

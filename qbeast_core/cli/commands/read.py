@@ -17,6 +17,7 @@ from qbeast_core.cli.options import (
     command,
     flag,
     option,
+    sample_by_option,
     sample_option,
     select_option,
     table_argument,
@@ -75,6 +76,7 @@ class _Request:
     """Which rows and columns, and where to: the options of the command."""
 
     sample: Sample | None
+    sample_by: Sequence[str] | None = None
     where: str | None = None
     select: Sequence[str] | None = None
     limit: int | None
@@ -99,6 +101,7 @@ def _requested(**options: Any) -> _Request:
 @command(
     table_argument,
     sample_option,
+    sample_by_option,
     option(
         "--rows",
         "Approximate number of sampled rows, or with --where of matching rows; replaces --sample.",
@@ -142,7 +145,7 @@ def _opened(path: str, wanted: _Request, opening: dict[str, Any]) -> qbeast.Tabl
     try:
         return qbeast.open_table(path, **opening)
     except qbeast.TableNotFoundError as error:
-        unsupported = {"version": opening.pop("version"), **facts_of(wanted, "sample", "rows")}
+        unsupported = {"version": opening.pop("version"), **facts_of(wanted, "sample", "sample_by", "rows")}
         try:
             carbon_table = qbeast.open_carbondata(path, **opening)
         except qbeast.TableNotFoundError:
@@ -157,6 +160,7 @@ def _opened(path: str, wanted: _Request, opening: dict[str, Any]) -> qbeast.Tabl
 @on_table(
     "reading",
     click.argument("sample", metavar="FRACTION", callback=as_fraction),
+    sample_by_option,
     _expand_option,
     _rows_options,
 )
@@ -173,7 +177,14 @@ def sample(table: qbeast.Table, **options: Any) -> Answer:
     return _on_screen(table, rows, wanted, _facts(table), rows_in_all=_count(rows, wanted))
 
 
-@on_table("reading", click.argument("query"), sample_option, _limit("all of them"), _output_options)
+@on_table(
+    "reading",
+    click.argument("query"),
+    sample_option,
+    sample_by_option,
+    _limit("all of them"),
+    _output_options,
+)
 def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     """Query a table in the SQL of Polars.
 
@@ -185,7 +196,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     from qbeast_core.table.data.expressions import evaluating
 
     wanted = _requested(**options)
-    rows, facts = table.sql(query, sample=wanted.sample), {"query": query}
+    rows, facts = table.sql(query, sample=wanted.sample, sample_by=wanted.sample_by), {"query": query}
     with evaluating(query, "query", _OUTCOME):
         if wanted.output is not None:
             return _into_file(rows, wanted, wanted.output, facts)
@@ -197,6 +208,7 @@ def sql(table: qbeast.Table, *, query: str, **options: Any) -> Answer:
     "planning",
     where_option,
     sample_option,
+    sample_by_option,
     select_option,
     version_option,
     absolute_paths_option,
@@ -207,6 +219,7 @@ def explain(
     *,
     where: str | None,
     sample: Sample | None,
+    sample_by: Sequence[str] | None,
     select: Sequence[str] | None,
     list_files: bool,
 ) -> Answer:
@@ -214,7 +227,7 @@ def explain(
     from qbeast_core.cli.tables import size_text
     from qbeast_core.cli.tables import table as drawn
 
-    plan = table.explain(where, columns=select, sample=sample)
+    plan = table.explain(where, columns=select, sample=sample, sample_by=sample_by)
     files = plan.files
     names = ("rows_opened", "rows_total", "bytes_opened", "bytes_total", "share", "design_effect")
     facts = {
@@ -248,7 +261,12 @@ def _rows(table: qbeast.Table | qbeast.CarbonTable, wanted: _Request) -> pl.Lazy
     where, columns = wanted.where, wanted.select
     if isinstance(table, qbeast.Table):
         return table.scan(
-            where, columns=columns, sample=wanted.sample, rows=wanted.rows, expand=wanted.expand
+            where,
+            columns=columns,
+            sample=wanted.sample,
+            sample_by=wanted.sample_by,
+            rows=wanted.rows,
+            expand=wanted.expand,
         )
     names = None if columns is None else different_names(columns, list(table.schema))
     return table.scan(where, columns=names)
@@ -326,6 +344,6 @@ def _facts(table: qbeast.Table | qbeast.CarbonTable) -> dict[str, Any]:
 
     if isinstance(table, qbeast.CarbonTable):
         return {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
-    rows = table.explain(sample=0.0).rows_total
+    rows = table.explain().rows_total
     facts = {"table": table.uri, "version": table.version}
     return {**facts, "indexed_columns": list(table.indexed_columns), "rows_total": rows}

@@ -12,7 +12,8 @@ from qbeast_core.cli.answer import Answer, answer_of, facts_of
 from qbeast_core.cli.opening import working
 from qbeast_core.cli.options import (
     choice_option,
-    columns_option,
+    columns_of,
+    columns_or_none_options,
     command,
     dialect_option,
     memory_option,
@@ -47,7 +48,7 @@ _sources: Final = click.argument(
 )
 sources_and_table = together(_sources, table_argument)
 
-_columns = columns_option(
+_columns = columns_or_none_options(
     "Columns to index, separated by commas: name or name:kind, with kind linear, quantiles or hash. Required for a "
     "new table; an overwrite without it keeps the columns of the table."
 )
@@ -182,6 +183,7 @@ def append(sources: Sequence[str], table: str, **options: Any) -> Answer:
 def _write(sources: Sequence[str], table: str, *, mode: Mode, **options: Any) -> Answer:
     import qbeast
 
+    options["columns"] = columns_of(options["columns"], no_index=options.pop("no_index"))
     expected = _types_of(table, mode, options["columns"], options["storage_options"])
     with working("writing") as progress, rows_of_sources(sources, options, expected=expected) as rows:
         result = qbeast.write_table(rows, table, **options, mode=mode, progress=progress)

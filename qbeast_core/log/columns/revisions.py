@@ -23,6 +23,11 @@ def config_by_name(configuration: Mapping[str, str], columns: StoredColumns) -> 
     return replace(config, revisions=revisions, column_specs=specs)
 
 
+def named_revision(revision: Revision, columns: StoredColumns) -> Revision:
+    """Return a revision with the names of columns in the table."""
+    return revision if columns.mode == "none" else _renamed(revision, columns.name)
+
+
 def stored_revision(revision: Revision, columns: StoredColumns) -> Revision:
     """Return a revision with the names of columns in files."""
     return revision if columns.mode == "none" else _renamed(revision, columns.stored_name)

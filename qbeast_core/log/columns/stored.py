@@ -102,7 +102,16 @@ class StoredColumns:
 
     def name(self, stored_name: str) -> str:
         """Return the name of a column in the table; the same name for other columns."""
-        return self.names.get(stored_name, stored_name)
+        known = self.names.get(stored_name)
+        # It was dropped, and another column has its name now.
+        if known is None and stored_name in self.columns:
+            return f"{stored_name} (dropped)"
+        return stored_name if known is None else known
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the table maps columns, so that they can be renamed and dropped."""
+        return self.mode != "none"
 
     def stored_leaf(self, leaf: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names in files from a column down to a field of structs."""
@@ -134,6 +143,13 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
 def physical_name(field: Mapping[str, Any]) -> str:
     """Return the name of a field in files of a table with column mapping."""
     return str((field.get("metadata") or {}).get(PHYSICAL_NAME, field["name"]))
+
+
+def stored_schema(metadata: Metadata) -> str:
+    """Return the schema of a table with the names of fields in files."""
+    if mapping_mode(metadata.configuration) == "none":
+        return metadata.schema_string
+    return orjson.dumps(stored_type(orjson.loads(metadata.schema_string))).decode()
 
 
 def stored_type(dtype: Any, named: Callable[[Mapping[str, Any]], str] = physical_name) -> Any:

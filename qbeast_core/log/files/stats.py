@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
@@ -41,11 +41,31 @@ def stats_columns(schema: pl.Schema, configuration: Mapping[str, str]) -> list[L
     leaves = [leaf for leaf, _ in leaves_of(schema)]
     named = configuration.get(STATS_COLUMNS)
     if named is not None:
-        wanted = set(_parse_names(named))
+        wanted = set(parse_names(named))
         return [leaf for leaf in leaves if any(leaf[:end] in wanted for end in range(1, len(leaf) + 1))]
     text = configuration.get("delta.dataSkippingNumIndexedCols", "")
     count = int(text) if re.fullmatch(r"-?\d{1,9}", text) else _DEFAULT_LEAVES
     return leaves if count < 0 else leaves[:count]
+
+
+def parse_names(text: str) -> Iterator[Leaf]:
+    """Split ``a,b.c,`d.e` `` into names: backticks quote, a dot goes into a struct."""
+    parts: list[str] = []
+    for match in _NAME_PART.finditer(text):
+        quoted, plain, end = match.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        if end != ".":
+            yield tuple(parts)
+            parts = []
+
+
+def names_text(leaves: Iterable[Leaf]) -> str:
+    """Return names as `parse_names` splits them.
+
+    >>> names_text([("a",), ("b", "c d"), ("e.f",)])
+    'a,b.`c d`,`e.f`'
+    """
+    return ",".join(".".join(map(_quoted, leaf)) for leaf in leaves)
 
 
 def leaves_of(schema: Mapping[str, Any], above: Leaf = ()) -> Iterator[tuple[Leaf, pl.DataType]]:
@@ -112,15 +132,8 @@ def file_stats(
     return orjson.dumps(stats).decode()
 
 
-def _parse_names(text: str) -> Iterator[Leaf]:
-    """Split ``a,b.c,`d.e` `` into names: backticks quote, a dot goes into a struct."""
-    parts: list[str] = []
-    for match in _NAME_PART.finditer(text):
-        quoted, plain, end = match.groups()
-        parts.append(plain if quoted is None else quoted.replace("``", "`"))
-        if end != ".":
-            yield tuple(parts)
-            parts = []
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
 
 
 def _bounds(key: str, column: pl.Expr, dtype: pl.DataType) -> Iterator[pl.Expr]:

@@ -64,7 +64,8 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
     ]
     whole = blocks["file"].n_unique() == files.height
     branches, notes = _branch_faults(blocks, revisions, whole=whole)
-    notes = [*_staging_notes(files, index), *_sample_notes(state), *_column_notes(state), *notes]
+    staging = _staging_notes(files, index) if snapshot.config.is_indexed else ["the table has no index"]
+    notes = [*staging, *_sample_notes(state), *_column_notes(state), *notes]
     return index, [*faults, branches], notes
 
 

@@ -22,7 +22,15 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile, CommitInfo, Metadata, RemoveFile, dump_commit, parse_commit
+from qbeast_core.log.actions import (
+    AddFile,
+    CdcFile,
+    CommitInfo,
+    Metadata,
+    RemoveFile,
+    dump_commit,
+    parse_commit,
+)
 from qbeast_core.log.conflicts import already_applied, find_conflict
 from qbeast_core.log.features import Brings
 from qbeast_core.log.files.live_files import FileChangePlanner
@@ -33,7 +41,7 @@ from qbeast_core.support.logs import LOG
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.checkpoint import checkpoint_if_due
 from qbeast_core.table.data.data_files import delete_data_files
-from qbeast_core.table.index.fit import breaks_order, fit_blocks
+from qbeast_core.table.index.fit import breaks_order, fit_blocks, with_new_names
 from qbeast_core.table.snapshot.after_append import after_append
 from qbeast_core.table.snapshot.log_files import put_commit, read_log
 from qbeast_core.table.snapshot.snapshot import (
@@ -144,7 +152,7 @@ def commit(
             head, applied = _catch_up(store, head, intent, attempt=attempt, conflict_with=conflict_with)
             if applied:
                 return _applied(head, attempt)
-            fitted = fit_blocks(intent, head)
+            fitted = fit_blocks(with_new_names(intent, base, head), head)
     raise _conflict(store.uri, _version(head), max_attempts, "other writers committed first each time")
 
 
@@ -157,12 +165,12 @@ def publish(
     conflict_with: Callable[[Snapshot], str | None] | None = None,
 ) -> CommitOutcome:
     """Commit data files. Delete files that no version will name."""
-    with discarding(store, intent.adds):
+    with discarding(store, intent.new_files):
         outcome = commit(
             store, snapshot, intent, storage_options=storage_options, conflict_with=conflict_with
         )
     if outcome.already_applied:
-        delete_data_files(store, intent.adds)
+        delete_data_files(store, intent.new_files)
     return outcome
 
 
@@ -194,14 +202,14 @@ def commit_metadata(
 
 
 @contextmanager
-def discarding(store: Store, adds: Sequence[AddFile]) -> Generator[None]:
-    """Delete data files if the commit inside fails. Errors of the deletion are ignored."""
+def discarding(store: Store, files: Sequence[AddFile | CdcFile]) -> Generator[None]:
+    """Delete files if the commit inside fails. Errors of the deletion are ignored."""
     try:
         yield
     except CommitUnknownError:
         raise  # if the commit succeeded, the files hold rows of the table
     except QbeastError:
-        delete_data_files(store, adds)
+        delete_data_files(store, files)
         raise
     # Other errors, such as an interrupt, may occur between the request and its response. Keep the files: a vacuum
     # removes them if no version names them.

@@ -21,7 +21,7 @@ from qbeast_core.io.parquet.write.encodings import choose_dictionary, choose_unc
 from qbeast_core.io.parquet.write.few_values import place_values, used_values
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within, refuse_huge_values
 from qbeast_core.io.stores.store import Store
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, CdcFile
 from qbeast_core.log.columns.partition_values import folder_of, partition_values
 from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.stats import STATS_COLUMNS, file_stats, stats_columns
@@ -31,7 +31,7 @@ from qbeast_core.space.arrays import I32Array
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.file_path import FilePath
-from qbeast_core.spec.layout import dump_layout
+from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.table.data.stored_frames import as_stored
 from qbeast_core.tree.bands.shape import FileShape
@@ -121,7 +121,7 @@ class FileSettings:
 
 def store_file(
     rows: pl.DataFrame,
-    weights: I32Array,
+    weights: I32Array | None,
     shape: FileShape,
     *,
     put: Callable[[str, bytes], SentT],
@@ -132,40 +132,51 @@ def store_file(
 ) -> tuple[AddFile, SentT]:
     """Encode rows in their order, but for those of heavy keys, which are shuffled within a run, and `put` the file.
 
-    The file repeats its index, which stays out of the add. Also return what `put` returns.
+    The file repeats its index, which stays out of the add. Also return what `put` returns. Without weights, the order
+    is kept, and the file has no tags.
     """
-    heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
-    order = heavy.shuffled(rows.height)
-    if order is not None:
-        rows = rows[pl.Series(order)]
-    if settings.sample_column is not None:
-        rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
+    columns, heavy = settings.columns, None
+    if weights is not None:
+        heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
+        order = heavy.shuffled(rows.height)
+        if order is not None:
+            rows = rows[pl.Series(order)]
+        if settings.sample_column is not None:
+            rows = rows.with_columns(pl.Series(settings.sample_column, sample_values(weights)))
     shape = _within(shape, rows)
-    columns = settings.columns
     partition = partition_values(rows, columns)
     rows = rows.select(columns.in_files(rows.columns))
     path = path if columns.mode != "none" else f"{folder_of(partition)}{path}"
-    layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
-    metadata = {} if index is None else dump_copy(index, layout, columns)
+    layout, metadata = None, dict[str, str]()
+    if weights is not None:
+        layout = shape.layout(weights, tail_bytes=_UNKNOWN_TAIL, hidden_weights=settings.hidden_weights)
+        metadata = {} if index is None else dump_copy(index, layout, columns)
     encoded = _encoded(rows, weights, shape, settings, values=values or {}, metadata=metadata)
-    tags = {RULES_TAG: RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
-    if encoded.tail_bytes:
-        tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=encoded.tail_bytes))
     add = AddFile(
         path=FilePath(path).encoded,
         size=encoded.size_bytes,
         modification_time=now_ms(),
         stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
-        tags=tags,
+        tags=None if weights is None else _tags(weights, heavy, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,
-        has_hidden_weights=settings.hidden_weights,
+        has_hidden_weights=settings.hidden_weights and weights is not None,
     )
     return add, put(path, encoded.data)
 
 
+def _tags(
+    weights: I32Array, heavy: HeavyKeys | None, layout: Layout | None, *, tail_bytes: int
+) -> dict[str, str]:
+    """Return the tags of a file that do not depend on its blocks."""
+    tags = {RULES_TAG: RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
+    if tail_bytes and layout is not None:
+        tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=tail_bytes))
+    return tags
+
+
 def _encoded(
     rows: pl.DataFrame,
-    weights: I32Array,
+    weights: I32Array | None,
     shape: FileShape,
     settings: FileSettings,
     *,
@@ -235,9 +246,9 @@ def write_data_files(
     return [job.result()[0] for job in jobs]
 
 
-def delete_data_files(store: Store, adds: Iterable[AddFile]) -> None:
+def delete_data_files(store: Store, files: Iterable[AddFile | CdcFile]) -> None:
     """Delete files that no commit names, as far as the store allows."""
-    delete_files(store, [FilePath.of_log(add.path).text for add in adds])
+    delete_files(store, [FilePath.of_log(file.path).text for file in files])
 
 
 class _Sender:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import orjson
 import polars as pl
 
-from qbeast_core.errors import InvalidColumnsError, InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, UnsupportedTableError
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
 from qbeast_core.tree.space.columns import data_type_of
@@ -46,6 +47,16 @@ def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done
         f"columns=[{', '.join([*kept, '...'])}], mode='overwrite', schema_mode='overwrite')."
     )
     raise InvalidColumnsError(message, columns=list(lost))
+
+
+def refuse_mapping(uri: str, columns: StoredColumns, *, outcome: str) -> None:
+    """Refuse the dialect qbeast-spark where files name columns in their own way: the JVM would miss them."""
+    if columns.is_mapped:
+        msg = (
+            f"{uri!r} maps columns (the table feature columnMapping), which qbeast-spark does not know; {outcome}. Use "
+            "the dialect 'documented', or copy the rows to a new table with dialect=\"qbeast-spark\"."
+        )
+        raise UnsupportedTableError(msg, path=uri, feature="columnMapping")
 
 
 def visible_columns(schema: pl.Schema) -> pl.Schema:

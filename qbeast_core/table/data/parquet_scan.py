@@ -67,7 +67,7 @@ def scan_files(
             include_file_paths=_PATH if seen.constant_names else None,
             use_statistics=use_bounds,
         )
-        added = [] if dropped is None else [_ROW]
+        added = [] if dropped is None else [pl.col(_ROW)]
         if seen.constant_names:
             numbers = pl.Series(located), pl.Series(range(len(located)), dtype=pl.UInt32)
             scan = scan.with_columns(pl.col(_PATH).replace_strict(*numbers))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 import polars as pl
 
 from qbeast_core.errors import SchemaMismatchError
-from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.log.columns.fields import FieldPath, fields_of
 
 SchemaMode: TypeAlias = Literal["merge", "overwrite"]
 
 # From narrow to wide.
 _INTEGERS: Final[tuple[pl.DataType, ...]] = (pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64())
 _FLOATS: Final[tuple[pl.DataType, ...]] = (pl.Float32(), pl.Float64())
+# Problems that schema_mode="merge" solves.
+_MISSING: Final = "is missing"
+_NEW: Final = "is not in the table"
 
 
 def is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
@@ -32,52 +36,96 @@ def fit_frame(
 ) -> pl.DataFrame:
     """Return the rows with the table's columns, order and types; new columns follow at the end.
 
-    Narrower integers and floats are widened to the table's type; a column of nulls takes any type. Numbers fit integers
-    if each of them is one: pandas makes floats of integers with nulls, and longs of integers. NaN is none. Rows that
-    replace all others have to have the types.
+    The same holds for fields of structs, of elements of lists, and of values of maps. Narrower integers and floats are
+    widened to the table's type; a column of nulls takes any type. Numbers fit integers if each of them is one: pandas
+    makes floats of integers with nulls, and longs of integers. NaN is none. Rows that replace all others have to have
+    the types.
     """
-    required = {f["name"] for f in orjson.loads(schema_json)["fields"] if not f.get("nullable", True)}
+    required = {path for path, f in fields_of(orjson.loads(schema_json)) if not f.get("nullable", True)}
     columns_now = frame.schema  # once: Polars makes it anew each time
     if columns_now == schema and not required:
         return frame
     new = [name for name in columns_now if name not in schema]
-    problems = [f"column {name!r} is not in the table" for name in new]
+    problems = [f"column {name!r} {_NEW}" for name in new]
     if merge:
         problems = case_problems(new, schema)
     columns: list[pl.Expr] = []
     for name, dtype in schema.items():
-        problem, column = _column(frame, columns_now, name, dtype, merge=merge, by_value=not replaces)
-        problems += [problem] if problem else []
-        if not problem and name in required and (name not in columns_now or frame[name].null_count()):
+        if dtype.is_nested() and name in columns_now:
+            nested = _Nested(merge=merge, required=required)
+            wanted = nested.type_of(columns_now[name], dtype, (name,))
+            column = pl.col(name) if wanted == columns_now[name] else pl.col(name).cast(wanted)
+            found = nested.problems
+        else:
+            problem, column = _column(frame, columns_now, name, dtype, merge=merge, by_value=not replaces)
+            found = [problem] if problem else []
+        problems += found
+        if not found and (name,) in required and (name not in columns_now or frame[name].null_count()):
             problems.append(f"column {name!r} may hold no nulls")
         columns.append(column)
     if problems:
-        named = not merge and any(name not in columns_now for name in schema) | bool(new)
+        named = not merge and any(problem.endswith((_MISSING, _NEW)) for problem in problems)
         cure = "Cast or fill them."
         if replaces:
             cure = 'With schema_mode="overwrite" the columns of the table are replaced too.'
         elif named:
-            cure = 'With schema_mode="merge" columns may be new or missing.'
+            cure = 'With schema_mode="merge" columns, and fields inside of them, may be new or missing.'
         msg = f"the rows do not fit the table: {'; '.join(problems)}. Nothing was written. {cure}"
         argument = "schema_mode" if replaces or named else "df"
         raise SchemaMismatchError(msg, problems=problems, argument=argument)
     return frame.select(*columns, *new)
 
 
-def merged_schema(schema_json: str, schema: pl.Schema, columns: Mapping[str, pl.DataType]) -> str:
-    """Return the table's Delta schema with the new ones of some columns, nullable, at the end.
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """Compares nested types of rows with those of the table, and records the problems."""
 
-    The text of a schema that gains nothing is returned as it is.
-    """
-    new = pl.Schema({name: dtype for name, dtype in columns.items() if name not in schema})
-    if not new:
-        return schema_json
-    whole = orjson.loads(schema_json)
-    whole["fields"] += orjson.loads(schema_to_delta(new))["fields"]
-    return orjson.dumps(whole).decode()
+    merge: bool
+    # Fields that may hold no nulls.
+    required: Collection[FieldPath]
+    problems: list[str] = field(default_factory=list[str])
+
+    def type_of(self, now: Any, table: Any, path: FieldPath) -> pl.DataType:
+        """Return the type to cast values to: the type of the table, with new fields at the end of structs."""
+        match now, table:
+            case pl.Struct(), pl.Struct():
+                return self._struct(now.to_schema(), table.to_schema(), path)
+            case pl.List(), pl.List():
+                return pl.List(self.type_of(now.inner, table.inner, (*path, "element")))
+            case pl.Map(), pl.Map():
+                key = replace(self, merge=False).type_of(now.key, table.key, (*path, "key"))
+                return pl.Map(key, self.type_of(now.value, table.value, (*path, "value")))
+            case _:
+                if now != table and not _fits_losslessly(now, table):
+                    self._add(path, f"is {now} and the table has {table}")
+        return table  # type: ignore[no-any-return]
+
+    def _struct(self, now: Mapping[str, Any], table: Mapping[str, Any], path: FieldPath) -> pl.Struct:
+        missing = [name for name in table if name not in now]
+        # A field that is null in all rows has no type: it is not added.
+        new = {name: dtype for name, dtype in now.items() if name not in table and dtype != pl.Null()}
+        if self.merge:
+            self.problems.extend(f"in {'.'.join(path)!r}: {text}" for text in case_problems(list(new), table))
+            for name in missing:
+                if (*path, name) in self.required:
+                    self._add((*path, name), "may hold no nulls")
+        else:
+            for names, problem in ((missing, _MISSING), (new, _NEW)):
+                for name in names:
+                    self._add((*path, name), problem)
+            new = {}
+        kept = {
+            name: self.type_of(now[name], dtype, (*path, name)) if name in now else dtype
+            for name, dtype in table.items()
+        }
+        return pl.Struct({**kept, **new})
+
+    def _add(self, path: FieldPath, problem: str) -> None:
+        kind = "field" if len(path) > 1 else "column"
+        self.problems.append(f"{kind} {'.'.join(path)!r} {problem}")
 
 
-def case_problems(new: list[str], schema: pl.Schema) -> list[str]:
+def case_problems(new: list[str], schema: Mapping[str, Any]) -> list[str]:
     """Return the problems of new columns whose names differ from columns of the table in case alone."""
     names = {name.lower(): name for name in schema}
     return [
@@ -91,7 +139,7 @@ def _column(
     frame: pl.DataFrame, schema: pl.Schema, name: str, dtype: pl.DataType, *, merge: bool, by_value: bool
 ) -> tuple[str | None, pl.Expr]:
     if name not in schema:
-        missing = None if merge else f"column {name!r} is missing"
+        missing = None if merge else f"column {name!r} {_MISSING}"
         return missing, pl.lit(None, dtype=dtype).alias(name)
     now = schema[name]
     if now == dtype or _fits_losslessly(now, dtype):

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Literal, cast
 import numpy as np
 import polars as pl
 
-from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError, invalid_argument
+from qbeast_core.errors import InvalidMetadataError, invalid_argument
 from qbeast_core.log.actions import Txn
 from qbeast_core.log.features import Brings
 from qbeast_core.log.intent import WriteIntent
@@ -21,6 +21,7 @@ from qbeast_core.progress import ProgressLike, callback_of
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.runtime import Progress, ProgressCallback, now_ms, report
 from qbeast_core.table.data.expressions import Condition, Predicate, condition_of
+from qbeast_core.table.dml.feed import keeps_feed, refuse_feed_column, write_feed
 from qbeast_core.table.dml.match import NO_MATCHES, count_matches
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan, ChangeResult
 from qbeast_core.table.engine.memory import MEMORY
@@ -30,8 +31,6 @@ from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies, replace_rows
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import check_txn, is_applied, metadata_of
-
-_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 
 _NOTHING: Final = ChangePlan(matches=NO_MATCHES)
 
@@ -125,14 +124,17 @@ def _attempt(
         return _NOTHING.result(reader, change.operation, dry_run=options.dry_run), snapshot
     report(options.progress, Progress("read"))
     wide = change.with_new_columns(reader)
+    refuse_feed_column(wide.snapshot)
     plan = change.plan(wide, engine)
     # An empty change with a transaction is committed too: the log then records that it was applied.
     if options.dry_run or (plan.is_empty and options.txn is None):
         return plan.result(reader, change.operation, dry_run=options.dry_run), snapshot
     replaced = replace_rows(wide, plan.replacement, "keep", engine=engine, progress=options.progress)
+    changes = write_feed(wide, plan, replaced, engine)
     intent = WriteIntent(
         mode="append",
         brings="rows" if change.adds_rows else "files",
+        changes=changes,
         txn=None if options.txn is None else Txn(app_id=options.txn[0], version=options.txn[1]),
         operation=change.operation,
         commit_info={
@@ -158,13 +160,6 @@ def _check_changeable(snapshot: Snapshot, change: Change) -> None:
     check_writable(snapshot.protocol, snapshot.metadata, mode=change.mode, path=snapshot.uri, brings=brings)
     if snapshot.config.newest_fault is not None:  # rows that are put back go to the newest revision
         raise InvalidMetadataError(damaged_index(snapshot.config, path=snapshot.uri, refused="written"))
-    if snapshot.metadata.configuration.get(_CHANGE_FEED, "").lower() == "true":
-        msg = (
-            f"{snapshot.uri} keeps a feed of changed rows ({_CHANGE_FEED}), which qbeast does not write; nothing was "
-            "changed. Appends and optimize work. If nobody reads the feed, end it with "
-            f"Table.set_properties({{{_CHANGE_FEED!r}: None}}); or let another Delta engine change rows here."
-        )
-        raise UnsupportedTableError(msg, path=snapshot.uri, feature=_CHANGE_FEED)
 
 
 def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) -> str | None:
@@ -173,6 +168,8 @@ def _conflict(reader: Reader, change: Change, engine: Engine, newest: Snapshot) 
     if newest.schema_json != planned.schema_json:
         return "another writer changed the schema"
     _check_changeable(newest, change)
+    if keeps_feed(newest) and not keeps_feed(planned):
+        return "another writer enabled the change data feed"
     key = ["path", "deletion_vector"]
     old = planned.files.select(key).with_columns(pl.lit(value=True).alias("old"))
     joined = newest.files.select(key).join(old, on=key, how="left", nulls_equal=True, maintain_order="left")

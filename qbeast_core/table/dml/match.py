@@ -28,6 +28,8 @@ class FileMatches:
     rows: I64Array
     # Number of rows that a read returns of each file, or `UNKNOWN`.
     live: I64Array
+    # Opens at least the matching rows. None: no file was opened.
+    scan: ScanPlan | None = None
 
     @property
     def whole(self) -> BoolArray:
@@ -35,7 +37,8 @@ class FileMatches:
         return np.equal(self.rows, self.live)
 
 
-NO_MATCHES: Final = FileMatches(*[np.zeros(0, np.int64)] * 3)
+_NONE: Final = np.zeros(0, np.int64)
+NO_MATCHES: Final = FileMatches(_NONE, _NONE, _NONE)
 
 
 def count_matches(
@@ -55,17 +58,17 @@ def count_matches(
         plan = reader.plan(None, None)
         call = CountRows(reader.files, reader.row_filter(plan, list(reader.snapshot.schema)[:1]), None)
         live[unknown] = _count(reader, plan, unknown, call, engine)
-        return _matches(files, live[files], live)
+        return _matches(files, live[files], live, plan)
     plan = reader.plan(condition.expr, None)
     files = np.flatnonzero(plan.selection.opened & candidates)
     call = CountRows(reader.files, reader.row_filter(plan, condition.columns[:1]), condition.text)
     counts = _count(reader, plan, files, call, engine)
-    return _matches(files, counts, live)
+    return _matches(files, counts, live, plan)
 
 
-def _matches(files: I64Array, counts: I64Array, live: I64Array) -> FileMatches:
+def _matches(files: I64Array, counts: I64Array, live: I64Array, plan: ScanPlan) -> FileMatches:
     matching = counts > 0
-    return FileMatches(files[matching], counts[matching], live[files[matching]])
+    return FileMatches(files[matching], counts[matching], live[files[matching]], plan)
 
 
 def _count(reader: Reader, plan: ScanPlan, files: I64Array, call: CountRows, engine: Engine) -> I64Array:

@@ -8,7 +8,7 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.table.data.expressions import Condition
-from qbeast_core.table.engine.tasks.row_change import UniformChange
+from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +20,10 @@ class DeletedRows(UniformChange):
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that stay."""
         return rows.filter(~self.condition.mask(rows))
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        """See `RowFunction`."""
+        return RowImages(rows.filter(self.condition.mask(rows)), rows.clear(), rows.clear())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +38,11 @@ class UpdatedRows(UniformChange):
         # Compute values for matching rows only: the expression may fail for others.
         matching = self.condition.mask(rows)
         return pl.concat([rows.filter(~matching), self.assignments.apply(rows.filter(matching))])
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        """See `RowFunction`."""
+        before = rows.filter(self.condition.mask(rows))
+        return RowImages(rows.clear(), before, self.assignments.apply(before))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.budget import guess_row_bytes
-from qbeast_core.table.engine.protocol import PlannedRows, Rows
+from qbeast_core.table.engine.protocol import PlannedRows, Rows, unindexed_rows
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
@@ -44,6 +45,14 @@ class Workers(Protocol):
     @property
     def advice(self) -> str:
         """Advice for the error message if a second read returned other rows."""
+        ...
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def write_plain(self, target: FileTarget) -> Sequence[AddFile]:
+        """Write all rows to files without an index, and return these, see `PlainTask`."""
         ...
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
@@ -81,7 +90,9 @@ class DistributedRows:
     @property
     def height(self) -> int:
         """See `Rows`."""
-        return next(iter(self.summaries.values())).rows
+        for summary in self.summaries.values():
+            return summary.rows
+        return self.workers.count()
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """See `Rows`."""
@@ -109,8 +120,10 @@ class DistributedRows:
             replace(self, part=SpacePart(revision, outside=True), summaries={names: outside}),
         )
 
-    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
         """Draw the tree from the sample and partition it into files."""
+        if revision is None:
+            return unindexed_rows(partial(self.workers.write_plain, self.target))
         summary = self.summary(revision.columns)
         report(self.progress, Progress("plan", rows=summary.rows))
         weights = frame_weights(summary.sample, revision.columns)

@@ -17,9 +17,10 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, write_data_files
 from qbeast_core.table.engine.budget import Budget
 from qbeast_core.table.engine.live_files import FilesSource
-from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source
+from qbeast_core.table.engine.protocol import AnswerT, ItemT, PlannedRows, Rows, Source, unindexed_rows
 from qbeast_core.table.engine.stream import FrameSource
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
@@ -104,8 +105,12 @@ class _MemoryRows:
         inside, others = (self.in_memory_rows.filter(mask) for mask in (~outside, outside))
         return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=others)
 
-    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
         rows = self.in_memory_rows
+        if revision is None:
+            count = -(-rows.height // rows_per_file(rows.estimated_size() / max(rows.height, 1)))
+            task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
+            return unindexed_rows(partial(task.write, [rows]), file_count=count)
         keys = rows[list(revision.columns)]
         of_partitions = rows.select(self.target.columns.partitions)
         partitions = partitions_of(tree).with_rows(of_partitions)

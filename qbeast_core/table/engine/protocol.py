@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
@@ -56,6 +57,18 @@ class PlannedRows:
     write: Callable[[], Sequence[AddFile]]
 
 
+def unindexed_rows(write: Callable[[], Sequence[AddFile]], *, file_count: int = 0) -> PlannedRows:
+    """Return the plan of rows that are written without an index. The number of files may be unknown, 0."""
+    return PlannedRows(
+        file_count=file_count,
+        opened_rows=np.zeros(0),
+        cube_count=0,
+        design_effect=1.0,
+        keys=lambda: KeySketch.of(np.zeros(0, np.int32)),
+        write=write,
+    )
+
+
 class Rows(Protocol):
     """The rows of an open source."""
 
@@ -66,7 +79,7 @@ class Rows(Protocol):
 
     @property
     def height(self) -> int:
-        """Number of rows. Available after `summary` or `split`."""
+        """Number of rows. If they are not summarised yet, they may be read to count them."""
         ...
 
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
@@ -80,8 +93,8 @@ class Rows(Protocol):
         """
         ...
 
-    def plan(self, revision: Revision, tree: ExistingTree | None) -> PlannedRows:
-        """Plan the places of the rows."""
+    def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
+        """Plan the places of the rows. Without a revision, the files have no index, see `unindexed_rows`."""
         ...
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError
@@ -84,8 +85,9 @@ class Reading:
 
     @cached_property
     def unplaced(self) -> BoolArray:
-        """Files without index, whose rows are all read."""
-        return self.reader.blocks.unplaced_files
+        """Files whose rows are all read: without index, or without an index of the columns to sample by."""
+        unplaced = self.reader.blocks.unplaced_files
+        return unplaced if self.reader.sample_by is None else np.ones_like(unplaced)
 
     @property
     def rows_known(self) -> int | None:
@@ -246,6 +248,8 @@ class Reading:
 
     def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
         """Return the plan of a read, cached; None if it opens no file."""
+        if indexed and self.unplaced.all():
+            return None
         kind = sample, pushed, indexed, by_key
         if kind not in self._windows:
             plan = self._kept if pushed and sample is None else self._planners[pushed](sample)

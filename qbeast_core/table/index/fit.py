@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from qbeast_core.log.actions import AddFile
+from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.columns.revisions import named_revision, stored_revision
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.file_path import FilePath
@@ -40,6 +42,14 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
         return intent
     fitted = {add.path: _fitted(add, blocks) for add, blocks in zip(indexed, fitting, strict=True)}
     return replace(intent, adds=tuple(fitted.get(add.path, add) for add in intent.adds))
+
+
+def with_new_names(intent: WriteIntent, planned: Metadata | None, snapshot: Snapshot) -> WriteIntent:
+    """Return an intent with the names that columns have in `snapshot`, which may be newer than its plan."""
+    if intent.revision is None or planned is None or planned.schema_string == snapshot.schema_json:
+        return intent
+    stored = stored_revision(intent.revision, StoredColumns.of(planned))
+    return replace(intent, revision=named_revision(stored, snapshot.columns))
 
 
 def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:

@@ -192,19 +192,25 @@ def _numbers(values: pl.Series) -> F64Array:
 
 
 def resolve_specs(columns: IndexColumns | None, current: Revision | None) -> tuple[ColumnSpec, ...]:
-    """Return the columns to index, by default the columns of `current`. Raise if they differ from `current`."""
+    """Return the columns to index, by default the columns of `current`. Raise if they differ from `current`.
+
+    An empty list is a table without index.
+    """
     if columns is None:
         if current is None:
             msg = (
                 "a new table needs columns to index; nothing was written. Pass columns=['a', 'b:quantiles'], or "
-                "columns that qbeast.suggest_columns(rows) proposes, with its reasons."
+                "columns that qbeast.suggest_columns(rows) proposes, with its reasons; or columns=[] for a table "
+                "without index."
             )
             raise InvalidColumnsError(msg)
         return tuple(ColumnSpec(name) for name in current.columns)
     specs = tuple(parse_column_spec(text) for text in column_texts(columns))
     names = [spec.name for spec in specs]
-    if not 1 <= len(names) <= MAX_COLUMNS:
-        msg = f"a table is indexed by 1 to {MAX_COLUMNS} columns, got {len(names)}; nothing was written"
+    if not names and current is None:
+        return ()  # no index
+    if len(names) > MAX_COLUMNS:
+        msg = f"a table is indexed by at most {MAX_COLUMNS} columns, got {len(names)}; nothing was written"
         raise InvalidColumnsError(msg, columns=names)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -211,7 +211,8 @@ def _frame(rows: list[dict[str, Any]], model: type[RevisionMetrics | LevelMetric
 
 def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
     if not item.dimensions or (item.revision_id == 0 and not item.blocks):
-        return ["", f"Revision 0, staging: {item.rows:,} rows in {item.files:,} files, {item.bytes:,} bytes"]
+        kind = "Revision 0, staging" if item.columns else "Without index"
+        return ["", f"{kind}: {item.rows:,} rows in {item.files:,} files, {item.bytes:,} bytes"]
     fan_out = "-" if item.fan_out is None else f"{item.fan_out:.2f}"
     lines = [
         "",

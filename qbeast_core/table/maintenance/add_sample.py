@@ -8,9 +8,11 @@ from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.sample_column import with_sample_column
 from qbeast_core.results import MetadataResult
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata
 from qbeast_core.table.data.column_names import check_sample_column
 from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.maintenance.metadata import result_of
 from qbeast_core.table.maintenance.widen import rewrite_all
 from qbeast_core.table.read.reader import Reader
@@ -28,6 +30,7 @@ def add_sample_column(reader: Reader, name: str, *, engine: Engine) -> tuple[Met
 
 def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult, Snapshot | None]:
     snapshot = reader.snapshot
+    refuse_unindexed(snapshot, "nothing was changed")
     if snapshot.sample_column is not None:
         msg = (
             f"{snapshot.uri!r} has the sample column {snapshot.sample_column!r} already; nothing was changed. "
@@ -46,4 +49,4 @@ def _attempt(reader: Reader, name: str, engine: Engine) -> tuple[MetadataResult,
 
 def _with_column(snapshot: Snapshot, name: str) -> Snapshot:
     """Return the version with the column, which is null in its files."""
-    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name))
+    return with_metadata(snapshot, with_sample_column(snapshot.metadata, name, new_id))

@@ -31,14 +31,13 @@ from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
 from qbeast_core.spec.table_config import (
     BLOCKS_DIALECT,
-    PARTITIONS_READER,
     TableConfig,
-    min_reader_entry,
     qbeast_spark_entries,
 )
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
@@ -121,12 +120,14 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
         plain, schema, sizes = snapshot.metadata, snapshot.schema, snapshot.files["size_bytes"].to_list()
         counts: pl.Series = snapshot.files["num_records"]
         rows = None if counts.null_count() else int(counts.sum())
-        if snapshot.config.latest is not None:
+        if snapshot.config.latest is not None or (snapshot.config.is_left_unindexed and not specs):
             _refuse_other_index(snapshot, specs, options)
             return _result(plain, snapshot.version, sizes, rows, dry_run=options.dry_run)
         check_writable(snapshot.protocol, plain, mode="metadata", path=uri, brings="settings")
+        if options.dialect == "qbeast-spark":
+            refuse_mapping(uri, snapshot.columns, outcome="nothing was changed")
         intent = WriteIntent(mode="metadata", brings="settings")
-    metadata = _indexed(plain, schema, specs, options, uri=uri, rows=rows)
+    metadata = indexed_metadata(plain, schema, specs, options, uri=uri, rows=rows)
     version = -1 if table is None else table.version
     planned = _result(metadata, version, sizes, rows, dry_run=options.dry_run)
     if options.dry_run:
@@ -161,7 +162,7 @@ def _refuse_columns(schema: pl.Schema, specs: Sequence[ColumnSpec], options: Wri
     check_columns(specs, schema, options.dialect or _DEFAULT)
 
 
-def _indexed(
+def indexed_metadata(
     plain: Metadata,
     schema: pl.Schema,
     specs: Sequence[ColumnSpec],
@@ -170,8 +171,11 @@ def _indexed(
     uri: str,
     rows: int | None,
 ) -> Metadata:
-    """Return the metadata with revision 0, which owns the files without an index."""
+    """Return the metadata with revision 0, which owns the files without an index; without `specs`, with no revision."""
     _refuse_columns(schema, specs, options)
+    if not specs:
+        unindexed = TableConfig.from_configuration(plain.configuration).left_unindexed()
+        return plain.model_copy(update={"configuration": unindexed.to_configuration()})
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
     partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
@@ -181,8 +185,6 @@ def _indexed(
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         entries |= qbeast_spark_entries(listed, cube_size=size)
-    if plain.partition_columns:
-        entries |= min_reader_entry(plain.configuration, PARTITIONS_READER)
     config = TableConfig.from_configuration(plain.configuration).without_faults().with_entries(entries)
     columns = StoredColumns.of(plain)
     config = config.with_revisions([stored_revision(staging, columns)])

@@ -29,6 +29,7 @@ from qbeast_core.spec.transformer import CDFNumericQuantilesTransformer, CDFStri
 from qbeast_core.table.check.pages import read_layout
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.footers import Unreadable, read_footer, stored_size
+from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.index.revision import check_columns
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -78,6 +79,7 @@ def switch_dialect(
     latest = Reader(snapshot).latest
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
+        refuse_mapping(snapshot.uri, snapshot.columns, outcome=_OUTCOME)
         _refuse_sample_column(snapshot)
         _refuse_other_columns(snapshot)
         _refuse_partitions(snapshot)

@@ -18,7 +18,6 @@ from qbeast_core.table.data.found_instead import LOG_DIRECTORY
 from qbeast_core.table.maintenance.vacuum import is_data_file
 
 _VERSION: Final = re.compile(rf"{LOG_DIRECTORY}/(\d{{20}})\.(?:json|checkpoint\..*)")
-_CHANGES: Final = "_change_data/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -80,7 +79,7 @@ def _own(entries: Sequence[Entry]) -> Iterator[Entry]:
     inner = {folder for folder, separator, _ in split if separator}
     for item in entries:
         in_table = any(str(folder) in inner for folder in PurePosixPath(item.path).parents)
-        if _is_log(item.path) or (not in_table and is_data_file(item.path.removeprefix(_CHANGES))):
+        if _is_log(item.path) or (not in_table and is_data_file(item.path)):
             yield item
 
 

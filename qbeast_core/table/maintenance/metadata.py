@@ -9,12 +9,14 @@ import polars as pl
 import pyarrow as pa
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
+from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.properties import SETTABLE, expected_value
+from qbeast_core.log.schema import merged_schema
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
+from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import CommitOutcome, commit_metadata
 from qbeast_core.table.data.column_names import name_problems
-from qbeast_core.table.data.schema import merged_schema
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
@@ -57,8 +59,7 @@ def add_columns(
     if problems:
         msg = f"columns cannot be added to {snapshot.uri!r}: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
-    schema = merged_schema(snapshot.schema_json, snapshot.schema, new)
-    changed = snapshot.metadata.model_copy(update={"schema_string": schema})
+    changed = with_fields(snapshot.metadata, merged_schema(snapshot.schema_json, new), new_id)
     parameters = {"columns": ",".join(new)}
     outcome = commit_metadata(snapshot, changed, "columns", operation="ADD COLUMNS", parameters=parameters)
     warn_of_added_columns(snapshot, new)

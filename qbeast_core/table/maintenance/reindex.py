@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, changed_before
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError, changed_before
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.revisions import stored_revision, stored_specs
 from qbeast_core.log.intent import WriteIntent
@@ -34,6 +34,7 @@ from qbeast_core.table.engine.tasks.summarise_task import SummariseTask
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.index.revision import check_columns, specs_of_overwrite
 from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.maintenance.convert import indexed_metadata
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.read.split_scan import TASK_BYTES, scan_tasks
 from qbeast_core.table.rewrite.optimize import OptimizeOptions, OptimizeResult, optimize
@@ -41,7 +42,7 @@ from qbeast_core.table.rewrite.publish import with_attempts
 from qbeast_core.table.rewrite.replace import refuse_copies
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
-from qbeast_core.tree.space.evolve import IndexWish, first_revision, keeps_kind
+from qbeast_core.tree.space.evolve import IndexWish, default_cube_size, first_revision, keeps_kind
 from qbeast_core.tree.space.fit import ColumnBounds
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries, summarise, summarise_ends
 
@@ -136,13 +137,16 @@ def _result(snapshot: Snapshot, outcome: CommitOutcome | None, moved: OptimizeRe
 
 def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[Reader, CommitOutcome | None]:
     """Commit the new revision. Return the reader of the new version, and None if there is nothing to change."""
-    snapshot, latest = reader.snapshot, reader.latest
+    snapshot = reader.snapshot
+    if snapshot.config.is_left_unindexed:
+        return _first(reader, options)
+    latest = reader.latest
     # As for an append, the newest revision has to be known.
     check_writable(snapshot.protocol, snapshot.metadata, mode="append", path=snapshot.uri, brings="settings")
     refuse_copies(reader.index_state)
     specs = _specs(reader, options)
     size = options.cube_size or latest.desired_cube_size
-    intent = WriteIntent(mode="metadata", brings="settings", operation=_OPERATION)
+    intent = WriteIntent(mode="metadata", brings="settings")
     if latest.revision_id == STAGING_REVISION_ID:
         metadata = _staged(snapshot, latest, specs, size)
         if metadata == snapshot.metadata:
@@ -154,9 +158,33 @@ def _attempt(reader: Reader, options: ReindexOptions, engine: Engine) -> tuple[R
             return reader, None
         metadata = _metadata(snapshot, revision, specs)
         intent = replace(intent, metadata=metadata, revision=revision, new_revision=True)
+    return _committed(reader, intent, specs, size, options)
+
+
+def _first(reader: Reader, options: ReindexOptions) -> tuple[Reader, CommitOutcome]:
+    """Begin the index of a table without one, as a conversion does."""
+    snapshot = reader.snapshot
+    check_writable(
+        snapshot.protocol, snapshot.metadata, mode="metadata", path=snapshot.uri, brings="settings"
+    )
+    specs, rows = _specs(reader, options), snapshot.counted_rows
+    wish = WriteOptions(cube_size=options.cube_size)
+    metadata = indexed_metadata(snapshot.metadata, snapshot.schema, specs, wish, uri=snapshot.uri, rows=rows)
+    intent = WriteIntent(mode="metadata", brings="settings", metadata=metadata)
+    return _committed(reader, intent, specs, options.cube_size or default_cube_size(rows), options)
+
+
+def _committed(
+    reader: Reader,
+    intent: WriteIntent,
+    specs: tuple[ColumnSpec, ...],
+    size: int,
+    options: ReindexOptions,
+) -> tuple[Reader, CommitOutcome]:
+    snapshot = reader.snapshot
     parameters = {"columns": ",".join(map(str, specs)), "cubeSize": str(size)}
     info = {**options.commit_metadata, "operationParameters": parameters}
-    intent = replace(intent, commit_info=info)
+    intent = replace(intent, operation=_OPERATION, commit_info=info)
     outcome = commit(reader.store, snapshot, intent, conflict_with=lambda now: _conflict(snapshot, now))
     return (reader.renewed() if outcome.snapshot is None else reader.at(outcome.snapshot)), outcome
 
@@ -178,6 +206,9 @@ def _specs(reader: Reader, options: ReindexOptions) -> tuple[ColumnSpec, ...]:
         raise InvalidInputError(msg, argument="columns", value=options.columns)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     specs = specs_of_overwrite(options.columns, snapshot.config, snapshot.schema)
+    if not specs:
+        msg = f"a table keeps its index: `columns` must name at least one column; {_OUTCOME}"
+        raise InvalidColumnsError(msg, value=options.columns)
     names = [spec.name for spec in specs]
     refuse_sample_column(snapshot.sample_column, names, argument="columns", outcome=_OUTCOME)
     check_columns(specs, snapshot.schema, dialect)

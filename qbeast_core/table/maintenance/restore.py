@@ -9,6 +9,7 @@ from typing import Final
 from qbeast_core.errors import NotQbeastTableError, VersionNotFoundError
 from qbeast_core.io.stores.store import map_files
 from qbeast_core.log.actions import AddFile, Metadata
+from qbeast_core.log.columns.mapping import with_max_id
 from qbeast_core.log.files.deletion_vector import FileKey, file_key, file_paths
 from qbeast_core.log.files.live_files import FileChange, LastChange, LiveFiles
 from qbeast_core.log.protocol import check_writable
@@ -47,7 +48,8 @@ class RestoreResult(Result):
 
 def restore(newest: Snapshot, old: Snapshot, *, dry_run: bool) -> tuple[RestoreResult, Snapshot | None]:
     """Restore a version; see `Table.restore` for the promises and errors."""
-    if not old.config.is_indexed:
+    config = old.config
+    if newest.config.is_indexed and not (config.is_indexed or config.is_left_unindexed):
         msg = f"version {old.version} of {newest.uri!r} has no Qbeast index; nothing was changed. Restore a later one."
         raise NotQbeastTableError(msg, path=newest.uri)
     check_writable(newest.protocol, newest.metadata, mode="overwrite", path=newest.uri)
@@ -88,13 +90,13 @@ def _plan(live: LiveFiles, wanted: tuple[AddFile, ...]) -> FileChange:
 
 
 def _metadata(newest: Snapshot, old: Snapshot) -> Metadata:
-    """Return the old metadata with the highest revision id used since, so that no id is used twice."""
+    """Return the old metadata with the highest ids of revisions and columns used since: no id is used twice."""
     config = old.config
     highest = newest.config.highest_revision_id
     if highest > config.highest_revision_id:
         config = config.with_entries({HIGHEST_REVISION_ID: str(highest)})
     update = {"id": newest.metadata.id, "configuration": config.to_configuration()}
-    return old.metadata.model_copy(update=update)
+    return with_max_id(old.metadata.model_copy(update=update), newest.metadata)
 
 
 def _key(add: AddFile) -> FileKey:

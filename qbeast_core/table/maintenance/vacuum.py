@@ -13,6 +13,7 @@ from typing import ClassVar, Final, cast
 
 from qbeast_core.errors import InvalidInputError, changed_before, invalid_argument
 from qbeast_core.io.stores.store import map_files
+from qbeast_core.log.actions import CHANGE_FOLDER
 from qbeast_core.log.files.deletion_vector import file_paths, parse_vector
 from qbeast_core.log.files.replay import LogState, actions_of
 from qbeast_core.log.properties import interval_hours
@@ -105,8 +106,11 @@ def _needed(newest: Snapshot, log: LogState, oldest_ms: int) -> Iterator[FilePat
 
 
 def is_data_file(path: str) -> bool:
-    """Return whether the name of a file below a table is one of a data file, in a folder that is not hidden."""
-    folder, _, name = path.rpartition("/")
+    """Return whether the name of a file below a table is one of a data file, in a folder that is not hidden.
+
+    Files of the change data feed count too. Nothing but their age decides when they are deleted.
+    """
+    folder, _, name = path.removeprefix(f"{CHANGE_FOLDER}/").rpartition("/")
     if _TEMPORARY.fullmatch(name):
         return folder in ("", LOG_DIRECTORY)
     hidden = any(part.startswith(("_", ".")) for part in folder.split("/"))

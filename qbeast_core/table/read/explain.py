@@ -26,7 +26,7 @@ from qbeast_core.table.data.expressions import Predicate, filter_of
 from qbeast_core.table.data.footers import Unreadable, read_footer
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.table.read.reader import Reader, ScanPlan
-from qbeast_core.table.read.scan import pushed_down, warn_if_empty
+from qbeast_core.table.read.scan import pushed_down, warn_of_sample
 from qbeast_core.table.read.unused import unused_conditions
 from qbeast_core.tree.keys.design_effect import CLUSTERED
 
@@ -156,7 +156,10 @@ class Plan:
     def _keys(self) -> KeyCounts:
         """Counts of keys in the files that the filter opens, without the sample."""
         chosen = self.scan_plan if self.sample is None else self.reader.plan(self.scan_plan.predicate, None)
-        return count_keys(self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened)))
+        files = self.reader.snapshot.files.filter(pl.Series(chosen.selection.opened))
+        if self.reader.sample_by is not None:  # the tags count other keys
+            files = files.with_columns(keys=pl.lit(None, pl.String))
+        return count_keys(files)
 
     @cached_property
     def _needed(self) -> list[str]:
@@ -255,6 +258,11 @@ class Plan:
         facts = {
             "filter": "none" if shown is None else str(shown),
             **({"unused": unused} if unused else {}),
+            **(
+                {}
+                if self.reader.snapshot.config.is_indexed
+                else {"index": "none; statistics of files skip files"}
+            ),
             "sample": "none" if self.sample is None else str(self.sample),
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
@@ -294,5 +302,5 @@ def explain(
     where = filter_of(predicate, reader.snapshot.schema)
     pushed, names = pushed_down(reader.snapshot.schema, where, columns)
     plan = reader.plan(pushed, sample)
-    warn_if_empty(reader, sample, plan if pushed is None else None)
+    warn_of_sample(reader, sample, plan if pushed is None else None)
     return Plan(reader, plan, sample, tuple(names), where)

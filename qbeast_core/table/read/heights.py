@@ -27,7 +27,7 @@ def heights(reader: Reader, predicate: pl.Expr | None, sample: Sample | None) ->
         yield count.known
     log_read(reader, plan, sample)
     filtered = [] if predicate is None else predicate.meta.root_names()
-    column = next(iter([*filtered, *reader.indexed, *reader.snapshot.schema]))
+    column = next(iter([*filtered, *reader.hashed, *reader.snapshot.schema]))
     for frame in read_parts(all_parts(reader, plan), reader.row_filter(plan, [column]), reader.files):
         yield frame.height
 

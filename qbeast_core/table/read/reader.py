@@ -13,8 +13,8 @@ import polars as pl
 
 from qbeast_core.errors import (
     CorruptTagWarning,
+    InvalidInputError,
     InvalidMetadataError,
-    NotQbeastTableError,
     UnsupportedTableError,
     invalid_argument,
 )
@@ -35,9 +35,10 @@ from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
 from qbeast_core.support.sizing import sizing
-from qbeast_core.support.suggestions import convert_call, did_you_mean
+from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.foreign_schema import refuse_lost_columns
 from qbeast_core.table.index.state import IndexState
+from qbeast_core.table.index.unindexed import index_call, refuse_unindexed
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 from qbeast_core.table.snapshot.snapshot import Snapshot, refresh
 
@@ -56,19 +57,15 @@ class ScanPlan:
 class Reader:
     """Plans reads of a snapshot. Safe to share between threads."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        if not snapshot.config.is_indexed:
-            msg = (
-                f"{snapshot.uri!r} is a Delta table without Qbeast index. Convert it, which moves no data: "
-                f"{convert_call(snapshot.uri)}; or read it with another Delta engine."
-            )
-            raise NotQbeastTableError(msg, path=snapshot.uri)
+    def __init__(self, snapshot: Snapshot, sample_by: tuple[str, ...] | None = None) -> None:
         self.snapshot = snapshot
+        # Columns whose hash is the weight of a row, instead of the indexed ones. Then samples read all files.
+        self.sample_by = sample_by
         self._is_planned = False
 
-    def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot]]:
-        """Pickle the snapshot only. Cached parts of files are read again."""
-        return Reader, (self.snapshot,)
+    def __reduce__(self) -> tuple[type[Reader], tuple[Snapshot, tuple[str, ...] | None]]:
+        """Pickle the arguments only. Cached parts of files are read again."""
+        return Reader, (self.snapshot, self.sample_by)
 
     def at(self, snapshot: Snapshot) -> Reader:
         """Return the reader of another version of the table."""
@@ -91,7 +88,8 @@ class Reader:
 
     @property
     def latest(self) -> Revision:
-        """The newest revision that can be read."""
+        """The newest revision that can be read. Raises if the table has no index."""
+        refuse_unindexed(self.snapshot, "nothing was read")
         config = self.snapshot.config
         if config.latest is None:
             raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
@@ -103,12 +101,19 @@ class Reader:
         latest = self.snapshot.config.latest
         return () if latest is None else latest.columns
 
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """Columns whose hash is the weight of a row, in order. Empty if the table has no index, without `sample_by`."""
+        return self.indexed if self.sample_by is None else self.sample_by
+
     @cached_property
     def _other_columns(self) -> dict[int, tuple[str, ...]]:
         """Columns by revision, of revisions that have other columns than the newest one."""
-        revisions = self.snapshot.config.revisions.items()
+        revisions = {} if self.sample_by is not None else self.snapshot.config.revisions
         return {
-            number: revision.columns for number, revision in revisions if revision.columns != self.indexed
+            number: revision.columns
+            for number, revision in revisions.items()
+            if revision.columns != self.indexed
         }
 
     def other_columns(self, table: IndexTable, number: int) -> tuple[str, ...] | None:
@@ -204,13 +209,30 @@ class Reader:
             return match(self._blocks_for(node), node), compares
 
         def plan(sample: Sample | None) -> ScanPlan:
-            weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
-            if not weights.is_full:
-                refuse_lost_columns(self.snapshot.uri, self.latest, self.snapshot.schema, done="read")
+            weights = self.weights_of(sample)
             blocks, compares = matches()
-            return ScanPlan(blocks.within(weights), weights, predicate, compares)
+            reads_all = self.sample_by is not None and not weights.is_empty
+            return ScanPlan(
+                blocks.within(ALL_WEIGHTS if reads_all else weights), weights, predicate, compares
+            )
 
         return plan
+
+    def weights_of(self, sample: Sample | None) -> WeightRange:
+        """Return the weights of the rows of a sample. Raise if the weights of rows are not known."""
+        weights = ALL_WEIGHTS if sample is None else sample_to_weights(sample)
+        if weights.is_full or self.sample_by is not None:
+            return weights
+        uri = self.snapshot.uri
+        if not self.snapshot.config.is_indexed:
+            msg = (
+                f"{uri!r} has no index, so a sample needs `sample_by`: the columns whose hash selects rows; nothing "
+                'was read. Pass sample_by=["user", ...], and each sample reads all files; or index the table, which '
+                f"moves no data: {index_call(self.snapshot)}."
+            )
+            raise InvalidInputError(msg, argument="sample_by")
+        refuse_lost_columns(uri, self.latest, self.snapshot.schema, done="read")
+        return weights
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:
         """Return the columns to read, in order. By default all columns."""
@@ -222,7 +244,7 @@ class Reader:
         return RowFilter(
             columns=tuple(columns),
             schema=self.snapshot.schema,
-            indexed=self.indexed,
+            indexed=self.hashed,
             weights=plan.weights,
             predicate=plan.predicate,
             compares_values=plan.compares_values,
@@ -278,7 +300,7 @@ class Reader:
         return np.concatenate([np.arange(s, s + n) for s, n in zip(starts, rows, strict=True)])
 
 
-def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
+def different_names(columns: Sequence[str], known: Sequence[str], *, argument: str = "columns") -> list[str]:
     """Validate and return names of columns to read.
 
     >>> different_names(["b", "a"], ["a", "b"])
@@ -292,7 +314,7 @@ def different_names(columns: Sequence[str], known: Sequence[str]) -> list[str]:
         problem = f"must be different names of {list(known)}, at least one, in a list"
         value = columns if isinstance(columns, str) else items
         guess = did_you_mean(unknown, known).strip()
-        invalid_argument("columns", problem, "nothing was read", value=value, known=known, cure=guess)
+        invalid_argument(argument, problem, "nothing was read", value=value, known=known, cure=guess)
     return names
 
 

@@ -16,6 +16,7 @@ from qbeast_core.spec.own_column import own_column
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.read.heights import heights
 from qbeast_core.table.read.reader import Reader, ScanPlan, log_read
+from qbeast_core.table.read.sample_by import warn_of_full_read
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts
 
@@ -37,7 +38,7 @@ def scan(reader: Reader, sample: Sample | None = None, *, expand: bool = False) 
     """Return the snapshot as a LazyFrame."""
     if sample is not None:
         # Raise for an invalid sample now, not at `collect`.
-        warn_if_empty(reader, sample, reader.plan(None, sample))
+        warn_of_sample(reader, sample, reader.plan(None, sample))
 
     lazy = _counting(reader, sample)
     if not expand:
@@ -171,14 +172,15 @@ def pushed_down(
     return requests[0] if requests else (pl.lit(value=False), list(columns or schema))
 
 
-def warn_if_empty(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
-    """Warn if a sample is empty by the index, and many rows were expected.
+def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None = None) -> None:
+    """Warn if a sample reads all files, or is empty by the index although many rows were expected.
 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
     rows of the sample, so they prevent the warning.
     """
-    if sample is None:
+    if sample is None or sample_to_weights(sample).is_full:
         return
+    warn_of_full_read(reader)
     first, last = fractions_of(sample)
     rows = reader.snapshot.counted_rows
     expected = (last - first) * rows

@@ -43,7 +43,7 @@ def sample_of_rows(
     if where is None:
         return sample_of_table(reader, rows)
     condition = condition_of(where, reader.snapshot.schema, outcome=_UNREAD).expr
-    pushed, columns = pushed_down(reader.snapshot.schema, condition, reader.indexed)
+    pushed, columns = pushed_down(reader.snapshot.schema, condition, reader.hashed)
     plan_of = reader.planner(pushed)
 
     def lowest(fraction: float) -> pl.DataFrame:

@@ -28,7 +28,7 @@ _COMPARE: Final = "compare a column with constants instead (=, <, BETWEEN, IN, L
 _NOT_SUPPORTED: Final = f"the index does not support it; {_COMPARE}"
 _LATER: Final = f"Polars applies it after the read, as it may fail for some value or calls Python; {_COMPARE}"
 _ONE_VALUE_LESS: Final = "it excludes only one value; list the values to match instead"
-_STAGED: Final = "no file is indexed yet; optimize the table"
+_STAGED: Final = "no file is indexed yet; optimize the table, or convert it first if it has no index"
 
 
 def unused_conditions(where: pl.Expr, schema: pl.Schema, table: IndexTable) -> dict[str, str]:

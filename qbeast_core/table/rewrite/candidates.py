@@ -99,6 +99,8 @@ class Choice:
 
 def choose_files(state: IndexState, scope: Scope) -> Choice:
     """Return the files to rewrite, each with the first reason that holds."""
+    if not state.snapshot.config.is_indexed:
+        return _choose_without_index(state, scope)
     files, scope = state.snapshot.files, scope.at(state)
     current = state.revision_of == (-2 if scope.revision is None else scope.revision)  # -2 matches no file
     staged = state.revision_of == STAGED
@@ -132,6 +134,25 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     names = list(reasons)
     first = np.select(list(reasons.values()), list(range(len(names))), default=0)
     return Choice(numbers, [names[index] for index in first[numbers].tolist()])
+
+
+def _choose_without_index(state: IndexState, scope: Scope) -> Choice:
+    """Return the files of a table without index to rewrite: only files of one partition are joined."""
+    files, rows = state.snapshot.files, _rows(state.snapshot.files)
+    named = np.full(files.height, scope.full)
+    if scope.paths is not None:
+        named = state.files["path"].is_in(list(scope.paths)).to_numpy()
+    deleted = files["has_deletion_vector"].to_numpy() & (scope.paths is None)
+    reasons = np.select([named, deleted], ["requested", "deletion vector"], "").astype(object)
+    partitions = state.snapshot.partitions.with_row_index("file")
+    keys = partitions.columns[1:]
+    groups = partitions.partition_by(keys) if keys else [partitions]
+    for group in groups if scope.paths is None else ():
+        among = np.isin(np.arange(files.height), group["file"].to_numpy())
+        anyway = int(rows[among & (reasons != "")].sum())
+        reasons[_small(files, among & (reasons == ""), anyway)] = "small file"
+    numbers = np.flatnonzero(reasons != "")
+    return Choice(numbers, reasons[numbers].tolist())
 
 
 def saved_share(state: IndexState, choice: Choice) -> float:

@@ -28,6 +28,7 @@ from qbeast_core.table.commit.commit import CommitOutcome
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.index.state import STAGED, IndexState
+from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.candidates import DEFAULT_SCOPE, Choice, Scope, choose_files
 from qbeast_core.table.rewrite.publish import publish_replaced, with_attempts
@@ -110,6 +111,7 @@ def _after(reader: Reader, outcome: CommitOutcome) -> Reader:
 def _scopes(reader: Reader, options: OptimizeOptions) -> list[Scope]:
     """Return the first scopes, one commit each."""
     _check(options)
+    _check_index(reader.snapshot, options)
     fraction = options.fraction
     if fraction is not None:
         fraction = share_of(fraction, "fraction", "nothing was changed", zero=True)
@@ -154,6 +156,13 @@ def _check(options: OptimizeOptions) -> None:
     if options.into == "new" and any(selector is not None for selector in selectors):
         msg = 'into="new" rewrites the whole table: omit the options that choose files; nothing was changed'
         raise InvalidInputError(msg, argument="into")
+
+
+def _check_index(snapshot: Snapshot, options: OptimizeOptions) -> None:
+    """Raise if an option needs an index, or the table has none without having been left so."""
+    needs_index = options.into or options.fraction is not None or options.revision not in (None, "all")
+    if needs_index or not snapshot.config.is_left_unindexed:
+        refuse_unindexed(snapshot, "nothing was changed")
 
 
 def _paths(reader: Reader, files: Sequence[str | os.PathLike[str]]) -> frozenset[str]:

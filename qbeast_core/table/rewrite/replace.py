@@ -21,6 +21,7 @@ from qbeast_core.table.engine.live_files import FilesSource
 from qbeast_core.table.engine.memory import MEMORY
 from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows
 from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
+from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
 from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
@@ -159,6 +160,8 @@ class _Replacing:
 
     def run(self, *, only_better: bool) -> Replaced:
         replacement = self.replacement
+        if not self.reader.snapshot.config.is_indexed:
+            return self._without_index(only_better=only_better)
         self.in_place = change_in_place(self.reader, replacement.in_place, replacement.change, self.engine)
         # The blocks of these files stay, so no other file depends on them. `_replaced` marks them again.
         self.gone[list(self.in_place.adds)] = False
@@ -169,7 +172,7 @@ class _Replacing:
         while True:
             count = int(self.gone.sum())
             if not self._write(rows, only_better=only_better):
-                return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
+                return self._nothing()
             # If no more file can be removed, accept the disorder: no threshold is below the smallest weight.
             if self._keep_order() or int(self.gone.sum()) == count:
                 return self._replaced()
@@ -178,6 +181,17 @@ class _Replacing:
             delete_data_files(self.reader.store, self.adds)
             self.adds, self.new = [], NO_BLOCKS
             rows = self._inside(self._open(self.gone, replacement.added))
+
+    def _without_index(self, *, only_better: bool) -> Replaced:
+        """Write the rows of a table without index: no other file depends on the files to remove."""
+        plan = self._open(self.gone, self.replacement.added).plan(None, None)
+        if only_better and plan.file_count >= self.gone.sum():
+            return self._nothing()
+        self.adds += plan.write()
+        return Replaced(self.gone, self.adds, None, is_new=False, rows=rows_of(self.adds), cubes=0)
+
+    def _nothing(self) -> Replaced:
+        return Replaced(np.zeros_like(self.gone), [], None, is_new=False, rows=0, cubes=0)
 
     def _settle(self, rows: Rows) -> Rows | None:
         """Choose the revision. Split off rows that need a new one, so that all others stay in the newest."""

@@ -9,33 +9,33 @@ import polars as pl
 
 from qbeast_core.errors import AddedColumnWarning
 from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.rebase import dialect_of
 from qbeast_core.log.schema import schema_from_delta
-from qbeast_core.support.runtime import caller_stacklevel
+from qbeast_core.support.runtime import caller_stacklevel, new_id
 from qbeast_core.table.data.foreign_schema import visible_columns
 from qbeast_core.table.snapshot.snapshot import Snapshot
 
 
 def with_schema(snapshot: Snapshot, schema_json: str) -> Snapshot:
     """Return a version with another schema; the version itself if the schema is the same."""
-    if schema_json == snapshot.schema_json:
-        return snapshot
-    return with_metadata(snapshot, snapshot.metadata.model_copy(update={"schema_string": schema_json}))
+    return with_metadata(snapshot, with_fields(snapshot.metadata, schema_json, new_id))
 
 
 def with_metadata(snapshot: Snapshot, metadata: Metadata) -> Snapshot:
-    """Return a version with other metadata that is not committed yet."""
-    schema_json = metadata.schema_string
+    """Return a version with other metadata; the version itself if they are the same."""
+    if metadata == snapshot.metadata:
+        return snapshot
     columns = StoredColumns.of(metadata, snapshot.protocol.writer_features)
     return replace(
         snapshot,
         metadata=metadata,
         config=config_by_name(metadata.configuration, columns),
         columns=columns,
-        schema=visible_columns(schema_from_delta(schema_json, path=snapshot.uri)),
-        schema_json=schema_json,
+        schema=visible_columns(schema_from_delta(metadata.schema_string, path=snapshot.uri)),
+        schema_json=metadata.schema_string,
     )
 
 

@@ -8,9 +8,7 @@ from typing import Final, TypeAlias, cast
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.log.actions import Metadata
 from qbeast_core.spec.block import BlocksDialect
-from qbeast_core.spec.table_config import PARTITIONS_READER, min_reader_entry
 from qbeast_core.support.suggestions import did_you_mean
 
 # Names of partition columns, or the name of one.
@@ -43,15 +41,6 @@ def partition_columns(
     if names:
         _check(names, schema, dialect)
     return names
-
-
-def with_partitions(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
-    """Return the metadata of a table with these partition columns. Older versions of this library refuse it."""
-    update: dict[str, object] = {"partition_columns": names}
-    if names:
-        entry = min_reader_entry(metadata.configuration, PARTITIONS_READER)
-        update["configuration"] = {**metadata.configuration, **entry}
-    return metadata.model_copy(update=update)
 
 
 def _names(requested: PartitionBy) -> tuple[str, ...]:

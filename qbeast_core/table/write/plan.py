@@ -8,21 +8,27 @@ from typing import Final
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError
+from qbeast_core.errors import InvalidColumnsError, InvalidInputError
 from qbeast_core.log.actions import AddFile, Metadata, Txn
+from qbeast_core.log.columns.fields import with_notes
+from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
 from qbeast_core.log.sample_column import with_sample_column, without_values
-from qbeast_core.log.schema import noted_fields, schema_to_delta
+from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, qbeast_spark_entries
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.data.column_names import check_sample_column, refuse_sample_column
-from qbeast_core.table.data.foreign_schema import refuse_lost_columns, refuse_taken_name
-from qbeast_core.table.data.schema import fit_frame, merged_schema
+from qbeast_core.table.data.foreign_schema import (
+    refuse_lost_columns,
+    refuse_mapping,
+    refuse_taken_name,
+)
+from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.index.revision import (
     check_columns,
@@ -33,7 +39,7 @@ from qbeast_core.table.index.revision import (
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
-from qbeast_core.table.write.partition_by import partition_columns, with_partitions
+from qbeast_core.table.write.partition_by import partition_columns
 from qbeast_core.tree.space.evolve import IndexWish
 
 _OUTCOME: Final = "nothing was written"
@@ -53,6 +59,11 @@ class PlannedTable:
     wish: IndexWish
     # Index of the table to append to. None: a new index begins.
     state: IndexState | None
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the table has an index after the write."""
+        return bool(self.wish.specs)
 
     @property
     def cube_size(self) -> int | None:
@@ -79,29 +90,38 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     state = IndexState(target) if target is not None and appending else None
     latest = target.config.latest if target is not None else None
     dialect = _dialect(options, target)
+    if target is not None and dialect == "qbeast-spark":
+        refuse_mapping(target.uri, target.columns, outcome=_OUTCOME)
     sample_column = _sample_column(frame, target, options, dialect)
     frame = without_values(frame, sample_column)
     if target is None or options.schema_mode == "overwrite":
         schema_json = schema_to_delta(frame.schema)
+        if target is not None:
+            schema_json = with_notes(schema_json, target.schema_json)
     else:
         refuse_taken_name(target.uri, target.schema_json)
         merge = options.schema_mode == "merge"
         replaces = options.mode == "overwrite"
         frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
-        schema_json = merged_schema(target.schema_json, target.schema, frame.schema)
+        schema_json = merged_schema(target.schema_json, frame.schema)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
+    if not specs:
+        _refuse_index_options(options, sample_column)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, frame.schema, options, dialect)
+    if target is None and not specs:
+        config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
+        metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
     if sample_column is not None:
-        metadata = with_sample_column(metadata, sample_column)
+        metadata = with_sample_column(metadata, sample_column, new_id)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
     size = options.cube_size or (latest.desired_cube_size if stays and latest is not None else None)
-    if dialect == "qbeast-spark" and not appending:
+    if dialect == "qbeast-spark" and specs and not appending:
         listed = [str(spec) for spec in specs]
         entries = qbeast_spark_entries(listed, cube_size=size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
@@ -134,6 +154,14 @@ def _specs(
 ) -> tuple[ColumnSpec, ...]:
     """Return the columns to index: the requested columns, or the columns of the table."""
     columns = options.columns
+    if target is not None and target.config.is_left_unindexed and (state is not None or columns is None):
+        if columns is not None and resolve_specs(columns, None):
+            msg = (
+                "the table has no index, and an append does not begin one; nothing was written. Append without "
+                "`columns`, and index the table, which moves no data: Table.reindex([...])."
+            )
+            raise InvalidColumnsError(msg, value=columns)
+        return ()
     if columns is None and (target is None or target.config.latest is None):
         columns = options.columns_if_none
     if target is None:
@@ -141,6 +169,20 @@ def _specs(
     if state is None:
         return specs_of_overwrite(columns, target.config, schema)
     return specs_of_table(state) if columns is None else resolve_specs(columns, target.config.latest)
+
+
+def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> None:
+    """Raise if options of a write need an index, and the table has none."""
+    given = {
+        "sample_column": sample_column,
+        "cube_size": options.cube_size,
+        "column_stats": options.column_stats,
+        "dialect": None if options.dialect == "documented" else options.dialect,
+    }
+    for name, value in given.items():
+        if value is not None:
+            msg = f"`{name}` needs an index, and the table has none (columns=[]); {_OUTCOME}. Pass columns to index."
+            raise InvalidInputError(msg, argument=name, value=value)
 
 
 def _dialect(options: WriteOptions, target: Snapshot | None) -> BlocksDialect:
@@ -189,11 +231,12 @@ def _metadata(
         dialect=dialect,
     )
     if target is not None:
-        return with_partitions(target.metadata.model_copy(update={"schema_string": schema_json}), names)
-    new = Metadata(
+        metadata = with_fields(target.metadata, schema_json, new_id)
+        return metadata.model_copy(update={"partition_columns": names})
+    return Metadata(
         id=new_id(),
         schema_string=noted_fields(schema_json, options.field_metadata),
         configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
         created_time=now_ms(),
+        partition_columns=names,
     )
-    return with_partitions(new, names)

@@ -32,7 +32,8 @@ def find_target(uri: str, mode: Mode, storage_options: Mapping[str, str] | None)
         raise TableExistsError(msg, path=uri, argument="mode")
     if mode == "ignore":
         return snapshot
-    if mode == "append" and not snapshot.config.is_indexed:
+    config = snapshot.config
+    if mode == "append" and not (config.is_indexed or config.is_left_unindexed):
         msg = (
             f"{uri!r} is a Delta table without Qbeast index; nothing was written. Convert it ({convert_call(uri)}), or "
             'write to another path, or replace it with mode="overwrite".'

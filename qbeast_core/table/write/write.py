@@ -13,6 +13,7 @@ from qbeast_core.errors import TableExistsError
 from qbeast_core.io.stores.location import resolve_location
 from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.results import FilesResult
 from qbeast_core.spec.revision import Revision
@@ -22,8 +23,9 @@ from qbeast_core.support.runtime import Progress, now_ms, report
 from qbeast_core.table.commit.commit import CommitOutcome, publish
 from qbeast_core.table.data.data_files import delete_data_files
 from qbeast_core.table.engine.memory import MEMORY
-from qbeast_core.table.engine.protocol import Engine, PlannedRows, Source
+from qbeast_core.table.engine.protocol import Engine, PlannedRows, Rows, Source
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.index.design_effect import (
     keys_of_write,
     warn_if_clustered,
@@ -36,7 +38,7 @@ from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 from qbeast_core.table.write.creation import MAX_CREATIONS, target_once_created
 from qbeast_core.table.write.options import WriteOptions, check_options, is_applied
-from qbeast_core.table.write.plan import prepare, rows_intent
+from qbeast_core.table.write.plan import PlannedTable, prepare, rows_intent
 
 
 def write_rows(
@@ -69,6 +71,8 @@ def _write(
     files = planned.target(uri, options)
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, options.progress)
+    if not planned.has_index:
+        return _write_unindexed(rows, target, planned, files, options)
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
     state = None if chosen.is_new else planned.state
@@ -79,14 +83,8 @@ def _write(
         counts = with_write(None if stays is None else counts_of(stays), plan.keys())[1]
         return _planned(target, chosen, plan, counts.design_effect)
     adds = _written(plan, files, options, rows=chosen.rows)
-    mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
-    intent = replace(
-        rows_intent(mode, adds, chosen.rows, options),
-        revision=chosen.revision,
-        new_revision=chosen.is_new,
-        metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
-        dialect=planned.wish.dialect,
-    )
+    intent = _intent(target, planned, options, adds, rows=chosen.rows)
+    intent = replace(intent, revision=chosen.revision, new_revision=chosen.is_new)
     outcome = publish(files.store, target, intent, storage_options=files.storage_options)
     report(options.progress, Progress("done", len(adds), len(adds), chosen.rows))
     if outcome.already_applied:
@@ -101,6 +99,42 @@ def _write(
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, planned.wish.names, rows.in_memory_rows, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
+
+
+def _write_unindexed(
+    rows: Rows, target: Snapshot | None, planned: PlannedTable, files: FileTarget, options: WriteOptions
+) -> WriteResult:
+    """Write the files of a table without index, and commit."""
+    plan = rows.plan(None, None)
+    version = -1 if target is None else target.version
+    result = replace(WriteResult.untouched(version, None, dry_run=True), files=plan.file_count, skipped=False)
+    if options.dry_run:
+        return replace(result, rows=rows.height)
+    adds = _written(plan, files, options, rows=0)
+    count = rows_of(adds)
+    intent = _intent(target, planned, options, adds, rows=count)
+    outcome = publish(files.store, target, intent, storage_options=files.storage_options)
+    report(options.progress, Progress("done", len(adds), len(adds), count))
+    if outcome.already_applied:
+        return WriteResult.untouched(outcome.version, None)
+    return replace(_done(result, adds, outcome), rows=count, staged_files=0)
+
+
+def _intent(
+    target: Snapshot | None,
+    planned: PlannedTable,
+    options: WriteOptions,
+    adds: Sequence[AddFile],
+    *,
+    rows: int,
+) -> WriteIntent:
+    """Return the intent of a write, without the revision of its files."""
+    mode: WriteMode = "create" if target is None else "overwrite" if options.mode == "overwrite" else "append"
+    return replace(
+        rows_intent(mode, adds, rows, options),
+        metadata=None if target is not None and planned.metadata == target.metadata else planned.metadata,
+        dialect=planned.wish.dialect,
+    )
 
 
 def _written(plan: PlannedRows, files: FileTarget, options: WriteOptions, *, rows: int) -> list[AddFile]:

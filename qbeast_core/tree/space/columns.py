@@ -79,7 +79,7 @@ def to_index_column(series: pl.Series) -> IndexColumn:
 
 
 def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
-    """Return the weight of each row: Spark's hash of the indexed columns, in order (format 6).
+    """Return the weight of each row: Spark's hash of the indexed columns, or others, in order (format 6).
 
     >>> frame_weights(pl.DataFrame({"a": [None]}, schema={"a": pl.Int64}), ["a"])
     array([42], dtype=int32)
@@ -89,14 +89,30 @@ def frame_weights(frame: pl.DataFrame, names: Sequence[str]) -> I32Array:
 
     def chunk(start: int, stop: int) -> None:
         rows = keys.slice(start, stop - start)  # limits the size of copies of strings and nulls
-        weights[start:stop] = spark_hash([to_index_column(column) for column in rows], rows=stop - start)
+        weights[start:stop] = spark_hash([_hashable(column) for column in rows], rows=stop - start)
 
     map_chunks(chunk, frame.height)
     return weights
 
 
+def can_be_hashed(dtype: pl.DataType) -> bool:
+    """Return whether `frame_weights` accepts columns of a type: types that can be indexed, boolean and binary.
+
+    >>> can_be_hashed(pl.Boolean()), can_be_hashed(pl.List(pl.Int64))
+    (True, False)
+    """
+    return dtype in (pl.String, pl.Boolean, pl.Binary) or _kind_of(dtype) is not None
+
+
+def _hashable(series: pl.Series) -> IndexColumn:
+    """Convert a column for hashing. Spark hashes a boolean as an int, and bytes as a text."""
+    if series.dtype == pl.Binary:
+        return text_column(series)
+    return to_index_column(series.cast(pl.Int32) if series.dtype == pl.Boolean else series)
+
+
 def text_column(series: pl.Series) -> StringColumn:
-    """Convert a text column to an index column.
+    """Convert a column of texts or bytes to an index column.
 
     >>> len(text_column(pl.Series(["", "wg"])))
     2

@@ -227,14 +227,12 @@ def test_invalid_conditions_raise(tmp_path: Path, condition: Any, message: str) 
 
 
 def test_tables_that_forbid_deletes_raise(tmp_path: Path) -> None:
-    for key in ("delta.appendOnly", "delta.enableChangeDataFeed"):
-        rows = spread(100)
-        path = tmp_path / key
-        write_deltalake(path, rows, configuration={key: "true"})
-        qbeast.convert_table(path, columns=[ROW])
-        with pytest.raises(qbeast.UnsupportedTableError, match=key):
-            qbeast.open_table(path).delete("a > 5")
-        assert_same_rows(qbeast.read_table(path), rows)
+    rows, path = spread(100), tmp_path / "t"
+    write_deltalake(path, rows, configuration={"delta.appendOnly": "true"})
+    qbeast.convert_table(path, columns=[ROW])
+    with pytest.raises(qbeast.UnsupportedTableError, match=r"delta\.appendOnly"):
+        qbeast.open_table(path).delete("a > 5")
+    assert_same_rows(qbeast.read_table(path), rows)
 
 
 def test_sample_after_delete_is_the_remaining_sample(tmp_path: Path) -> None:

@@ -328,8 +328,9 @@ def test_tables_without_index_name_the_conversion(tmp_path: Path) -> None:
     import deltalake  # noqa: PLC0415 - the other writer
 
     deltalake.write_deltalake(tmp_path / "plain", rows(10).to_arrow())
-    with pytest.raises(qbeast.NotQbeastTableError, match="convert_table"):
-        qbeast.estimate(tmp_path / "plain", {"n": pl.len()}, error=0.1)
+    with pytest.warns(qbeast.UnindexedSampleWarning, match="convert_table"):
+        answer = qbeast.estimate(tmp_path / "plain", {"n": pl.len()}, where="id < 4", error=0.1)
+    assert answer.frame.select("n", "n_low").row(0) == (4, 4)
     with pytest.raises(qbeast.TableNotFoundError):
         qbeast.estimate(tmp_path / "none", {"n": pl.len()}, error=0.1)
 

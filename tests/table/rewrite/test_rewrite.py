@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.engine.tasks.added_rows import FrameRows
-from qbeast_core.table.engine.tasks.row_change import UniformChange
+from qbeast_core.table.engine.tasks.row_change import RowImages, UniformChange
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.publish import publish_replaced
 from qbeast_core.table.rewrite.replace import Placement, Replaced, Replacement, replace_rows
@@ -37,6 +37,9 @@ class Changed(UniformChange):
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         return self.function(rows)
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        raise NotImplementedError
 
 
 def replaced_in(

@@ -295,7 +295,7 @@ def test_older_versions_refuse_a_partitioned_table(tmp_path: Path, monkeypatch: 
     rows = pl.DataFrame({"x": range(9), "day": ["a", "b", "c"] * 3})
     qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"])
     snapshot = load_snapshot(tmp_path / "t")
-    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.PARTITIONS_READER - 1)
+    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.MAPPING_READER - 1)
     with pytest.raises(qbeast.UnsupportedTableError, match="newer version of qbeast"):
         check_readable(snapshot.protocol, snapshot.metadata, path="t")
 

@@ -12,13 +12,14 @@ import polars as pl
 
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError
 from qbeast_core.log.protocol import WriteMode
+from qbeast_core.log.schema import merged_schema
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.column_names import name_problems, refuse_sample_column
-from qbeast_core.table.data.schema import case_problems, merged_schema
+from qbeast_core.table.data.schema import case_problems
 from qbeast_core.table.dml.change import Change
 from qbeast_core.table.dml.match import FileMatches, live_rows
 from qbeast_core.table.dml.merge.clauses import Clauses
-from qbeast_core.table.dml.merge.rules import MergeRules, fit_source
+from qbeast_core.table.dml.merge.rules import MergeRules, fit_source, fitted_columns
 from qbeast_core.table.dml.merge.source import MergeSource
 from qbeast_core.table.dml.plan import ChangedBy, ChangePlan
 from qbeast_core.table.dml.row_changes import Assignments
@@ -61,7 +62,7 @@ class Merge(Change):
         live = live_rows(reader)[files]
         is_whole = np.equal(lost, live)
         return ChangePlan(
-            matches=FileMatches(files, matched.counts.sum(axis=0), live),
+            matches=FileMatches(files, matched.counts.sum(axis=0), live, matched.scan),
             replacement=Replacement(
                 files=files[~is_whole],
                 dropped=files[is_whole],
@@ -106,22 +107,27 @@ class Merge(Change):
 
 
 def _evolved(snapshot: Snapshot, source: pl.DataFrame, clauses: Clauses) -> Snapshot:
-    """Return the version with the new columns of the source if ``schema_mode="merge"``, else the version."""
+    """Return the version with the new columns of the source if ``schema_mode="merge"``, else the version.
+
+    Columns of the table get new fields if the source has values for all columns.
+    """
     if clauses.schema_mode is None:
         return snapshot
     named = {*(clauses.update or ()), *(clauses.insert or ())}
+    every, schema = clauses.needs_every_column, snapshot.schema
     new = {
         name: dtype
         for name, dtype in source.schema.items()
-        if name not in snapshot.schema
-        and dtype != pl.Null()
-        and (clauses.needs_every_column or name in named)
+        if name not in schema and dtype != pl.Null() and (every or name in named)
     }
-    problems = [*case_problems(list(new), snapshot.schema), *name_problems(pl.Schema(new))]
+    problems = [*case_problems(list(new), schema), *name_problems(pl.Schema(new))]
     if problems:
         msg = f"the source's new columns cannot be added to the table: {'; '.join(problems)}. Nothing was changed."
         raise SchemaMismatchError(msg, problems=problems)
-    return with_schema(snapshot, merged_schema(snapshot.schema_json, snapshot.schema, new))
+    known = [name for name, dtype in schema.items() if every and dtype.is_nested() and name in source.columns]
+    grown = fitted_columns(source, known, snapshot.schema_json, schema, merge=True).schema
+    columns = {**{name: grown[name] for name in known}, **new}
+    return with_schema(snapshot, merged_schema(snapshot.schema_json, columns))
 
 
 def _rules_of(source: pl.DataFrame, clauses: Clauses, snapshot: Snapshot) -> MergeRules:

@@ -14,10 +14,10 @@ from qbeast_core.errors import SchemaMismatchError
 from qbeast_core.io.stores.store import open_store
 from qbeast_core.table.data.schema import fit_frame
 from qbeast_core.table.dml.merge.clauses import Clauses, MergeConditions
-from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, judge
+from qbeast_core.table.dml.merge.match_rows import ROW, SOURCE_ROW, MatchRows, Verdict, judge
 from qbeast_core.table.dml.row_changes import Assignments
 from qbeast_core.table.engine.tasks.added_rows import load_rows
-from qbeast_core.table.engine.tasks.row_change import RowChange, UniformChange
+from qbeast_core.table.engine.tasks.row_change import RowChange, RowFunction, RowImages, UniformChange
 from qbeast_core.table.read.scan_task import RowFilter, TableFiles
 
 
@@ -45,7 +45,7 @@ class MergeRules:
 
     def fit_keys(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return only the key columns of the source, in the types of the table. Raises the errors of `fit`."""
-        return _fitted(keys, self.clauses.keys, self.schema_json, self.schema)
+        return fitted_columns(keys, self.clauses.keys, self.schema_json, self.schema)
 
     def fit(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows of the source. The columns that the merge needs have the types of the table."""
@@ -83,12 +83,13 @@ class MergeRules:
 def fit_source(rows: pl.DataFrame, clauses: Clauses, schema_json: str, schema: pl.Schema) -> pl.DataFrame:
     """Convert rows of a source to the types of the table; see `MergeRules.fit`."""
     names = clauses.columns_needed(schema, frozenset(rows.columns))
-    return _fitted(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
+    return fitted_columns(rows, names, schema_json, schema, merge=clauses.schema_mode == "merge")
 
 
-def _fitted(
+def fitted_columns(
     rows: pl.DataFrame, names: Sequence[str], schema_json: str, schema: pl.Schema, *, merge: bool = False
 ) -> pl.DataFrame:
+    """Convert some columns of a source to the types of the table."""
     target = pl.Schema({name: schema[name] for name in names})
     columns = frozenset(rows.columns)
     used = rows.select([name for name in names if name in columns])
@@ -114,14 +115,25 @@ class MergedRows(UniformChange):
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that stay and the updated rows."""
-        rules, numbered = self.rules, rows.with_row_index(ROW)
-        verdict = judge(numbered, self.source, rules.clauses, rules.conditions)
+        numbered = rows.with_row_index(ROW)
+        verdict = self._verdict(numbered)
         frames = (verdict.updated, verdict.deleted, verdict.not_matched)
         gone = pl.concat([frame.select(ROW) for frame in frames])
         kept = numbered.join(gone, on=ROW, how="anti", maintain_order="left").select(rows.columns)
-        if rules.updates is None:
-            return kept
-        return pl.concat([kept, rules.updates.apply(verdict.updated).select(rows.columns)])
+        return pl.concat([kept, self._updated(verdict, rows.columns)])
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        """See `RowFunction`."""
+        verdict, names = self._verdict(rows.with_row_index(ROW)), rows.columns
+        deleted = pl.concat([verdict.deleted.select(names), verdict.not_matched.select(names)])
+        return RowImages(deleted, verdict.updated.select(names), self._updated(verdict, names))
+
+    def _verdict(self, numbered: pl.DataFrame) -> Verdict:
+        return judge(numbered, self.source, self.rules.clauses, self.rules.conditions)
+
+    def _updated(self, verdict: Verdict, names: list[str]) -> pl.DataFrame:
+        updates, rows = self.rules.updates, verdict.updated
+        return (rows if updates is None else updates.apply(rows)).select(names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +152,7 @@ class MergedFiles(RowChange):
         return None if stored is None else _MergedFile(self.rules, self.uri, self.storage_options, stored)
 
 
-class _MergedFile:
+class _MergedFile(RowFunction):
     """Applies a merge to the rows of one file. Loads the matching source rows at the first call."""
 
     def __init__(self, rules: MergeRules, uri: str, storage_options: Mapping[str, str], path: str) -> None:
@@ -151,8 +163,14 @@ class _MergedFile:
         return _MergedFile, self._arguments  # never the rows
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return self._loaded()(rows)
+
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        return self._loaded().images(rows)
+
+    def _loaded(self) -> MergedRows:
         if self._change is None:
             rules, uri, storage_options, path = self._arguments
             source = load_rows(open_store(uri, storage_options), path)
             self._change = MergedRows(rules, rules.numbered(source, whole=True))
-        return self._change(rows)
+        return self._change

@@ -35,6 +35,8 @@ class MergeMatches:
     files: I64Array
     # Rows of each file to update, to delete with a match, and to delete without one; shape (3, files).
     counts: I64Array
+    # Opens at least these rows.
+    scan: ScanPlan
     # Whether a row of the source has a match, even if no row changes.
     any_matched: bool
     # Change of the rows of `files`.
@@ -93,7 +95,7 @@ class FrameMergeSource:
         for chunk, (source_rows, by_file) in zip(chunks, engine.map(call, opened, at_once=1), strict=True):
             matched[source_rows] = True
             counts[:, chunk] = by_file
-        return _matches(rules, frame, matched, counts)
+        return _matches(rules, frame, matched, counts, plan)
 
 
 def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPlan:
@@ -105,7 +107,9 @@ def scan_plan(rules: MergeRules, reader: Reader, keys: Sequence[Node]) -> ScanPl
     return ScanPlan(select(reader.blocks, any_of(nodes), ALL_WEIGHTS), ALL_WEIGHTS, None)
 
 
-def _matches(rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts: I64Array) -> MergeMatches:
+def _matches(
+    rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts: I64Array, plan: ScanPlan
+) -> MergeMatches:
     touched = np.flatnonzero(counts.sum(axis=0))
     mask = pl.Series(matched, dtype=pl.Boolean)
     source = rules.numbered(frame, whole=True)
@@ -114,6 +118,7 @@ def _matches(rules: MergeRules, frame: pl.DataFrame, matched: BoolArray, counts:
     return MergeMatches(
         files=touched,
         counts=counts[:, touched],
+        scan=plan,
         any_matched=bool(matched.any()),
         change=MergedRows(rules, source),
         added=FrameRows(rules.new_rows(frame.filter(~mask))),

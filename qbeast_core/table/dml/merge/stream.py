@@ -98,6 +98,7 @@ class StreamMergeSource:
         return MergeMatches(
             files=files,
             counts=counts,
+            scan=matching.scan,
             any_matched=matching.any_matched,
             change=MergedFiles(rules, str(self.spill.folder.path), {}, matching.stored_by_file),
             added=matching.added,
@@ -134,9 +135,9 @@ class _Matching:
     ) -> None:
         self._rules, self._reader, self._digest, self._spill = rules, reader, digest, spill
         self._on = list(rules.clauses.keys)
-        self._plan = scan_plan(rules, reader, key_nodes(rules, digest))
+        self.scan = scan_plan(rules, reader, key_nodes(rules, digest))
         self._live = live_rows(reader)
-        self._files = np.flatnonzero(self._plan.selection.opened & (True if among is None else among))
+        self._files = np.flatnonzero(self.scan.selection.opened & (True if among is None else among))
         self._source: list[SpilledRange] = []
         self._keys: dict[int, SpilledRange] = {}
         self._new: list[pl.DataFrame] = []
@@ -210,8 +211,8 @@ class _Matching:
 
     def _keys_of(self, number: int) -> pl.DataFrame:
         """Return the distinct keys of a file that can match."""
-        keep = key_filter(self._rules, self._reader.row_filter(self._plan, self._on), self._digest)
-        parts = file_parts(self._reader, self._plan, number)
+        keep = key_filter(self._rules, self._reader.row_filter(self.scan, self._on), self._digest)
+        parts = file_parts(self._reader, self.scan, number)
         frames = [frame.select(self._on).unique() for frame in read_parts(parts, keep, self._reader.files)]
         empty = self._empty_keys
         if not frames:
@@ -284,8 +285,8 @@ class _Matching:
 
     def _judged(self, number: int, source: pl.DataFrame) -> I64Array:
         rules, reader = self._rules, self._reader
-        keep = reader.row_filter(self._plan, rules.match_columns())
-        _, counts = rules.matching(reader.files, keep, source)([file_parts(reader, self._plan, number)])
+        keep = reader.row_filter(self.scan, rules.match_columns())
+        _, counts = rules.matching(reader.files, keep, source)([file_parts(reader, self.scan, number)])
         if counts.any():
             self.stored_by_file[reader.paths[number]] = self._store(source)
         return counts[:, 0]

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.io.parquet.write.value_bytes import refuse_huge_values
+from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import U64Array
 from qbeast_core.support.runtime import Progress, ProgressCallback, report
 from qbeast_core.support.sizing import sizing
@@ -36,6 +37,7 @@ from qbeast_core.table.engine.spill.folder import SpillFolder
 from qbeast_core.table.engine.target import FileTarget, RowShape
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import OrderedRows, PlacedFile, ordered_files, store_ordered
+from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.space.summary import IndexSummary, merge_summaries
@@ -129,6 +131,16 @@ class _Threads:
     @property
     def advice(self) -> str:
         return "Rows are read twice: pass rows that are the same each time, or an iterator, whose rows are stored."
+
+    def count(self) -> int:
+        names, size_bytes = self.stream.empty.columns[:1], self.spill.budget.batch_bytes
+        return sum(batch.height for batch in self.stream.batches(names, size_bytes=size_bytes))
+
+    def write_plain(self, target: FileTarget) -> Sequence[AddFile]:
+        budget = self.spill.budget
+        report(self.progress, Progress("write"))
+        batches = self.stream.batches(None, size_bytes=budget.batch_bytes)
+        return PlainTask(target=target, max_bytes=budget.load_bytes).write(batches)
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         budget, shape = self.spill.budget, self.target.shape

@@ -18,6 +18,7 @@ from qbeast_core.support.runtime import new_id
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, delete_data_files, write_data_files
 from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.plain_files import PlainTask, rows_of
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
@@ -27,6 +28,7 @@ from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
 from qbeast_core.tree.space.partitions import NO_PARTITIONS
 
+_ALL_BYTES: Final = 1 << 62  # the rows are in memory already
 _MAX_WRITERS: Final = 4  # other tasks write beside this one
 
 
@@ -62,6 +64,9 @@ class AppendTask:
 
     def write(self, data: FrameLike) -> AppendedPart:
         """Write the rows of this task, planned without the rows of other tasks."""
+        if not self.indexed:  # a table without index
+            adds = tuple(PlainTask(target=self.target, max_bytes=_ALL_BYTES).write([data]))
+            return AppendedPart(self.version, None, (), adds, rows_of(adds))
         frame = self.target.shape.fit(data)
         settings = settings_for(self.target, frame, self.indexed)
         revision = self.revision

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import polars as pl
 
-# Maps rows to rows with the same columns. Picklable and deterministic.
-RowFunction: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowImages:
+    """Rows before and after a change, without those that stay as they are."""
+
+    deleted: pl.DataFrame
+    # The same rows in the same order.
+    before: pl.DataFrame
+    after: pl.DataFrame
+
+
+class RowFunction(ABC):
+    """A change of rows. Picklable and deterministic: it is computed several times."""
+
+    @abstractmethod
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that stay, with their new values."""
+
+    @abstractmethod
+    def images(self, rows: pl.DataFrame) -> RowImages:
+        """Return only the rows that change."""
 
 
 class RowChange(ABC):
@@ -20,12 +38,8 @@ class RowChange(ABC):
         """Return the change of the rows of a file, by its decoded path. None: the rows stay as they are."""
 
 
-class UniformChange(RowChange):
+class UniformChange(RowChange, RowFunction):
     """A change that is the same for all files."""
-
-    @abstractmethod
-    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows that stay, with their new values."""
 
     def of_file(self, path: str) -> RowFunction:  # noqa: ARG002 - same for all files
         """See `RowChange`."""

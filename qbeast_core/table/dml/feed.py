@@ -1,0 +1,108 @@
+"""The change data feed of a delete, an update or a merge.
+
+The files of the feed are written after the new data files, and published by the same commit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
+from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
+from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.data_files import delete_data_files, delete_files
+from qbeast_core.table.dml.plan import ChangePlan
+from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
+from qbeast_core.table.engine.live_files import FilesSource
+from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.split_scan import file_parts
+from qbeast_core.table.rewrite.replace import Replaced
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+_AT_ONCE: Final = 2
+_FILE_BYTES: Final = 64 << 20
+_SMALL_FILE_BYTES: Final = 4 << 20
+# Memory of a task, as a multiple of `_FILE_BYTES`: rows as read, before and after, joined and encoded.
+_HELD: Final = 8
+# Files with few changed rows share a file of the feed.
+_ROWS_PER_TASK: Final = 1 << 20
+_FILES_PER_TASK: Final = 16
+
+
+def keeps_feed(snapshot: Snapshot) -> bool:
+    """Return whether a table has a change data feed."""
+    return has_change_feed(snapshot.protocol, snapshot.metadata)
+
+
+def refuse_feed_column(snapshot: Snapshot) -> None:
+    """Raise if the table has a feed and a column with the name of a column of the feed."""
+    if keeps_feed(snapshot) and CHANGE_TYPE in map(str.lower, snapshot.schema):
+        msg = (
+            f"{snapshot.uri} has a change data feed and a column {CHANGE_TYPE!r}, which the feed uses too. Nothing was "
+            f"changed. Disable the feed with Table.set_properties({{{CHANGE_FEED!r}: None}})."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=CHANGE_FEED)
+
+
+def write_feed(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Engine) -> tuple[CdcFile, ...]:
+    """Write the files of the feed.
+
+    No file is written if the added and removed files are the feed. If this fails, its files and the new data files are
+    deleted.
+    """
+    if not keeps_feed(reader.snapshot) or not _rewrites_rows(plan, replaced):
+        return ()
+    store, prefix = reader.store, f"cdc-{new_id()}"
+    try:
+        call = _call(reader, plan, replaced, engine, prefix)
+        written = engine.map(call, _parts(reader, plan, call.file_bytes), at_once=_AT_ONCE)
+    except BaseException:  # also after an interrupt or a panic of Rust
+        delete_data_files(store, replaced.adds)
+        # List files by prefix: workers may have written files that this process does not know.
+        paths = [path for path in store.list(CHANGE_FOLDER) if path.rpartition("/")[2].startswith(prefix)]
+        delete_files(store, paths)
+        raise
+    return tuple(file for files in written for file in files)
+
+
+def _rewrites_rows(plan: ChangePlan, replaced: Replaced) -> bool:
+    """Return whether a removed file has rows that stay. If not, removed rows are deleted and added rows inserted."""
+    rewritten = replaced.gone.copy()
+    rewritten[plan.replacement.dropped] = False
+    return bool(rewritten.any())
+
+
+def _call(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Engine, prefix: str) -> WriteFeed:
+    scan = plan.matches.scan or reader.plan(None, None)
+    has_room = engine.has_room(_FILE_BYTES * _HELD * _AT_ONCE)
+    return WriteFeed(
+        files=reader.files,
+        keep=reader.row_filter(scan, list(reader.snapshot.schema)),
+        change=plan.replacement.change,
+        target=FilesSource(reader=reader, files=plan.replacement.files).target,
+        indexed=reader.indexed if replaced.revision is None else replaced.revision.columns,
+        prefix=prefix,
+        file_bytes=_FILE_BYTES if has_room else _SMALL_FILE_BYTES,
+    )
+
+
+def _parts(reader: Reader, plan: ChangePlan, file_bytes: int) -> list[FeedPart]:
+    """Split the feed into tasks."""
+    matches, added = plan.matches, plan.replacement.added
+    inserts = [
+        FeedPart(added=piece) for piece in added.pieces(list(reader.snapshot.schema), size_bytes=file_bytes)
+    ]
+    if matches.scan is None:
+        return inserts
+    rows = np.cumsum(np.maximum(matches.rows, _ROWS_PER_TASK // _FILES_PER_TASK))
+    cuts = np.flatnonzero(np.diff((rows - 1) // _ROWS_PER_TASK)) + 1
+    groups = [group.tolist() for group in np.split(matches.files, cuts) if len(group)]
+    changes = [
+        FeedPart(tuple((reader.paths[file], file_parts(reader, matches.scan, file)) for file in group))
+        for group in groups
+    ]
+    return changes + inserts

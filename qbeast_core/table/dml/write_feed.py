@@ -1,0 +1,121 @@
+"""Task that writes the change data feed of some files: their changed rows before and after, with the kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import polars as pl
+
+from qbeast_core.io.parquet.cuts import PageCuts
+from qbeast_core.io.parquet.write.encode import encode_data_file
+from qbeast_core.io.parquet.write.encodings import choose_dictionary
+from qbeast_core.io.parquet.write.value_bytes import page_rows_within
+from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
+from qbeast_core.log.columns.partition_values import folder_of, partition_values
+from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.space.weights import sample_values
+from qbeast_core.spec.file_path import FilePath
+from qbeast_core.support.runtime import new_id
+from qbeast_core.table.data.query_batches import within
+from qbeast_core.table.data.stored_frames import as_stored
+from qbeast_core.table.engine.target import FileTarget
+from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
+from qbeast_core.table.engine.tasks.row_change import RowChange
+from qbeast_core.table.read.scan_task import FileParts, RowFilter, TableFiles, read_parts
+from qbeast_core.tree.space.columns import frame_weights
+
+# Column with the kind of change.
+CHANGE_TYPE: Final = "_change_type"
+
+_PAGE_ROWS: Final = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeedPart:
+    """Files with rows that change, by their decoded paths, or rows to insert."""
+
+    files: tuple[tuple[str, FileParts], ...] = ()
+    added: AddedRows = NO_ROWS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteFeed:
+    """Writes the feed of a part. Picklable."""
+
+    files: TableFiles = field(repr=False)
+    # Reads all columns of at least the rows that change.
+    keep: RowFilter
+    change: RowChange | None
+    target: FileTarget
+    # Indexed columns of new rows.
+    indexed: tuple[str, ...]
+    # First part of the names of the files, to find the files of failed tasks.
+    prefix: str
+    # Approximate size in memory of the rows of a file.
+    file_bytes: int
+
+    def __call__(self, part: FeedPart) -> list[CdcFile]:
+        """Write one file per partition, or several of about `file_bytes`."""
+        written, waiting, size = list[CdcFile](), list[pl.DataFrame](), 0
+        for rows in self._rows(part):
+            waiting.append(rows)
+            size += int(rows.estimated_size())
+            if size >= self.file_bytes:
+                written += self._store(pl.concat(waiting))
+                waiting, size = [], 0
+        if waiting:
+            written += self._store(pl.concat(waiting))
+        return written
+
+    def _rows(self, part: FeedPart) -> Iterator[pl.DataFrame]:
+        for path, parts in part.files:
+            change = None if self.change is None else self.change.of_file(path)
+            if change is None:
+                continue
+            for frame in read_parts(parts, self.keep, self.files):
+                for rows in within(frame, self.file_bytes):
+                    images = change.images(rows)
+                    yield from _typed(images.before, "update_preimage")
+                    yield from _typed(self._new(images.after), "update_postimage")
+                    yield from _typed(images.deleted, "delete")
+        for frame in part.added.read():
+            for rows in within(frame, self.file_bytes):
+                yield from _typed(self._new(rows.select(list(self.target.shape.schema))), "insert")
+
+    def _new(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return new rows with the values of the sample column, which is computed when files are written."""
+        name = self.target.shape.sample_column
+        if name is None:
+            return rows
+        return rows.with_columns(pl.Series(name, sample_values(frame_weights(rows, self.indexed))))
+
+    def _store(self, rows: pl.DataFrame) -> Iterator[CdcFile]:
+        columns = self.target.columns
+        by_partition = [rows]
+        if columns.partitions:
+            by_partition = rows.partition_by(columns.partitions, maintain_order=True)
+        for part in by_partition:
+            values = partition_values(part, columns)
+            folder = folder_of(values) if columns.mode == "none" else ""
+            path = f"{CHANGE_FOLDER}/{folder}{self.prefix}.{new_id()}.parquet"
+            data = _encoded(part, columns)
+            self.target.store.put(path, data)
+            yield CdcFile(path=FilePath(path).encoded, size=len(data), partition_values=values)
+
+
+def _typed(rows: pl.DataFrame, kind: str) -> Iterator[pl.DataFrame]:
+    if rows.height:
+        yield rows.with_columns(pl.lit(kind).alias(CHANGE_TYPE))
+
+
+def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
+    """Return a Parquet file of rows with their kind of change."""
+    rows = rows.select(*columns.in_files(columns.columns), CHANGE_TYPE).rename(columns.stored_name)
+    cuts = PageCuts((rows.height,), (page_rows_within(rows, _PAGE_ROWS),))
+    stored = partial(as_stored, columns=columns)
+    return encode_data_file(
+        rows, weights=None, cuts=cuts, dictionary=choose_dictionary(rows), stored=stored
+    ).data

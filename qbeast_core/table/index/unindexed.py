@@ -1,0 +1,24 @@
+"""Tables without an index: Delta tables that were never converted, and tables with ``columns=[]``."""
+
+from __future__ import annotations
+
+from qbeast_core.errors import NotQbeastTableError
+from qbeast_core.support.suggestions import convert_call
+from qbeast_core.table.snapshot.snapshot import Snapshot
+
+
+def index_call(snapshot: Snapshot) -> str:
+    """Return the call that begins an index, without moving data."""
+    return "Table.reindex([...])" if snapshot.config.is_left_unindexed else convert_call(snapshot.uri)
+
+
+def refuse_unindexed(snapshot: Snapshot, outcome: str) -> None:
+    """Raise if a table has no index, for an operation that needs one."""
+    if snapshot.config.is_indexed:
+        return
+    uri = snapshot.uri
+    what = (
+        "a table without index" if snapshot.config.is_left_unindexed else "a Delta table without Qbeast index"
+    )
+    msg = f"{uri!r} is {what}, and this needs one; {outcome}. Index it, which moves no data: {index_call(snapshot)}."
+    raise NotQbeastTableError(msg, path=uri)

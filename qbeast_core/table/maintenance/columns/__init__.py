@@ -1,0 +1,1 @@
+"""Rename and drop columns without a change of data files."""

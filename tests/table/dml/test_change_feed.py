@@ -1,0 +1,405 @@
+"""Deletes, updates and merges write the change data feed: against plain Polars, read by deltalake."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from datetime import date
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.table.dml import feed, write_feed
+from qbeast_core.table.dml.update import Update
+from qbeast_core.table.engine.memory import MemoryEngine
+from qbeast_core.table.rewrite.replace import Replaced
+from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions, read_feed
+from tests.helpers.change_races import CONDITION, beside, grown
+from tests.helpers.change_races import rows as more_rows
+from tests.helpers.changes import spread, written
+from tests.helpers.examples import examples
+from tests.helpers.expressions import filters, kept_rows
+from tests.helpers.invariants import check_invariants
+from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+GOLDEN = Path(__file__).parents[2] / "golden" / "delta" / "change-data-feed"
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[Case, list[tuple[str, pl.Expr, dict[str, pl.Expr]]]]:
+    case = draw(cases().map(with_key_in_rows))
+    frame = case.rows
+    names = [name for name in frame.columns if name != ROW and not frame.schema[name].is_nested()]
+    steps = []
+    for _ in range(3):
+        kind = draw(st.sampled_from(["delete", "update", "merge"]))
+        name = draw(st.sampled_from(names))
+        value = pl.lit(draw(st.none() | VALUES[frame.schema[name]]), dtype=frame.schema[name])
+        steps.append((kind, draw(filters(frame, 1)), {name: value}))
+    return case, steps
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("engine", [MEMORY, SPILL], ids=["memory", "spill"])
+@examples(6, slow=150, parent=RELAXED)
+@given(given_changes=changes())
+def test_feed_maps_each_version_to_the_next(
+    given_changes: tuple[Case, list[tuple[str, pl.Expr, dict[str, pl.Expr]]]], engine: qbeast.Resources
+) -> None:
+    case, steps = given_changes
+    with folder() as path, small_files():
+        write(path, case)
+        enable_feed(path)
+        for kind, condition, values in steps:
+            table = qbeast.open_table(path)
+            before = table.scan().collect()
+            matching = kept_rows(before, condition)
+            if matching is None:
+                continue
+            result, keys = _changed(table, kind, condition, values, matching, engine)
+            if result is not None and result.committed:
+                check_feed(path, result.version, before, qbeast.read_table(path), keys)
+        check_invariants(path)
+
+
+def _changed(
+    table: qbeast.Table,
+    kind: str,
+    condition: pl.Expr,
+    values: dict[str, pl.Expr],
+    matching: pl.DataFrame,
+    engine: qbeast.Resources,
+) -> tuple[qbeast.ChangeResult | None, dict[str, pl.Series]]:
+    """Change a table. Return the result, and the keys of the changed rows."""
+    try:
+        if kind == "delete":
+            return table.delete(condition, resources=engine), {"delete": matching[ROW]}
+        if kind == "update":
+            return table.update(condition, values, resources=engine), {"update": matching[ROW]}
+    except qbeast.InvalidInputError as error:
+        assert "looks at several columns" in str(error)  # noqa: PT017 -- a literal made of a Series
+        return None, {}
+    new = matching.with_columns(pl.col(ROW) + 1_000_000)
+    new = new.join(table.scan().collect(), on=ROW, how="anti")
+    source = pl.concat([matching.with_columns(**values), new])
+    deletes = matching[ROW] % 3 == 0
+    result = table.merge(source, on=ROW, delete_if=f"{ROW} % 3 = 0", resources=engine)
+    keys = {
+        "delete": matching[ROW].filter(deletes),
+        "update": matching[ROW].filter(~deletes),
+        "insert": new[ROW],
+    }
+    return result, keys
+
+
+def spread_table(
+    path: Path, *, count: int = 400, columns: tuple[str, ...] = (ROW,), **options: Any
+) -> pl.DataFrame:
+    """Write a table of several small files with a feed, and return its rows."""
+    rows = spread(count)
+    with small_files():
+        qbeast.write_table(rows, path, columns=list(columns), cube_size=30, **options)
+    enable_feed(path)
+    return rows
+
+
+def test_dropped_files_alone_need_no_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread_table(path)
+    with mock.patch.object(write_feed, "read_parts") as reads:
+        result = qbeast.open_table(path).delete(where=True)
+    assert not reads.called
+    assert (set(result.plan["action"]), feed_actions(path, result.version)) == ({"drop"}, [])
+    check_feed(path, result.version, rows, rows.clear(), {"delete": rows[ROW]})
+
+
+def test_rows_of_dropped_files_are_in_the_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread_table(path)
+    result = qbeast.open_table(path).delete(f"{ROW} < 250")
+    assert set(result.plan["action"]) == {"drop", "rewrite"}
+    assert feed_actions(path, result.version)
+    check_feed(path, result.version, rows, rows.filter(pl.col(ROW) >= 250), {"delete": rows[ROW][:250]})
+
+
+def test_merge_that_only_inserts_needs_no_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows, new = spread_table(path), spread(3, 9000)
+    with small_files():
+        result = qbeast.open_table(path).merge(new, on=ROW, when_matched="ignore")
+    assert result.plan.is_empty()
+    assert feed_actions(path, result.version) == []
+    check_feed(path, result.version, rows, pl.concat([rows, new]), {"insert": new[ROW]})
+
+
+def test_files_rewritten_for_their_order_are_not_in_the_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with small_files():
+        rows = written(path, appends=6)
+    enable_feed(path)
+    before = qbeast.read_table(path)
+    with small_files():
+        result = qbeast.open_table(path).delete("a BETWEEN 3 AND 5")
+    assert "order of weights" in set(result.plan["action"])
+    gone = rows.filter(pl.col("a").is_between(3, 5))
+    assert result.rows_deleted == gone.height
+    check_feed(path, result.version, before, rows.join(gone, on=ROW, how="anti"), {"delete": gone[ROW]})
+
+
+@pytest.mark.parametrize("engine", [MEMORY, SPILL], ids=["memory", "spill"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_merge_with_new_columns_and_missing_rows(
+    tmp_path: Path, engine: qbeast.Resources, *, streamed: bool
+) -> None:
+    path = tmp_path / "t"
+    rows = spread_table(path)
+    source = pl.concat([rows[:150], spread(50, 9000)]).with_columns(f=pl.lit(0.5), new=pl.lit("x"))
+    table = qbeast.open_table(path)
+    result = table.merge(
+        iter(source.iter_slices(40)) if streamed else source,
+        on=ROW,
+        schema_mode="merge",
+        when_not_matched_by_source="delete",
+        not_matched_by_source_if="d < '2024-02-01'",
+        resources=engine,
+    )
+    wide = rows.with_columns(new=pl.lit(None, pl.String))
+    lost = wide[150:].filter(pl.col("d") < date(2024, 2, 1))
+    after = pl.concat([wide[150:].join(lost, on=ROW, how="anti"), source])
+    keys = {"delete": lost[ROW], "update": source[ROW][:150], "insert": source[ROW][150:]}
+    check_feed(path, result.version, wide, after, keys)
+
+
+def test_many_rows_are_split_into_files(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame({ROW: range(3000), "text": ["x" * 1000] * 3000})
+    qbeast.write_table(rows, path, columns=[ROW])
+    enable_feed(path)
+    with mock.patch.object(feed, "_FILE_BYTES", 1 << 20):
+        result = qbeast.open_table(path).update(f"{ROW} > 0", {"text": "'y'"})
+    assert len(feed_actions(path, result.version)) > 2
+    after = rows.with_columns(pl.when(pl.col(ROW) > 0).then(pl.lit("y")).otherwise("text").alias("text"))
+    check_feed(path, result.version, rows, after, {"update": rows[ROW][1:]})
+
+
+def test_few_changed_rows_of_many_files_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread_table(path, count=1000)
+    before = qbeast.open_table(path).files()
+    result = qbeast.open_table(path).update(f"{ROW} % 50 = 0", {"f": "1.0"})
+    assert before.height > 10
+    assert result.plan.height > len(feed_actions(path, result.version)) > 0
+    after = rows.with_columns(pl.when(pl.col(ROW) % 50 == 0).then(1.0).otherwise("f").alias("f"))
+    check_feed(path, result.version, rows, after, {"update": rows.filter(pl.col(ROW) % 50 == 0)[ROW]})
+
+
+def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spread_table(path, sample_column="share")
+    table = qbeast.open_table(path)
+    before = table.scan().collect().sort(ROW)
+    source = pl.concat([before[:20], before[:5].with_columns(pl.col(ROW) + 9000)]).drop("share")
+    for change, keys in (
+        (lambda: table.update(f"{ROW} < 50", {"f": "0.0"}), {"update": pl.Series(range(50))}),
+        (lambda: table.update(f"{ROW} >= 300", {ROW: f"{ROW} + 1000"}), None),
+        (lambda: table.merge(source, on=ROW), {"update": source[ROW][:20], "insert": source[ROW][20:]}),
+    ):
+        result = change()
+        after = table.scan().collect()
+        if keys is None:
+            new = read_feed(path, result.version).filter(_change_type="update_postimage")
+            assert_same_rows(new.select(after.columns), after.filter(pl.col(ROW) >= 1300))
+        else:
+            check_feed(path, result.version, before, after, keys)
+        before = after
+
+
+def test_feed_hides_rows_of_deletion_vectors(tmp_path: Path) -> None:
+    source = GOLDEN / "cdf-table-with-dv"
+    path = tmp_path / "t"
+    shutil.copytree(source, path)
+    before = pl.read_parquet(source.with_suffix(".expected.parquet"))
+    qbeast.convert_table(path, columns=["value"])
+    version = qbeast.open_table(path).update("value < 5", {"value": "value + 100"}).version
+    files = [pl.read_parquet(path / action["path"]) for action in feed_actions(path, version)]
+    rows = pl.concat(files).sort("_change_type", "value")
+    old = before.filter(pl.col("value") < 5).select(pl.col("value").sort())
+    assert rows.filter(_change_type="update_preimage")["value"].to_list() == old["value"].to_list()
+    assert rows.filter(_change_type="update_postimage")["value"].to_list() == (old["value"] + 100).to_list()
+
+
+def test_golden_table_of_spark_keeps_its_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(GOLDEN / "cdf-table-data-change", path)
+    qbeast.convert_table(path, columns=["id"])
+    table = qbeast.open_table(path)
+    before = table.scan().collect().rename({"id": ROW})
+    version = table.delete("id IN (1, 2)").version
+    after = table.scan().collect().rename({"id": ROW})
+    feed_rows = read_feed(path, version).rename({"id": ROW})
+    assert set(feed_rows["_change_type"]) == {"delete"}
+    assert_same_rows(feed_rows.select(before.columns), before.join(after, on=ROW, how="anti"))
+
+
+def test_failed_feed_leaves_no_file_and_no_version(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = spread_table(path)
+    files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
+    encode, calls = write_feed.encode_data_file, iter(range(2))
+
+    def failing(*args: Any, **options: Any) -> Any:
+        if next(calls, None) is None:
+            msg = "no space"
+            raise OSError(msg)
+        return encode(*args, **options)
+
+    with (
+        mock.patch.object(feed, "_FILE_BYTES", 2000),
+        mock.patch.object(write_feed, "encode_data_file", failing),
+        pytest.raises(OSError, match="no space"),
+    ):
+        qbeast.open_table(path).update(f"{ROW} < 390", {"f": "1.0"})
+    assert set(path.rglob("*.parquet")) == files
+    assert_same_rows(qbeast.read_table(path), rows)
+    assert DeltaTable(path).version() == version
+
+
+def test_lost_race_deletes_the_feed_of_the_attempt(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything, more = grown(path), more_rows(5000)
+    enable_feed(path)
+    result = beside(path, lambda: qbeast.write_table(more, path, mode="append"))
+    assert change_files(path) == {action["path"] for action in feed_actions(path, result.version)}
+    expected = pl.concat([everything, more])
+    gone = expected.filter(CONDITION)[ROW]
+    check_feed(path, result.version, expected, expected.filter(~CONDITION), {"delete": gone})
+
+
+def test_feed_enabled_meanwhile_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    everything = grown(path)
+    result = beside(path, lambda: enable_feed(path))
+    assert feed_actions(path, result.version)
+    kept = everything.filter(~CONDITION)
+    check_feed(path, result.version, everything, kept, {"delete": everything.filter(CONDITION)[ROW]})
+
+
+def test_property_without_the_feature_writes_no_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spread_table(path)
+    log = path / "_delta_log" / f"{qbeast.open_table(path).version:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 1, "minWriterVersion": 2}
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = qbeast.open_table(path).update(f"{ROW} < 9", {"f": "1.0"})
+    assert result.committed
+    assert not change_files(path)
+
+
+def test_column_with_a_name_of_the_feed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spread_table(path)
+    table = qbeast.open_table(path)
+    source = spread(3).with_columns(_change_type=pl.lit("mine"))
+    with pytest.raises(qbeast.UnsupportedTableError, match="the feed uses too"):
+        table.merge(source, on=ROW, schema_mode="merge")
+    assert not change_files(path)
+
+
+def test_vacuum_deletes_only_old_files_of_the_feed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    spread_table(path)
+    table = qbeast.open_table(path)
+    table.update(f"{ROW} < 9", {"f": "1.0"})
+    old = change_files(path)
+    for name in old:
+        os.utime(path / name, (0, 0))
+    last = table.update(f"{ROW} < 9", {"f": "2.0"})
+    assert set(table.vacuum(dry_run=False).files) >= old
+    assert change_files(path) == {action["path"] for action in feed_actions(path, last.version)}
+    assert read_feed(path, last.version).height == 18
+    qbeast.drop_table(path, confirm=True)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, mapped: bool) -> None:
+    path = tmp_path / "t"
+    rows = pl.DataFrame(
+        {ROW: range(60), "day": [f"{n % 3}/ä" if n % 4 else None for n in range(60)], "f": [0.5] * 60}
+    )
+    write_deltalake(path, rows, partition_by=["day"], configuration={"delta.enableChangeDataFeed": "true"})
+    if mapped:
+        map_columns(path)
+    qbeast.convert_table(path, columns=[ROW])
+    reader = qbeast.open_table(path)._reader  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    change = Update("row < 30", {"day": "CASE WHEN row % 2 = 0 THEN 'new' ELSE day END", "f": "1.5"})
+    plan = change.plan(reader, MemoryEngine())
+    replaced = Replaced(
+        np.ones(reader.snapshot.files.height, np.bool_), [], None, is_new=False, rows=0, cubes=0
+    )
+    files = feed.write_feed(reader, plan, replaced, MemoryEngine())
+    physical = {name: f"col-{name}" if mapped else name for name in rows.columns}
+    found = []
+    for file in files:
+        stored = pl.read_parquet(path / unquote(file.path), hive_partitioning=False)
+        assert (file.size, file.data_change) == ((path / unquote(file.path)).stat().st_size, False)
+        assert set(stored.columns) == {physical[ROW], physical["f"], "_change_type"}
+        assert set(file.partition_values) == {physical["day"]}
+        day = pl.lit(file.partition_values[physical["day"]], dtype=pl.String).alias("day")
+        found.append(stored.rename({physical[name]: name for name in (ROW, "f")}).with_columns(day))
+    actual = pl.concat(found)
+    before = rows[:30]
+    even = pl.col(ROW) % 2 == 0
+    after = before.with_columns(day=pl.when(even).then(pl.lit("new")).otherwise("day"), f=pl.lit(1.5))
+    for kind, expected in (("update_preimage", before), ("update_postimage", after)):
+        assert_same_rows(actual.filter(_change_type=kind).select(rows.columns), expected)
+    assert {day for file in files for day in file.partition_values.values()} == {
+        "1/ä",
+        "2/ä",
+        "0/ä",
+        "new",
+        None,
+    }
+
+
+def map_columns(path: Path) -> None:
+    """Give the columns of a new table other names in its files."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in line:
+            schema = json.loads(line["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], start=1):
+                mapping = {"id": number, "physicalName": f"col-{field['name']}"}
+                field["metadata"] = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
+            line["metaData"]["schemaString"] = json.dumps(schema)
+            maximum = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+            line["metaData"]["configuration"] |= maximum
+        if "add" in line:
+            add = line["add"]
+            add["partitionValues"] = {f"col-{name}": text for name, text in add["partitionValues"].items()}
+            add.pop("stats", None)
+            file = path / unquote(add["path"])
+            pl.read_parquet(file, hive_partitioning=False).rename(lambda name: f"col-{name}").write_parquet(
+                file
+            )
+            add["size"] = file.stat().st_size
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,251 @@
+"""Tables with ``columns=[]``: written, changed and maintained without an index, against plain Polars and deltalake."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.schema import schema_to_delta
+from qbeast_core.table.engine.target import FileTarget, RowShape
+from qbeast_core.table.engine.tasks.plain_files import PlainTask
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.examples import examples
+from tests.helpers.small_files import resized
+from tests.helpers.strategies import ROW, Case, cases
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.UnindexedSampleWarning")
+ROWS = pl.DataFrame(
+    {ROW: range(1000), "flag": [i % 3 == 0 for i in range(1000)], "list": [[i % 7] for i in range(1000)]}
+)
+UNORDERED = ROWS.select("flag", "list")
+
+
+def log_of(path: Path, version: int) -> list[dict[str, Any]]:
+    text = (path / "_delta_log" / f"{version:020}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def check(path: Path, expected: pl.DataFrame) -> qbeast.Table:
+    """Compare all rows with the expected ones, also as deltalake reads them, and check the table."""
+    table = qbeast.open_table(path)
+    assert_same_rows(table.read(), expected)
+    others = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
+    assert sorted(others[ROW].to_pylist()) == expected[ROW].sort().to_list()
+    report = table.check()
+    assert report.ok, report
+    assert report.notes == ("the table has no index",)
+    assert (table.indexed_columns, table.revisions) == ((), ())
+    return table
+
+
+@given(cases(most_rows=40), st.sampled_from([MEMORY, SPILL]), st.booleans())
+@examples(12, slow=100)
+def test_writes_keep_rows_of_every_type(case: Case, resources: Any, overwrite: bool) -> None:  # noqa: FBT001 -- drawn
+    with folder() as path, resized(max_file_rows=9, min_file_rows=1):
+        for number, frame in enumerate(case.frames):
+            columns = None if number else []
+            result = qbeast.write_table(frame, path, columns, mode="append", resources=resources)
+            assert (result.rows, result.staged_files, result.cubes) == (frame.height, 0, 0)
+        check(path, case.rows)
+        qbeast.open_table(path).optimize(resources=resources)
+        check(path, case.rows)
+        if overwrite:
+            qbeast.write_table(case.frames[-1], path, mode="overwrite", resources=resources)
+            check(path, case.frames[-1])
+
+
+@pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
+def test_changes_equal_those_of_polars(resources: Any, tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=[], resources=resources)
+    table = qbeast.open_table(tmp_path)
+    assert table.delete("row % 10 = 3", resources=resources).rows_deleted == 100
+    expected = ROWS.filter(pl.col(ROW) % 10 != 3)
+    check(tmp_path, expected)
+    table.update("row < 50", {"flag": "NOT flag"}, resources=resources)
+    flipped = pl.when(pl.col(ROW) < 50).then(~pl.col("flag")).otherwise("flag")
+    expected = expected.with_columns(flag=flipped)
+    check(tmp_path, expected)
+    source = ROWS.with_columns(pl.col(ROW) * 2, flag=None).cast(ROWS.schema)
+    result = table.merge(source, on=ROW, when_not_matched_by_source="delete", resources=resources)
+    assert result.rows_updated + result.rows_inserted == 1000
+    check(tmp_path, source)
+    assert table.delete("row >= 0", resources=resources).plan["action"].to_list() == ["drop"]
+    check(tmp_path, source.clear())
+
+
+@pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
+def test_optimize_joins_small_files(resources: Any, tmp_path: Path) -> None:
+    parts = [ROWS.with_columns(pl.col(ROW) + 1000 * number) for number in range(5)]
+    for part in parts:
+        qbeast.write_table(part, tmp_path, columns=[], mode="append", resources=resources)
+    table = qbeast.open_table(tmp_path)
+    assert table.metrics().health.reasons == ("small file",)
+    assert table.optimize(dry_run=True).plan["reason"].to_list() == ["small file"] * 5
+    result = table.optimize(resources=resources)
+    assert (result.files, result.rows, result.cubes, table.files().height) == (1, 5000, 0, 1)
+    check(tmp_path, pl.concat(parts))
+    assert not table.optimize(resources=resources).committed
+    assert table.optimize(full=True, resources=resources).plan["reason"].to_list() == ["requested"]
+    assert table.optimize(files=table.files()["path"].to_list()).committed
+    check(tmp_path, pl.concat(parts))
+    for options in ({"into": "new"}, {"fraction": 0.5}, {"revision": 1}):
+        with pytest.raises(qbeast.NotQbeastTableError, match=r"Table\.reindex\("):
+            table.optimize(**options)  # type: ignore[arg-type]
+    assert "Without index: 5,000 rows in 1 files" in repr(table.metrics())
+
+
+def test_optimize_applies_deletion_vectors(tmp_path: Path) -> None:
+    from tests.helpers.deletion_vectors import GONE, delete  # noqa: PLC0415 - rows of this helper
+    from tests.helpers.deletion_vectors import ROWS as PLAIN  # noqa: PLC0415
+
+    rows = PLAIN.rename({"id": ROW})
+    rows.write_delta(tmp_path)
+    delete(tmp_path, GONE)
+    qbeast.convert_table(tmp_path, columns=[])
+    left = rows.filter(~pl.col(ROW).is_in(GONE))
+    table = qbeast.open_table(tmp_path)
+    assert_same_rows(table.read(), left)
+    assert table.optimize().plan["reason"].to_list() == ["deletion vector"]
+    check(tmp_path, left)
+
+
+def test_other_readers_see_a_plain_delta_table(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=[])
+    actions = log_of(tmp_path, 0)
+    (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
+    (add,) = (action["add"] for action in actions if "add" in action)
+    assert metadata["configuration"] == {"qbeast.columnSpecs": "[]"}
+    assert not add.get("tags")
+    file = pl.read_parquet(tmp_path / add["path"])
+    assert file.equals(ROWS)  # in the order of the rows, without another column
+    assert json.loads(add["stats"])["maxValues"][ROW] == 999
+
+
+@pytest.mark.parametrize("converts", [False, True])
+def test_reindex_begins_an_index(converts: bool, tmp_path: Path) -> None:  # noqa: FBT001 -- a parameter
+    qbeast.write_table(ROWS, tmp_path, columns=[])
+    qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 1000), tmp_path, mode="append")
+    rows = pl.concat([ROWS, ROWS.with_columns(pl.col(ROW) + 1000)])
+    table = qbeast.open_table(tmp_path)
+    if converts:
+        assert qbeast.convert_table(tmp_path, columns=[ROW]).committed
+    else:
+        assert table.reindex([ROW]).columns == (ROW,)
+    expected = sampled(rows, [ROW], 0.2)
+    assert_same_rows(table.refresh().read(sample=0.2), expected)
+    assert table.optimize().plan["reason"].unique().to_list() == ["staged"]
+    assert_same_rows(table.read(sample=0.2), expected)
+    assert table.indexed_columns == (ROW,)
+    assert table.check().ok
+    with pytest.raises(qbeast.InvalidColumnsError):
+        table.reindex([])
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"Table\.reindex"):
+        qbeast.convert_table(tmp_path, columns=[])
+
+
+def test_reindex_moves_all_rows_at_once_on_request(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=[])
+    table = qbeast.open_table(tmp_path)
+    assert table.reindex([ROW], cube_size=100, full=True).rows == 1000
+    assert (table.cube_size, table.blocks()["element_count"].sum()) == (100, 1000)
+
+
+def test_overwrite_drops_the_index_and_its_settings(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=[ROW])
+    qbeast.write_table(ROWS, tmp_path, columns=[], mode="overwrite")
+    table = check(tmp_path, ROWS)
+    assert load_snapshot(tmp_path).config.entries == {
+        "qbeast.highestRevisionID": "1",
+        "qbeast.columnSpecs": "[]",
+    }
+    qbeast.write_table(ROWS[:10], tmp_path, mode="overwrite")  # stays without index
+    check(tmp_path, ROWS[:10])
+    assert qbeast.write_table(ROWS, tmp_path, columns=[ROW], mode="overwrite").revision_id == 2
+    assert table.refresh().restore(1).committed
+    check(tmp_path, ROWS)
+
+
+def test_concurrent_changes_of_the_index_lose_no_row(tmp_path: Path) -> None:
+    from qbeast_core.table.commit import commit as committing  # noqa: PLC0415 - patched
+
+    qbeast.write_table(ROWS, tmp_path, columns=[])
+    put, other = committing.put_commit, [lambda: qbeast.open_table(tmp_path).reindex([ROW])]
+
+    def late(*arguments: Any) -> Any:
+        while other:
+            other.pop()()
+        return put(*arguments)
+
+    more = ROWS.with_columns(pl.col(ROW) + 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(committing, "put_commit", late)
+        qbeast.write_table(more, tmp_path, mode="append")  # plain files; the table has an index by now
+        table = qbeast.open_table(tmp_path)
+        assert_same_rows(table.read(), pl.concat([ROWS, more]))
+        assert table.indexed_columns == (ROW,)
+        other.append(lambda: qbeast.write_table(ROWS, tmp_path, columns=[], mode="overwrite"))
+        with pytest.raises(qbeast.CommitConflictError, match="has no index now"):
+            qbeast.write_table(more, tmp_path, mode="append", columns=[ROW])
+    check(tmp_path, ROWS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"cube_size": 9}, {"column_stats": {"row_min": 0}}, {"sample_column": "s"}, {"dialect": "qbeast-spark"}],
+    ids=str,
+)
+def test_options_of_an_index_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError) as caught:
+        qbeast.write_table(ROWS, tmp_path / "t", columns=[], **options)
+    assert caught.value.argument == next(iter(options))
+    assert not (tmp_path / "t").exists()
+
+
+def test_columns_of_an_append_are_refused(tmp_path: Path) -> None:
+    qbeast.write_table(UNORDERED, tmp_path, columns=())
+    with pytest.raises(qbeast.InvalidColumnsError, match=r"Table\.reindex\("):
+        qbeast.write_table(UNORDERED, tmp_path, columns=["flag"], mode="append")
+    assert qbeast.write_table(UNORDERED, tmp_path, columns=[], mode="append").rows == 1000
+    assert qbeast.write_table(UNORDERED, tmp_path, columns=[], mode="append", dry_run=True).rows == 1000
+    spilled = qbeast.write_table(UNORDERED, tmp_path, mode="append", dry_run=True, resources=SPILL)
+    assert (spilled.rows, spilled.committed) == (1000, False)
+    by_flag = qbeast.read_table(tmp_path, sample=0.5, sample_by=["flag"])
+    assert by_flag.height in {0, 2 * 334, 2 * 666, 2000}
+
+
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
+    frames = iter([ROWS, ROWS.drop("flag")])
+    with pytest.raises(qbeast.SchemaMismatchError), resized(max_file_rows=10, min_file_rows=1):
+        qbeast.write_table(frames, tmp_path, columns=[], resources=SPILL)
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1 << 30])
+def test_files_hold_rows_of_one_partition(max_bytes: int, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"p": np.arange(300) % 4, "q": [None, "x", "y"] * 100, "v": range(300)})
+    schema = schema_to_delta(rows.schema)
+    target = FileTarget.of(
+        str(tmp_path),
+        RowShape(schema, rows.schema, merge=False),
+        {},
+        dialect="documented",
+        columns=StoredColumns({}, partitions=("p", "q")),
+    )
+    task = pickle.loads(pickle.dumps(PlainTask(target=target, max_bytes=max_bytes)))  # noqa: S301
+    adds = task.write([rows[:100], rows[100:]])
+    bounds = [json.loads(add.stats) for add in adds]
+    assert all(stats["minValues"]["p"] == stats["maxValues"]["p"] for stats in bounds)
+    assert sum(stats["numRecords"] for stats in bounds) == 300
+    assert len(adds) == (24 if max_bytes == 1 else 12)
