@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.write.options import ColumnStats
+    from qbeast_core.table.write.partition_by import PartitionBy
     from qbeast_core.table.write.target import Mode
     from qbeast_core.table.write.write import WriteResult
 
@@ -47,6 +48,7 @@ def write_table(
     sample_column: str | None = None,
     comment: str | None = None,
     column_comments: Mapping[str, str] | None = None,
+    partition_by: PartitionBy | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -109,6 +111,11 @@ def write_table(
         Description of a new table, or of one whose schema is replaced. Delta engines show it.
     column_comments : mapping of str to str, optional
         Comments of columns by name, like `comment`.
+    partition_by : sequence of str, optional
+        Partition columns of a new table, or of an overwrite with ``schema_mode="overwrite"``. A data file has rows of
+        one partition, and each partition has an index tree of its own. Use it for columns that nearly all queries
+        select one or a few values of, with many rows per value; index other columns. By default a table keeps its
+        partition columns; ``[]`` is none. Lists, structs and maps cannot be partition columns.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -148,6 +155,8 @@ def write_table(
         The rows add columns to a table of qbeast-spark, whose optimize (0.7.1) loses their values.
     DesignEffectWarning
         The rows bring the design effect of the table above 2: index keys repeat so often that samples are clustered.
+    SmallPartitionsWarning
+        Half of the partitions have fewer rows than one cube.
 
     Examples
     --------
@@ -177,6 +186,7 @@ def write_table(
         sample_column=sample_column,
         comment=comment,
         column_comments=column_comments or {},
+        partition_by=partition_by,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

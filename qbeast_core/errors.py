@@ -28,6 +28,7 @@
     │   └── EmptySampleWarning                               no row, but many were expected
     ├── HiddenColumnWarning                                  files have a column that a JVM does not expect
     ├── LostValuesWarning                                    a file of another format lost values
+    ├── SmallPartitionsWarning                               partitions have fewer rows than one cube
     └── UnindexedSampleWarning                               a sample reads all files
 
 Catch `QbeastError` to catch all of them. Codes never change and are listed in docs/errors.md. Facts are attributes.
@@ -400,6 +401,10 @@ class HiddenColumnWarning(QbeastWarning):
 
 class LostValuesWarning(QbeastWarning):
     """A file of another format has lost values because of a known error of its writer."""
+
+
+class SmallPartitionsWarning(QbeastWarning):
+    """Partitions have fewer rows than one cube, so the index cannot skip rows inside of them."""
 
 
 class UnindexedSampleWarning(QbeastWarning):

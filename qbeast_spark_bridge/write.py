@@ -14,6 +14,7 @@ from qbeast_core.table.data.frames import is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
+from qbeast_core.table.write.partition_by import PartitionBy
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
@@ -39,6 +40,7 @@ def write_table(
     sample_column: str | None = None,
     comment: str | None = None,
     column_comments: Mapping[str, str] | None = None,
+    partition_by: PartitionBy | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -57,7 +59,7 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, dry_run
+    sample_column, comment, column_comments, partition_by, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -81,6 +83,8 @@ def write_table(
     -----
     DesignEffectWarning
         If index keys repeat often, so that samples are clustered.
+    SmallPartitionsWarning
+        If half of the partitions have fewer rows than one cube.
 
     Examples
     --------
@@ -103,6 +107,7 @@ def write_table(
         sample_column=sample_column,
         comment=comment,
         column_comments=column_comments or {},
+        partition_by=partition_by,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

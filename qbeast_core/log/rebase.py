@@ -211,6 +211,8 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         return None
     if has_sample_column(metadata):
         other = "a sample column"
+    elif metadata.partition_columns:
+        other = "partitions"
     elif mapping_mode(configuration) != "none":
         other = "column mapping"
     elif (
@@ -230,9 +232,10 @@ def _maps_now(metadata: Metadata, head: _TableState | None) -> bool:
 
 
 def _with_min_reader(metadata: Metadata) -> Metadata:
-    """Return the metadata so that versions of this library without column mapping refuse a table that has it."""
+    """Return the metadata so that versions without column mapping and partitions refuse a table that has these."""
     configuration = metadata.configuration
-    if mapping_mode(configuration) == "none" or not TableConfig.from_configuration(configuration).is_indexed:
+    is_plain = mapping_mode(configuration) == "none" and not metadata.partition_columns
+    if is_plain or not TableConfig.from_configuration(configuration).is_indexed:
         return metadata
     entry = min_reader_entry(configuration, MAPPING_READER)
     return metadata.model_copy(update={"configuration": {**configuration, **entry}})
@@ -253,6 +256,8 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         metadata = merged
     # The data files are written already: they have to fit the schema that the table has by now.
     written_for = intent.metadata or base
+    if written_for is not None and written_for.partition_columns != metadata.partition_columns:
+        return "another writer changed the partition columns"
     if written_for is not None and written_for.schema_string != metadata.schema_string:
         # By their names in files: columns may have other names in the table now.
         ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
@@ -356,7 +361,7 @@ def _files(
     removes, adds = list(intent.removes), [_tagged(add, number, dialect) for add in intent.adds]
     if intent.mode == "overwrite" and head is not None:
         # All that is live now, not when the overwrite was planned: files that came since are replaced too.
-        removes += removes_of(head.files, data_change=True)
+        removes += removes_of(head.files, StoredColumns.of(head.metadata), data_change=True)
         removes += [remove_of(add, data_change=True) for add in (live.unlisted if live else ())]
     if intent.files is not None and live is not None:
         change = intent.files(live, dialect)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbeast_core.errors import InvalidMetadataError
-from qbeast_core.space.arrays import BoolArray, F64Array, U8Array, U64Array
+from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U8Array, U64Array
 from qbeast_core.space.columns import StringColumn
 
 # Levels below the root; two coordinates that part later share a cube.
@@ -33,6 +33,8 @@ class Cubes:
     depth: U8Array
     # Of shape (cubes, dimensions).
     cells: U64Array
+    # Number of each cube's tree. Each partition of a table has its own tree. None: all cubes are in tree 0.
+    trees: I64Array | None = None
 
     def __len__(self) -> int:
         return len(self.depth)
@@ -41,6 +43,11 @@ class Cubes:
     def dimensions(self) -> int:
         """Number of indexed columns."""
         return int(self.cells.shape[1])
+
+    def at(self, positions: I64Array | I32Array | slice) -> Cubes:
+        """Return the cubes at some positions."""
+        trees = None if self.trees is None else self.trees[positions]
+        return Cubes(self.depth[positions], self.cells[positions], trees)
 
 
 def cube_boxes(cubes: Cubes) -> tuple[F64Array, F64Array]:

@@ -191,8 +191,8 @@ class _FileWorkers:
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         """Summarise the rows: each task returns one summary, and further tasks merge them."""
-        tasks = _tasks(self.source, list(task.schema))
-        empty = task.summarise(task.schema.to_frame(), first_row=0)
+        tasks = _tasks(self.source, list(task.read_schema))
+        empty = task.summarise(task.read_schema.to_frame(), first_row=0)
         if not tasks:
             return empty
         share = min(domain_limits().rows / max(_rows_of(self.source), 1), 1.0)

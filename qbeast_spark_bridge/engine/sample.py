@@ -11,11 +11,14 @@ import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 -- the usual name
 from pyspark.sql.types import (
+    BinaryType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -45,10 +48,37 @@ def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexS
     """Summarise all rows of a DataFrame on the executors."""
     table = spark_schema(schema_json)
     types = StructType([table[name] for name in task.schema])
+    others = StructType([table[name] for name in task.partitions if name not in task.schema])
     counts = Observation()
-    observed = _with_random_numbers(df, types, task.cube_size).observe(counts, *_aggregates(types))
+    rows = _with_stored_values(df, [table[name] for name in task.partitions])
+    drawn = _with_random_numbers(rows, types, others, task.cube_size)
+    observed = drawn.observe(counts, *_aggregates(types))
     sample = _collect(observed.where("drawn < max_drawn").drop("max_drawn"))
-    return _summary(sample, counts.get, task.schema)
+    partitions = _distinct(rows, StructType([table[name] for name in task.partitions]), task.partitions)
+    return _summary(sample, counts.get, task, partitions)
+
+
+def _with_stored_values(df: DataFrame, partitions: list[StructField]) -> DataFrame:
+    """Return the rows with the values of partition columns as Delta stores them; see `RowShape`."""
+    for field in partitions:
+        if field.name not in df.columns:
+            continue
+        value = F.col(quoted(field.name)).cast(field.dataType)
+        match field.dataType:
+            case StringType() | BinaryType():
+                df = df.withColumn(field.name, F.when(F.length(value) > 0, value))
+            case FloatType() | DoubleType():
+                df = df.withColumn(field.name, value + F.lit(0.0).cast(field.dataType))
+            case _:
+                pass
+    return df
+
+
+def _distinct(df: DataFrame, types: StructType, schema: pl.Schema) -> pl.DataFrame:
+    """Return the distinct values of the partition columns, from a job of its own: Spark cannot observe them."""
+    if not schema:
+        return pl.DataFrame()
+    return _frame(_collect(df.select(*_values(df, types)).distinct()), schema)
 
 
 def send_sample(_: None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,20 +99,30 @@ def _collect(sample: DataFrame) -> list[pa.Table]:
     return [pa.ipc.open_stream(bytes(row["rows"])).read_all() for row in packed]
 
 
-def _with_random_numbers(df: DataFrame, types: StructType, cube_size: int | None) -> DataFrame:
-    """Return the indexed columns in the table's types, with a random number and its sampling limit for each row."""
-    names_in_df = set(df.columns)
-    values = [
-        (F.col(quoted(field.name)) if field.name in names_in_df else F.lit(None))
-        .cast(field.dataType)
-        .alias(f"c{number}")
-        for number, field in enumerate(types.fields)
-    ]
+def _with_random_numbers(
+    df: DataFrame, types: StructType, others: StructType, cube_size: int | None
+) -> DataFrame:
+    """Return the indexed columns in the table's types, with a random number and its sampling limit for each row.
+
+    `others` are more columns for the sample.
+    """
+    values = _values(df, StructType([*types.fields, *others.fields]))
     numbered_rows = df.select(*values, F.monotonically_increasing_id().alias("row"))
     names = [f"c{number}" for number in range(len(values))]
     drawn = F.shiftrightunsigned(F.xxhash64("row"), 64 - KEY_BITS)
     limit = (_share(cube_size) * F.lit(float(_CHOICES))).cast("long")
     return numbered_rows.select(drawn.alias("drawn"), limit.alias("max_drawn"), *names)
+
+
+def _values(df: DataFrame, types: StructType) -> list[Column]:
+    """Return columns in the table's types, null if they are missing, named by their position."""
+    names_in_df = set(df.columns)
+    return [
+        (F.col(quoted(field.name)) if field.name in names_in_df else F.lit(None))
+        .cast(field.dataType)
+        .alias(f"c{number}")
+        for number, field in enumerate(types.fields)
+    ]
 
 
 def _share(cube_size: int | None) -> Column:
@@ -152,10 +192,17 @@ def _micros_without_zone(moment: Column) -> Column:
     return seconds * _MICROS_PER_SECOND + fraction
 
 
-def _summary(tables: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) -> IndexSummary:
-    names = ["drawn", *schema]
-    frames = [pl.DataFrame(rows.rename_columns(names)) for rows in tables]
-    sample = pl.concat(frames) if frames else pl.Schema({"drawn": pl.Int64(), **schema}).to_frame()
+def _frame(tables: list[pa.Table], schema: pl.Schema) -> pl.DataFrame:
+    """Return the rows of tables whose columns have the order of the schema."""
+    frames = [pl.DataFrame(rows.rename_columns(list(schema))).cast(schema) for rows in tables]
+    return pl.concat([schema.to_frame(), *frames])
+
+
+def _summary(
+    tables: list[pa.Table], counts: dict[str, Any], task: SummaryTask, partitions: pl.DataFrame
+) -> IndexSummary:
+    schema = task.schema
+    sample = _frame(tables, pl.Schema({"drawn": pl.Int64(), **task.read_schema}))
     rows = int(counts["rows"])
     halves = counts["high_halves"] or 0, counts["low_halves"] or 0
     columns = [
@@ -166,13 +213,14 @@ def _summary(tables: list[pa.Table], counts: dict[str, Any], schema: pl.Schema) 
         for number, (name, dtype) in enumerate(schema.items())
     ]
     return counted_summary(
-        sample.select(pl.col(name).cast(dtype) for name, dtype in schema.items()),
+        sample.drop("drawn"),
         sample["drawn"],
         columns,
         rows=rows,
         least_limit=_CHOICES if counts["max_drawn"] is None else int(counts["max_drawn"]),
         weight_sum=(int(halves[0]) << _HALF_BITS) + int(halves[1]),
         limits=domain_limits(),
+        partitions=partitions,
     )
 
 

@@ -53,7 +53,7 @@ def summarise_files(
         first = number << _TASK_BITS
         total: IndexSummary | None = None
         for rows in _buffered(task.read()):
-            summary = job.summarise(rows.select(list(job.schema)), first_row=first)
+            summary = job.summarise(rows.select(list(job.read_schema)), first_row=first)
             first += rows.height
             total = summary if total is None else merge_summaries([total, summary], limits=domain_limits())
         if total is not None:

@@ -60,6 +60,8 @@ class Placed:
     min_weight: int
     max_weight: int
     rows: int
+    # Texts of the values of the partition columns.
+    partition: tuple[str | None, ...] = ()
 
 
 def read_log(table: Path) -> Log:
@@ -92,19 +94,30 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     assert int(log.configuration["qbeast.lastRevisionID"]) == max(revisions)
     keys = BLOCK_KEYS[log.configuration["qbeast.blocksDialect"]]
     adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
-    placed = [block for add in adds for block in _check_file(table, add, revisions, keys)]
+    types = {field["name"]: field["type"] for field in log.schema["fields"]}
+    placed = [block for add in adds for block in _check_file(table, add, revisions, keys, types)]
     for add in adds:
         _check_sample_column(table, add, log)
-    for revision in {block.revision for block in placed}:
-        blocks = [block for block in placed if block.revision == revision]
+    if any(block.partition for block in placed):
+        assert log.configuration["qbeast.minReader"] == "4"
+    for revision, partition in {(block.revision, block.partition) for block in placed}:
+        blocks = [block for block in placed if (block.revision, block.partition) == (revision, partition)]
         characters = -(-len(revisions[revision].columns) // 6)
         # What was below a leaf may be staged now.
         _check_ancestors(blocks, characters=characters, leaves=len(adds) == len(log.adds))
     return placed
 
 
+# Types of partition columns whose texts Polars casts.
+_CASTS = {"string": pl.String, "long": pl.Int64, "integer": pl.Int32, "double": pl.Float64, "date": pl.Date}
+
+
 def _check_file(
-    table: Path, add: dict[str, Any], revisions: dict[int, Revision], keys: list[str]
+    table: Path,
+    add: dict[str, Any],
+    revisions: dict[int, Revision],
+    keys: list[str],
+    types: dict[str, Any],
 ) -> Iterator[Placed]:
     tags, stats = add["tags"], json.loads(add["stats"])
     path = table / unquote(add["path"])
@@ -115,16 +128,23 @@ def _check_file(
     assert ("_qbeast_weight" in stored.columns) == hidden
     assert "_qbeast_weight" not in stats["nullCount"]
     revision = revisions[int(tags["revision"])]
-    weights = frame_weights(stored, revision.columns).astype(np.int64)
+    values = add["partitionValues"]
+    assert not set(values) & set(stored.columns)
+    assert not set(values) & set(stats["nullCount"])
+    indexed = stored.with_columns(
+        pl.lit(values[name], pl.String).cast(_CASTS[types[name]]).alias(name)
+        for name in set(values) & set(revision.columns)
+    )
+    weights = frame_weights(indexed, revision.columns).astype(np.int64)
     if hidden:
         assert stored.columns[-1] == "_qbeast_weight"
         assert (stored["_qbeast_weight"].to_numpy() == weights >> 16).all()
         assert stored["_qbeast_weight"].dtype == pl.Int32
     points = [
-        to_coordinates(transformation, to_index_column(stored[name]))
+        to_coordinates(transformation, to_index_column(indexed[name]))
         for name, transformation in zip(revision.columns, revision.transformations, strict=True)
     ]
-    _check_ranges(stored, revision)
+    _check_ranges(indexed, revision)
     blocks = _read_blocks(tags["blocks"], keys)
     assert sum(block["elementCount"] for block in blocks) == stats["numRecords"] == stored.height  # 8.5
     assert tags["qbeast.rules"] == "1"
@@ -148,6 +168,7 @@ def _check_file(
             block["minWeight"],
             block["maxWeight"],
             block["elementCount"],
+            tuple(values.values()),
         )
 
 

@@ -122,7 +122,7 @@ def summarise_parts(
     limits: SampleLimits = domain_limits(),  # noqa: B008
 ) -> IndexSummary:
     task = replace(task, limits=limits)
-    names = list(task.schema)
+    names = list(task.read_schema)
     summaries = [
         task.summarise(part.select(names), first_row=number << 40) for number, part in enumerate(parts)
     ]

@@ -9,6 +9,7 @@ from qbeast_core.space.cubes import Cubes
 from qbeast_core.tree.layout.build import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
 from qbeast_core.tree.layout.grid import grid
+from qbeast_core.tree.layout.pack import PackedFiles, file_starts, packed_at
 
 MIN, MAX = -(2**31), 2**31 - 1
 coordinates = st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0, np.nextafter(1.0, 0.0), 0.25, 0.1])
@@ -34,6 +35,11 @@ def assign(d, points, weights, cube_size, existing=None, *, smallest=0):
         existing=existing,
         smallest_block_rows=smallest,
     )
+
+
+def pack_files(counts, *, file_rows, first_cubes=0) -> PackedFiles:
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+    return packed_at(file_starts(ends, file_rows=file_rows, first_cubes=first_cubes), ends)
 
 
 def live_blocks(found, weights):

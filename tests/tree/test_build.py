@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.tree.layout.file_order import file_order
 from qbeast_core.tree.layout.grid import grid
-from qbeast_core.tree.layout.pack import order_in_file, pack_files, page_rows_for, rows_by_file
+from qbeast_core.tree.layout.pack import order_in_file, page_rows_for, rows_by_file
 from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
 from tests.tree.batches import (
@@ -21,6 +21,7 @@ from tests.tree.batches import (
     batches,
     live_blocks,
     misplaced,
+    pack_files,
     tree_of,
 )
 from tests.tree.reference import build

@@ -16,7 +16,7 @@ from qbeast_core.tree.growth.ranges import Axis, box_shares
 from qbeast_core.tree.growth.upper import upper_cubes
 from qbeast_core.tree.layout.build import assign_rows
 from qbeast_core.tree.layout.existing import existing_tree
-from qbeast_core.tree.layout.pack import pack_files
+from tests.tree.batches import pack_files
 
 LOW, LAST = -(2**31), 2**31 - 1
 

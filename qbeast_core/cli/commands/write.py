@@ -143,6 +143,13 @@ def suggest(
         "Name of a new column by which any engine reads samples: WHERE sample < 0.01.",
         "NAME",
     ),
+    option(
+        "--partition-by",
+        "Column to partition a new table by, for queries that nearly always select one value; may be repeated.",
+        "NAME",
+        multiple=True,
+        callback=lambda _context, _parameter, names: list(names) or None,
+    ),
     reading_options,
     _writing,
 )

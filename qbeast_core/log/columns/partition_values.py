@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import polars as pl
 
@@ -72,14 +72,27 @@ def partition_values(rows: pl.DataFrame, columns: StoredColumns) -> dict[str, st
     return {columns.stored_name(series.name): partition_texts(series).item() for series in first}
 
 
-def parsed_values(values: Mapping[str, str | None], columns: StoredColumns) -> dict[str, Any]:
-    """Return typed values by the names of the columns in the table, from ``partitionValues``."""
-    return {
-        name: typed_values(
-            pl.Series([values.get(columns.stored_name(name))], dtype=pl.String), columns.columns[name].dtype
-        ).item()
-        for name in columns.partitions
+def values_of_files(files: pl.DataFrame, columns: StoredColumns) -> list[dict[str, str | None]]:
+    """Return the ``partitionValues`` of live files."""
+    if not columns.partitions:
+        return [{} for _ in range(files.height)]
+    names = [columns.stored_name(name) for name in columns.partitions]
+    values = files["partition"].struct.unnest().select(columns.partitions)
+    rows = pl.DataFrame([partition_texts(column) for column in values]).iter_rows()
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def typed_partitions(values: Sequence[Mapping[str, str | None]], columns: StoredColumns) -> pl.DataFrame:
+    """Return the partition columns by their names in the table, from the ``partitionValues`` of files."""
+    texts = {
+        name: [of_file.get(columns.stored_name(name)) for of_file in values] for name in columns.partitions
     }
+    return pl.DataFrame(
+        [
+            typed_values(pl.Series(name, of_files, dtype=pl.String), columns.columns[name].dtype)
+            for name, of_files in texts.items()
+        ]
+    )
 
 
 def folder_of(values: Mapping[str, str | None]) -> str:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 import polars as pl
 
 from qbeast_core.log.actions import AddFile, RemoveFile
+from qbeast_core.log.columns.partition_values import values_of_files
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.files.deletion_vector import parse_vector
 from qbeast_core.spec.block import BlocksDialect
 
@@ -65,8 +67,10 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
     return FileChange(adds=tuple(adds), removed=tuple(old for old, new in edited if new is None))
 
 
-def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, ...]:
-    """Return the removes of files; the time is set when they are committed.
+def removes_of(
+    files: pl.DataFrame, columns: StoredColumns = PLAIN, *, data_change: bool
+) -> tuple[RemoveFile, ...]:
+    """Return the removes of files; the time is set when they are committed. `columns` are those of the table.
 
     >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None], "base_row_id": [3],
     ...     "default_row_commit_version": [1]})
@@ -74,19 +78,21 @@ def removes_of(files: pl.DataFrame, *, data_change: bool) -> tuple[RemoveFile, .
     7
     """
     ids = ("base_row_id", "default_row_commit_version")
-    columns = files.select("path", "size_bytes", pl.col("deletion_vector").cast(pl.String), *ids)
+    listed = files.select("path", "size_bytes", pl.col("deletion_vector").cast(pl.String), *ids)
     return tuple(
         RemoveFile(
             path=path,
             data_change=data_change,
             extended_file_metadata=True,
-            partition_values={},
+            partition_values=values,
             size=size,
             deletion_vector=parse_vector(vector),
             base_row_id=base_row_id,
             default_row_commit_version=version,
         )
-        for path, size, vector, base_row_id, version in columns.iter_rows()
+        for (path, size, vector, base_row_id, version), values in zip(
+            listed.iter_rows(), values_of_files(files, columns), strict=True
+        )
     )
 
 

@@ -20,12 +20,11 @@ from qbeast_core.spec.transformer import TransformerKind
 from qbeast_core.table.advise.simulated import Opened, SimulatedTable
 from qbeast_core.table.advise.stored import Encoder, StoredRows
 from qbeast_core.tree.bands.arrange import has_bands
-from qbeast_core.tree.growth.upper import upper_cubes
+from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.pack import (
     PackedFiles,
-    pack_files,
     page_rows_for,
     rows_by_file,
     rows_per_file,
@@ -120,8 +119,7 @@ class Trial:
         weights = self.weights(index.columns)
         placed = assign_rows([cells for _, cells in axes], weights, cube_size=size)
         file_rows = rows_per_file(self.row_bytes)
-        first = upper_cubes(placed.cubes, placed.counts / self._scale, None, file_rows=file_rows)
-        packed = pack_files(placed.counts, file_rows=self._scaled(file_rows), first_cubes=first)
+        packed = pack_cubes(placed.cubes, placed.counts, None, file_rows=file_rows, share=self._scale)
         rows_of_file = self.table_rows // (len(packed.file_starts) - 1)
         bands = has_bands(rows_of_file)
         # In files with bands, pages have half as many rows on average.

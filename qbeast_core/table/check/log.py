@@ -39,6 +39,8 @@ _OBJECTS: Final[dict[BlocksDialect, str]] = {
 }
 _ROOT: Final = "the root"
 _LOW_BITS: Final = 16
+# Each partition has its own tree.
+_CUBE_KEY: Final = ["tree", "cube"]
 
 
 def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[str]]:
@@ -52,7 +54,7 @@ def check_log(state: IndexState) -> tuple[IndexTable, list[pl.DataFrame], list[s
         pl.col("rules").eq("1").fill_null(value=False).alias("ours"),
     )
     places = files.select("file", "path", "num_records")
-    blocks = index.binding.join(places, on="file", how="left", maintain_order="left")
+    blocks = state.in_trees(index.binding).join(places, on="file", how="left", maintain_order="left")
     faults = [
         _revision_faults(snapshot),
         *_tag_faults(files, index, widened=bool(snapshot.columns.type_changes)),
@@ -202,17 +204,18 @@ def _branch_faults(
 
 def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
     threshold = pl.col("max_weight")
-    cubes = blocks.group_by("cube").agg(pl.col("depth").first(), least=threshold.min(), most=threshold.max())
-    above, inner = _thresholds_above(cubes, width)
-    branches = blocks.join(above, on="cube", how="left")
+    cubes = blocks.group_by(_CUBE_KEY).agg(
+        pl.col("depth").first(), least=threshold.min(), most=threshold.max()
+    )
+    branches = blocks.join(_thresholds_above(cubes, width), on=_CUBE_KEY, how="left")
     named = pl.when(pl.col("nearest_cube") == "").then(pl.lit(_ROOT)).otherwise(pl.col("nearest_cube"))
     low, *of_cubes = _parts(
         branches,
         pl.col("min_weight") <= pl.col("highest"),
         pl.col("least") < pl.col("nearest"),
-        ~pl.col("cube").is_in(inner.implode()) & (pl.col("most") < MAX_WEIGHT),
+        ~pl.col("is_inner") & (pl.col("most") < MAX_WEIGHT),
     )
-    falling, leaves = (rows.unique("cube", keep="first", maintain_order=True) for rows in of_cubes)
+    falling, leaves = (rows.unique(_CUBE_KEY, keep="first", maintain_order=True) for rows in of_cubes)
     not_above = "its smallest weight {} is not above {}, the threshold of a cube over it"
     below = "the cube's threshold {} is below that of {} over it, {}"
     no_leaf = "no cube lies below it, and yet its threshold is {}"
@@ -225,23 +228,28 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
     )
 
 
-def _thresholds_above(cubes: pl.DataFrame, width: int) -> tuple[pl.DataFrame, pl.Series]:
-    """Give the highest and the nearest threshold over each cube; and the cubes that lie over others."""
+def _thresholds_above(cubes: pl.DataFrame, width: int) -> pl.DataFrame:
+    """Give the highest and the nearest threshold over each cube, and whether it lies over others."""
     no_number, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
     with_above = cubes.with_columns(highest=no_number, nearest=no_number, nearest_cube=no_text)
-    inner = [pl.Series("cube", [], pl.String)]
-    thresholds = cubes.select(pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
+    inner = [cubes.select(_CUBE_KEY).head(0)]
+    thresholds = cubes.select("tree", pl.col("cube").alias("above"), pl.col("least").alias("threshold"))
     deepest = cubes["depth"].max()
     for level in range(deepest if isinstance(deepest, int) else 0):
         prefix = pl.when(pl.col("depth") > level).then(pl.col("cube").str.head(level * width))
-        with_above = with_above.with_columns(prefix.alias("above")).join(thresholds, on="above", how="left")
-        inner.append(with_above.filter(pl.col("threshold").is_not_null())["above"].unique().alias("cube"))
+        with_above = with_above.with_columns(prefix.alias("above"))
+        with_above = with_above.join(thresholds, on=["tree", "above"], how="left")
+        found = with_above.filter(pl.col("threshold").is_not_null())
+        inner.append(found.select("tree", pl.col("above").alias("cube")))
         with_above = with_above.with_columns(
             highest=pl.max_horizontal("highest", "threshold"),
             nearest=pl.coalesce("threshold", "nearest"),
             nearest_cube=pl.when(pl.col("threshold").is_null()).then("nearest_cube").otherwise("above"),
         ).drop("above", "threshold")
-    return with_above, pl.concat(inner)
+    marked = pl.concat(inner).unique().with_columns(is_inner=True)
+    return with_above.join(marked, on=_CUBE_KEY, how="left").with_columns(
+        pl.col("is_inner").fill_null(value=False)
+    )
 
 
 def _layout_faults(files: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import random
 import time
 import warnings
@@ -325,7 +326,8 @@ def _commit_info(
     """Return the provenance of one attempt."""
     adds = rebased.adds
     removes = [action for action in rebased.actions if isinstance(action, RemoveFile)]
-    info: dict[str, Any] = {"operationParameters": _parameters(intent.mode), **intent.commit_info}
+    parameters = _parameters(intent.mode, rebased.metadata)
+    info: dict[str, Any] = {"operationParameters": parameters, **intent.commit_info}
     info |= {"timestamp": now_ms, "operation": intent.operation or _OPERATIONS[intent.mode]}
     if in_commit_timestamps(rebased.protocol, rebased.metadata):
         # Timestamps increase with versions even if the clocks of writers differ.
@@ -347,8 +349,9 @@ def _commit_info(
     return CommitInfo.model_validate(info)
 
 
-def _parameters(mode: WriteMode) -> dict[str, str]:
-    return {"mode": _MODES[mode], "partitionBy": "[]"} if mode in _MODES else {}
+def _parameters(mode: WriteMode, metadata: Metadata) -> dict[str, str]:
+    columns = json.dumps(metadata.partition_columns, ensure_ascii=False)
+    return {"mode": _MODES[mode], "partitionBy": columns} if mode in _MODES else {}
 
 
 @cache

@@ -313,7 +313,9 @@ class CodedRows:
         self._codes: dict[str, pl.Series] = {}
         self._values: dict[str, pl.Series] = {}
         # Pages of indexed columns need bounds of their values, which codes do not have. Few rows are taken at once.
-        names = set(settings.dictionary).difference(settings.statistics).intersection(frame.columns)
+        # Files are named by the values of their partition columns.
+        kept = {*settings.statistics, *settings.columns.partitions}
+        names = set(settings.dictionary).difference(kept).intersection(frame.columns)
         for name in names if frame.height > _FEW_ROWS else ():
             column = frame[name]
             coded = place_values(column, column.gather_every(max(frame.height // _TRIED_ROWS, 1)))

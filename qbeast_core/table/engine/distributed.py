@@ -23,16 +23,17 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SpacePart, SummaryTask, sort_keys
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, with_blocks
 from qbeast_core.tree.growth.opened import opened_rows
-from qbeast_core.tree.growth.upper import upper_cubes
+from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.draw import draw_outline
-from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.outline import Outline
-from qbeast_core.tree.layout.pack import pack_files, rows_per_file
+from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.layout.plan import smallest_block_rows
 from qbeast_core.tree.space.columns import frame_weights
+from qbeast_core.tree.space.partitions import Partitions
 from qbeast_core.tree.space.summary import IndexSummary, domain_limits, merge_summaries
 
 _WEIGHT_BITS: Final = np.uint64(32)  # the low bits of a sort key; the cube has the high bits
@@ -96,14 +97,16 @@ class DistributedRows:
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """See `Rows`."""
         if tuple(names) not in self.summaries:
-            task = SummaryTask(self._schema(names), cube_size)
+            task = SummaryTask(self._schema(names), cube_size, partitions=self._partitions)
             self.summaries[tuple(names)] = self.workers.summarise(task)
         return self.summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
         """See `Rows`. Parts are not split again."""
         names = revision.columns
-        both = self.workers.summarise(SummaryTask(self._schema(names), apart=revision))
+        both = self.workers.summarise(
+            SummaryTask(self._schema(names), apart=revision, partitions=self._partitions)
+        )
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
             raise AssertionError  # `apart` is set
@@ -124,17 +127,20 @@ class DistributedRows:
         summary = self.summary(revision.columns)
         report(self.progress, Progress("plan", rows=summary.rows))
         weights = frame_weights(summary.sample, revision.columns)
-        outline, keys = _draw(summary, weights, revision, tree)
+        partitions = partitions_of(tree).with_rows(summary.partitions)
+        outline, keys = _draw(summary, weights, revision, tree, partitions)
         file_rows = self.file_rows or rows_per_file(guess_row_bytes(self.target.shape.schema))
         cubes = _SampledCubes.of(keys, outline, share=_share(summary))
+        roots = _roots(outline, partitions.numbers(summary.partitions))
         task = PlaceTask(
             target=self.target,
             revision=revision,
             outline=outline,
-            file_starts=cubes.file_starts(tree, file_rows=file_rows),
+            file_starts=cubes.file_starts(tree, roots, file_rows=file_rows),
             file_rows=file_rows,
             rows=summary.rows,
             weight_sum=summary.weight_sum,
+            partitions=partitions,
             part=self.part,
         )
         return PlannedRows(
@@ -148,6 +154,10 @@ class DistributedRows:
 
     def _schema(self, names: Sequence[str]) -> pl.Schema:
         return pl.Schema({name: self.target.shape.schema[name] for name in names})
+
+    @property
+    def _partitions(self) -> pl.Schema:
+        return self._schema(self.target.columns.partitions)
 
     def _write(self, task: PlaceTask) -> list[AddFile]:
         report(self.progress, Progress("write", 0, task.file_count, task.rows))
@@ -169,11 +179,15 @@ def _share(summary: IndexSummary) -> float:
 
 
 def _draw(
-    summary: IndexSummary, weights: I32Array, revision: Revision, tree: ExistingTree | None
+    summary: IndexSummary,
+    weights: I32Array,
+    revision: Revision,
+    tree: ExistingTree | None,
+    partitions: Partitions,
 ) -> tuple[Outline, U64Array]:
     """Draw the tree from the sample. Return it with the sorted keys of the sample."""
     size = revision.desired_cube_size
-    cells = grid_columns(summary.sample, revision)
+    cells, trees = grid_columns(summary.sample, revision), partitions.numbers(summary.sample)
     outline = draw_outline(
         cells,
         weights,
@@ -181,8 +195,17 @@ def _draw(
         cube_size=size,
         existing=tree,
         smallest_block_rows=smallest_block_rows(size),
+        trees=trees,
+        tree_count=partitions.tree_count,
     )
-    return outline, np.sort(sort_keys(outline, outline.place(cells, weights), weights))
+    return outline, np.sort(sort_keys(outline, outline.place(cells, weights, trees), weights))
+
+
+def _roots(outline: Outline, trees: I64Array | None) -> U64Array:
+    """Return the lowest sort keys of trees, by their numbers; None: there is one tree."""
+    if trees is None:
+        return np.zeros(1, np.uint64)
+    return np.sort(outline.places_in_files[trees].astype(np.uint64)) << _WEIGHT_BITS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,25 +224,28 @@ class _SampledCubes:
     @classmethod
     def of(cls, keys: U64Array, outline: Outline, *, share: float) -> _SampledCubes:
         numbers, counts = np.unique(keys >> _WEIGHT_BITS, return_counts=True)
-        nodes = outline.nodes_in_files[numbers]
-        cubes = Cubes(outline.cubes.depth[nodes], outline.cubes.cells[nodes])
+        cubes = outline.cubes.at(outline.nodes_in_files[numbers])
         return cls(keys, numbers, counts.astype(np.int64), cubes, share)
 
-    def file_starts(self, tree: ExistingTree | None, *, file_rows: int) -> U64Array:
-        """Return the first sort key of each file. Files end at the end of a cube if one is near."""
+    def file_starts(self, tree: ExistingTree | None, roots: U64Array, *, file_rows: int) -> U64Array:
+        """Return the first sort key of each file. Files end at the end of a cube if one is near.
+
+        `roots` are the lowest keys of all trees with rows, including trees without sampled rows.
+        """
         if not len(self.keys):
             return np.zeros(0, np.uint64)
-        first = upper_cubes(self.cubes, self.counts / self.share, tree, file_rows=file_rows)
-        sampled_rows = max(round(file_rows * self.share), 1)
-        packed = pack_files(self.counts, file_rows=sampled_rows, first_cubes=first)
+        packed = pack_cubes(self.cubes, self.counts, tree, file_rows=file_rows, share=self.share)
         cuts = packed.file_starts[:-1]
         begins = np.cumsum(self.counts) - self.counts
         index = np.minimum(np.searchsorted(begins, cuts), len(begins) - 1)
         is_cube_start = begins[index] == cuts
         # A cube that is not cut starts at its lowest key: rows outside the sample may have lower weights.
         starts = np.where(is_cube_start, self.numbers[index] << _WEIGHT_BITS, self.keys[cuts])
+        # The first file of a tree begins at the root: rows outside the sample may be in higher cubes.
+        is_first = np.diff(np.searchsorted(roots, starts, side="right"), prepend=-1) != 0
+        starts = np.union1d(starts[~is_first], roots)
         starts[0] = 0
-        return np.unique(starts)
+        return starts
 
     def opened_rows(self, file_starts: U64Array) -> F64Array:
         """Return the rows that filters are expected to open; see `PlannedRows`."""

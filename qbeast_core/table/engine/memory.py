@@ -25,12 +25,13 @@ from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_total import KeyTotal
-from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.pack import rows_per_file
 from qbeast_core.tree.layout.parallel import workers
 from qbeast_core.tree.layout.plan import IndexPlan, plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.partitions import with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, summarise
 
 _ALL_BYTES: Final = 1 << 62
@@ -47,7 +48,7 @@ class MemoryEngine:
     def open(self, source: Source, target: FileTarget, progress: ProgressCallback | None) -> Rows:
         """See `Engine`."""
         if isinstance(source, FilesSource):
-            rows = source.read()
+            rows = with_stored_values(source.read(), target.columns.partitions)
         elif isinstance(source, FrameSource):
             rows = target.shape.fit(source.frame)
         else:
@@ -111,13 +112,22 @@ class _MemoryRows:
             task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
             return unindexed_rows(partial(task.write, [rows]), file_count=count)
         keys = rows[list(revision.columns)]
+        of_partitions = rows.select(self.target.columns.partitions)
+        partitions = partitions_of(tree).with_rows(of_partitions)
         report(self.progress, Progress("plan", rows=keys.height))
         weights = frame_weights(keys, revision.columns)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
             counted = pool.submit(design_effect, weights)
             coded = pool.submit(self._coded, revision)
-            plan = plan_index(keys, revision, weights, existing=tree, file_rows=rows_per_file(row_bytes))
+            plan = plan_index(
+                keys,
+                revision,
+                weights,
+                existing=tree,
+                file_rows=rows_per_file(row_bytes),
+                trees=partitions.numbers(of_partitions),
+            )
             effect = counted.result()
             settings, source = coded.result()
         if keys.height > sizing().chunk_rows:  # writing files needs the most memory

@@ -15,6 +15,7 @@ from qbeast_core.spec.table_config import SAMPLE_COLUMN
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.data.rules.row_rules import RowRules
 from qbeast_core.table.data.schema import fit_frame
+from qbeast_core.tree.space.partitions import with_stored_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +29,22 @@ class RowShape:
     sample_column: str | None = None
     # Rules of the table for new rows. None: it has none, or the rows are in the table already.
     rules: RowRules | None = field(default=None, repr=False)
+    # Partition columns, whose values are changed to those that Delta stores: the empty text to null.
+    partitions: tuple[str, ...] = ()
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:
         """Return the rows with the columns and types of the table. Raise if they break a rule of the table."""
         frame = without_values(to_frame(rows), self.sample_column)
         if self.rules is None:
-            return fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+            fitted = fit_frame(frame, self.schema_json, self.schema, merge=self.merge)
+            return with_stored_values(fitted, self.partitions)
         rules = self.rules.on_new(frame.columns)
         computed = {column.name for column in rules.generated}
         given = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in computed})
         fitted = fit_frame(rules.fill(frame), self.schema_json, given, merge=self.merge)
         if computed:
             fitted = fit_frame(rules.compute(fitted), self.schema_json, self.schema, merge=self.merge)
+        fitted = with_stored_values(fitted, self.partitions)
         rules.check(fitted)
         return fitted
 
@@ -51,7 +56,9 @@ class RowShape:
             rules = rules.for_columns(names)
         schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name in needed})
         # Rows may have none of the columns, and have another column then, which counts them.
-        return RowShape(self.schema_json, schema, self.merge or rules is not None, rules=rules)
+        return replace(
+            self, schema=schema, merge=self.merge or rules is not None, rules=rules, sample_column=None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +95,11 @@ class FileTarget:
         return FileTarget(
             uri=uri,
             storage_options=checked_options(storage_options),
-            shape=replace(shape, sample_column=sample_column_of(properties, shape.schema, columns)),
+            shape=replace(
+                shape,
+                sample_column=sample_column_of(properties, shape.schema, columns),
+                partitions=columns.partitions,
+            ),
             configuration=properties,
             dialect=dialect,
             columns=columns,

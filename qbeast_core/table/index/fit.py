@@ -33,9 +33,11 @@ def fit_blocks(intent: WriteIntent, snapshot: Snapshot) -> WriteIntent:
     if intent.mode != "append" or intent.removes or intent.new_revision or revision is None or not indexed:
         return intent
     files = [add.blocks or () for add in indexed]
-    live = IndexState(snapshot).binding(revision)
+    state = IndexState(snapshot)
+    live = state.binding(revision)
     live = live if _knows(snapshot, revision) else live.clear()
-    fitting = blocks_in_order(files, live, dimensions=len(revision.columns))
+    trees = state.with_partitions(indexed)[1].tolist()
+    fitting = blocks_in_order(files, live, trees=trees, dimensions=len(revision.columns))
     if fitting == files:
         return intent
     fitted = {add.path: _fitted(add, blocks) for add, blocks in zip(indexed, fitting, strict=True)}
@@ -56,7 +58,9 @@ def breaks_order(intent: WriteIntent, snapshot: Snapshot) -> bool:
     gone = pl.Series(snapshot.data_paths, dtype=pl.String).is_in(list(removed)).to_numpy()
     revision = intent.revision
     beside = not intent.new_revision and _knows(snapshot, revision)
-    return bool(IndexState(snapshot).disorder(gone, new_blocks(intent.adds), revision if beside else None))
+    state = IndexState(snapshot)
+    new = new_blocks(intent.adds, state.with_partitions(intent.adds)[1])
+    return bool(state.disorder(gone, new, revision if beside else None))
 
 
 def _knows(snapshot: Snapshot, revision: Revision | None) -> bool:

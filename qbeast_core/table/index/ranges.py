@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
@@ -11,18 +13,21 @@ from qbeast_core.space.coordinates import to_coordinates
 from qbeast_core.space.numbers import number_values
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.transformation import HashTransformation, Transformation
-from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.growth.ranges import Axis
 from qbeast_core.tree.space.columns import to_index_column
 
 
-def axes_of(snapshot: Snapshot, revision: Revision) -> list[Axis]:
-    """Return the dimensions of a revision. Only columns of numbers, dates and times have known ranges."""
-    files = snapshot.files
-    fits = fits_schema(revision, snapshot.schema, snapshot.columns.rehashed)
+def axes_of(
+    files: pl.DataFrame, schema: pl.Schema, revision: Revision, *, rehashed: Mapping[str, str] | None = None
+) -> list[Axis]:
+    """Return the dimensions of a revision for some files of a snapshot.
+
+    Only columns of numbers, dates and times have known ranges.
+    """
+    fits = fits_schema(revision, schema, rehashed)
     bounded = bounded_columns(files) if fits else set[str]()
     return [
-        _axis(files, name, snapshot.schema[name], space) if name in bounded else Axis.unknown(files.height)
+        _axis(files, name, schema[name], space) if name in bounded else Axis.unknown(files.height)
         for name, space in zip(revision.columns, revision.transformations, strict=True)
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.partition_values import typed_partitions
 from qbeast_core.log.domains.clustering import clustered_by_others, is_clustered
 from qbeast_core.query.index.fitting import fits_schema
 from qbeast_core.query.index.index_table import NO_REVISION, IndexTable
@@ -24,6 +25,7 @@ from qbeast_core.tree.growth.ranges import Axis
 from qbeast_core.tree.layout.existing import ExistingTree, existing_tree
 from qbeast_core.tree.layout.order import broken_order, open_where_broken
 from qbeast_core.tree.space.columns import text_column
+from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 
 # In place of a revision id: the file has no usable index.
 STAGED: Final = NO_REVISION
@@ -31,8 +33,16 @@ STAGED: Final = NO_REVISION
 # In place of a file index: the block is in a file that is not committed yet.
 NEW_FILE: Final = -1
 
+# `tree` is the number of the partition of the block's file.
 _BLOCKS: Final = pl.Schema(
-    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64, "rows": pl.Int64}
+    {
+        "file": pl.Int64,
+        "tree": pl.Int64,
+        "cube": pl.String,
+        "min_weight": pl.Int64,
+        "max_weight": pl.Int64,
+        "rows": pl.Int64,
+    }
 )
 
 
@@ -54,7 +64,9 @@ class IndexState:
     """The files of a snapshot by revision, and their blocks."""
 
     snapshot: Snapshot
-    _axes: dict[int, list[Axis]] = field(default_factory=dict[int, list[Axis]], init=False, repr=False)
+    _axes: dict[tuple[int, int], list[Axis]] = field(
+        default_factory=dict[tuple[int, int], list[Axis]], init=False, repr=False
+    )
 
     @cached_property
     def newest(self) -> Revision | None:
@@ -77,7 +89,40 @@ class IndexState:
         """Return the blocks of a revision that restrict appended rows, without copies."""
         blocks = self.table.binding
         mask = (blocks["revision"] == revision.revision_id) & ~blocks["replicated"]
-        return blocks if mask.all() else blocks.filter(mask)
+        return self.in_trees(blocks if mask.all() else blocks.filter(mask))
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """The partitions of the live files."""
+        return NO_PARTITIONS.with_rows(self.snapshot.partitions)
+
+    @cached_property
+    def tree_of(self) -> I64Array:
+        """Number of the tree of each live file."""
+        numbers = self.partitions.numbers(self.snapshot.partitions)
+        return np.zeros(self.snapshot.files.height, np.int64) if numbers is None else numbers
+
+    @cached_property
+    def files_by_tree(self) -> list[I64Array]:
+        """Indexes of the live files of each tree."""
+        order = np.argsort(self.tree_of, kind="stable")
+        ends = np.cumsum(np.bincount(self.tree_of, minlength=self.partitions.tree_count))
+        return np.split(order, ends[:-1])
+
+    def files_of_tree(self, tree: int) -> pl.DataFrame:
+        """Return the live files of a tree, in the columns of the snapshot."""
+        files = self.snapshot.files
+        return files[pl.Series(self.files_by_tree[tree])] if self.partitions.columns else files
+
+    def in_trees(self, blocks: pl.DataFrame) -> pl.DataFrame:
+        """Return blocks of live files with the numbers of their trees."""
+        if not self.partitions.columns:
+            return blocks.with_columns(pl.lit(0, pl.Int64).alias("tree"))
+        return blocks.with_columns(pl.Series("tree", self.tree_of[blocks["file"].to_numpy()]))
+
+    def live_blocks(self, number: int) -> pl.DataFrame:
+        """Return the blocks of a revision that rewrites rely on, with the numbers of their trees."""
+        return self.in_trees(self.blocks.filter(pl.col("revision") == number)).select(_BLOCKS.names())
 
     def listed(self) -> pl.DataFrame:
         """Return one row per block of all files with valid tags; see `Table.blocks`."""
@@ -167,36 +212,64 @@ class IndexState:
         gone: BoolArray | None = None,
         new: pl.DataFrame | None = None,
         *,
+        partitions: Partitions | None = None,
         keeps_places: bool = False,
     ) -> ExistingTree:
-        """Return the tree to place rows in, without the files `gone` and with the blocks `new`.
+        """Return the trees to place rows in, without the files `gone` and with the blocks `new`.
 
-        `keeps_places` keeps the thresholds of the files `gone`, so that rewritten rows stay in their cubes.
+        `partitions` are those of the live files and of the files of `new`, see `with_partitions`. `keeps_places` keeps
+        the thresholds of the files `gone`, so that rewritten rows stay in their cubes.
         """
         taken: BoolArray | None = None
         if gone is None:
             blocks = self.binding(revision)[_BLOCKS.names()]
         else:
-            live = self.blocks.filter(pl.col("revision") == revision.revision_id).select(_BLOCKS.names())
-            blocks = pl.concat([live, new_blocks() if new is None else new])
+            live = self.live_blocks(revision.revision_id)
+            blocks = pl.concat([live, NO_BLOCKS if new is None else new])
             taken = np.append(gone, values=False)[blocks["file"].to_numpy()]  # `NEW_FILE` is the last index
             if not keeps_places:
                 blocks, taken = blocks.filter(~_mask(taken)), None
         cubes, rows = _cubes(blocks, len(revision.columns)), blocks["rows"].to_numpy()
         tree = existing_tree(cubes, **_bounds(blocks), element_counts=rows, gone=taken)
-        return tree if gone is None else replace(open_where_broken(tree), spread=self._spread(revision, gone))
+        tree = replace(tree, partitions=partitions or self.partitions)
+        return (
+            tree if gone is None else replace(open_where_broken(tree), spreads=self._spreads(revision, gone))
+        )
 
-    def axes(self, revision: Revision) -> list[Axis]:
-        """Return the dimensions of a revision, with the ranges of all files; cached."""
-        if revision.revision_id not in self._axes:
-            self._axes[revision.revision_id] = axes_of(self.snapshot, revision)
-        return self._axes[revision.revision_id]
+    def axes(self, revision: Revision, tree: int) -> list[Axis]:
+        """Return the dimensions of a tree of a revision, with the ranges of all files of the tree; cached."""
+        key = revision.revision_id, tree
+        if key not in self._axes:
+            files, schema = self.files_of_tree(tree), self.snapshot.schema
+            self._axes[key] = axes_of(files, schema, revision, rehashed=self.snapshot.columns.rehashed)
+        return self._axes[key]
 
-    def _spread(self, revision: Revision, files: BoolArray) -> float:
+    def _spreads(self, revision: Revision, files: BoolArray) -> dict[int, float]:
         """Return how widely the rows of some files are spread, see `ExistingTree`."""
-        rows = self.snapshot.files["num_records"].fill_null(0).cast(pl.Float64).to_numpy()[files]
-        extents = [(axis.highest - axis.lowest)[files] for axis in self.axes(revision)]
-        return float((np.array(extents) @ rows).min() / max(rows.sum(), 1.0))
+        rows = self.snapshot.files["num_records"].fill_null(0).cast(pl.Float64).to_numpy()
+        spreads: dict[int, float] = {}
+        for tree in np.unique(self.tree_of[files]).tolist():
+            of_tree = self.files_by_tree[tree]
+            chosen = files[of_tree]
+            weights = rows[of_tree[chosen]]
+            extents = [(axis.highest - axis.lowest)[chosen] for axis in self.axes(revision, tree)]
+            spreads[tree] = float((np.array(extents) @ weights).min() / max(weights.sum(), 1.0))
+        return spreads
+
+    def with_partitions(
+        self, adds: Sequence[AddFile], before: Partitions | None = None
+    ) -> tuple[Partitions, I64Array]:
+        """Return the partitions `before`, by default those of the live files, with those of new files.
+
+        Also return the number of the tree of each new file.
+        """
+        before, columns = before or self.partitions, self.snapshot.columns
+        if not columns.partitions:
+            return before, np.zeros(len(adds), np.int64)
+        rows = typed_partitions([add.partition_values for add in adds], columns)
+        partitions = before.with_rows(rows)
+        numbers = partitions.numbers(rows)
+        return partitions, np.zeros(len(adds), np.int64) if numbers is None else numbers
 
     def disorder(self, gone: BoolArray, new: pl.DataFrame, revision: Revision | None) -> Disorder:
         """Return new breaks of the order of weights. Breaks of the snapshot (of the JVM) are ignored.
@@ -209,13 +282,13 @@ class IndexState:
         files, is_stuck = [np.zeros(0, np.int64)], False
         for number in sorted(touched & set(self.snapshot.config.revisions)):
             dimensions = len(self.snapshot.config.revisions[number].columns)
-            live = self.blocks.filter(pl.col("revision") == number).select(_BLOCKS.names())
+            live = self.live_blocks(number)
             staying = live.filter(~_mask(gone[live["file"].to_numpy()]))
             broken = broken_blocks(pl.concat([staying, new]) if number == new_id else staying, dimensions)
             if broken.is_empty():
                 continue
-            before = broken_blocks(live, dimensions).filter("above")["text"]
-            old = broken.filter(pl.col("above") & pl.col("text").is_in(before.implode()))["cube"]
+            before = broken_blocks(live, dimensions).filter("above")
+            old = broken.filter("above").join(before, on=["tree", "text"], how="semi")["cube"]
             broken = broken.filter(~pl.col("cube").is_in(old.implode()))
             sides = self._cheaper_sides(broken)
             files.append(sides["file"].to_numpy())
@@ -235,33 +308,38 @@ class IndexState:
         return sides.join(cheapest, on=["cube", "above"], how="semi")
 
 
-def new_blocks(adds: Iterable[AddFile] = ()) -> pl.DataFrame:
+def new_blocks(adds: Sequence[AddFile], trees: I64Array) -> pl.DataFrame:
     """Return the blocks of files that are not committed yet, in the columns of `IndexState`.
 
-    >>> new_blocks().columns
-    ['file', 'cube', 'min_weight', 'max_weight', 'rows']
+    `trees` are the numbers of the files' trees, see `IndexState.with_partitions`.
     """
     rows = [
-        (NEW_FILE, block.cube, block.min_weight, block.max_weight, block.element_count)
-        for add in adds
+        (NEW_FILE, tree, block.cube, block.min_weight, block.max_weight, block.element_count)
+        for add, tree in zip(adds, trees.tolist(), strict=True)
         for block in add.blocks or ()
     ]
     return pl.DataFrame(rows, schema=_BLOCKS, orient="row")
 
 
+NO_BLOCKS: Final = pl.DataFrame(schema=_BLOCKS)
+
+
 def broken_blocks(blocks: pl.DataFrame, dimensions: int) -> pl.DataFrame:
-    """Return the blocks that cause breaks: `cube`, `above`, and the block's `file` and cube as `text`."""
+    """Return the blocks that cause breaks: `cube`, `above`, and the block's `file`, `tree` and cube as `text`."""
     breaks = broken_order(_cubes(blocks, dimensions), **_bounds(blocks))
     return breaks.select(
         "cube",
         "above",
         blocks["file"][breaks["block"]].alias("file"),
+        blocks["tree"][breaks["block"]].alias("tree"),
         blocks["cube"][breaks["block"]].alias("text"),
     )
 
 
 def _cubes(blocks: pl.DataFrame, dimensions: int) -> Cubes:
-    return decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
+    cubes = decode_cubes(text_column(blocks["cube"]), dimensions=dimensions)
+    trees = blocks["tree"].to_numpy()
+    return replace(cubes, trees=trees) if trees.any() else cubes
 
 
 def _bounds(blocks: pl.DataFrame) -> dict[str, np.ndarray[tuple[int], np.dtype[np.int32]]]:

@@ -14,14 +14,26 @@ from qbeast_core.table.index.state import broken_blocks
 
 _LIVE: Final = -1
 _BLOCKS: Final = pl.Schema(
-    {"file": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64}
+    {
+        "file": pl.Int64,
+        "tree": pl.Int64,
+        "cube": pl.String,
+        "min_weight": pl.Int64,
+        "max_weight": pl.Int64,
+    }
 )
 
 
 def blocks_in_order(
-    files: Sequence[Sequence[Block]], live: pl.DataFrame, *, dimensions: int
+    files: Sequence[Sequence[Block]],
+    live: pl.DataFrame,
+    *,
+    trees: Sequence[int] | None = None,
+    dimensions: int,
 ) -> list[tuple[Block, ...] | None]:
     """Return the blocks to publish for each new file. None: the file has to be published without index.
+
+    `trees` are the numbers of the files' trees, by default 0; each tree has an order of its own.
 
     Two plans on the same version may conflict: a cube without rows in one plan has no threshold there, and its
     threshold in the other plan may be too large for the rows below. A new file loses its index if its rows are below a
@@ -29,27 +41,33 @@ def blocks_in_order(
 
     A cube without descendants is a leaf: its new blocks get the threshold of a leaf.
 
-    >>> live = pl.DataFrame({"cube": ["", "ww"], "min_weight": [-9, 3], "max_weight": [2, 2147483647]})
+    >>> weights = {"min_weight": [-9, 3], "max_weight": [2, 2147483647]}
+    >>> live = pl.DataFrame({"tree": [0, 0], "cube": ["", "ww"], **weights})
     >>> low, high = [Block("A", 2, 2147483647, 2)], [Block("w", 1, 3, 2)]
     >>> blocks_in_order([low, high], live, dimensions=2)
     [None, None]
     >>> blocks_in_order([high], live[:1], dimensions=2)
     [None]
-    >>> blocks_in_order([high], live[:0], dimensions=2)
+    >>> blocks_in_order([high], live, trees=[1], dimensions=2)
     [(Block(cube='w', min_weight=1, max_weight=2147483647, element_count=2, replicated=False),)]
     """
-    new = [(file, b.cube, b.min_weight, b.max_weight) for file, blocks in enumerate(files) for b in blocks]
-    old = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), "cube", "min_weight", "max_weight")
+    trees = [0] * len(files) if trees is None else trees
+    new = [
+        (file, tree, block.cube, block.min_weight, block.max_weight)
+        for file, (blocks, tree) in enumerate(zip(files, trees, strict=True))
+        for block in blocks
+    ]
+    old = live.select(pl.lit(_LIVE, pl.Int64).alias("file"), *_BLOCKS.names()[1:])
     blocks = pl.concat([old.cast(_BLOCKS), pl.DataFrame(new, schema=_BLOCKS, orient="row")])
     faults = _faults(blocks, dimensions)
     while len(unfit := _unfit(faults)):
         # Blocks that relied on thresholds of these files show up in the next round.
         blocks = blocks.filter(~pl.col("file").is_in(unfit.implode()))
         faults = _faults(blocks, dimensions)
-    fitting, leaves = set(blocks["file"]), set(faults.filter("leaf")["text"])
+    fitting, leaves = set(blocks["file"]), set(faults.filter("leaf").select("tree", "text").iter_rows())
     return [
-        _raised(file_blocks, leaves) if file in fitting or not file_blocks else None
-        for file, file_blocks in enumerate(files)
+        _raised(file_blocks, tree, leaves) if file in fitting or not file_blocks else None
+        for file, (file_blocks, tree) in enumerate(zip(files, trees, strict=True))
     ]
 
 
@@ -70,5 +88,7 @@ def _unfit(faults: pl.DataFrame) -> pl.Series:
     return faults.filter(is_unfit)["file"].unique()
 
 
-def _raised(blocks: Sequence[Block], leaves: set[str]) -> tuple[Block, ...]:
-    return tuple(replace(block, max_weight=MAX_WEIGHT) if block.cube in leaves else block for block in blocks)
+def _raised(blocks: Sequence[Block], tree: int, leaves: set[tuple[int, str]]) -> tuple[Block, ...]:
+    return tuple(
+        replace(block, max_weight=MAX_WEIGHT) if (tree, block.cube) in leaves else block for block in blocks
+    )

@@ -29,7 +29,11 @@ from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
 from qbeast_core.spec.revision import staging_revision
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, TableConfig, qbeast_spark_entries
+from qbeast_core.spec.table_config import (
+    BLOCKS_DIALECT,
+    TableConfig,
+    qbeast_spark_entries,
+)
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.data.column_names import refuse_names
@@ -43,6 +47,7 @@ from qbeast_core.table.maintenance.parquet_folder import AT_ONCE, AddParquet, fi
 from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
+from qbeast_core.table.write.partition_by import partition_columns
 from qbeast_core.tree.space.evolve import default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"
@@ -174,6 +179,7 @@ def indexed_metadata(
         return plain.model_copy(update={"configuration": unindexed.to_configuration()})
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
+    partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
     names = [spec.name for spec in specs]
     staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
     listed = [str(spec) for spec in specs]

@@ -82,6 +82,7 @@ def switch_dialect(
         refuse_mapping(snapshot.uri, snapshot.columns, outcome=_OUTCOME)
         _refuse_sample_column(snapshot)
         _refuse_other_columns(snapshot)
+        _refuse_partitions(snapshot)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
@@ -143,6 +144,15 @@ def _refuse_other_columns(snapshot: Snapshot) -> None:
         msg = (
             f"revisions of {snapshot.uri!r} have different columns, after a reindex, and qbeast-spark knows one list "
             'of columns; nothing was changed. Call Table.optimize(into="new") first: it leaves one revision.'
+        )
+        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
+
+
+def _refuse_partitions(snapshot: Snapshot) -> None:
+    if snapshot.columns.partitions:
+        msg = (
+            f"{snapshot.uri!r} is partitioned by {list(snapshot.columns.partitions)}, and qbeast-spark knows tables "
+            'without partitions only; nothing was changed. Write the rows to a new table, with dialect="qbeast-spark".'
         )
         raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
 

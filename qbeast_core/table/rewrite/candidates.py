@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -120,10 +121,14 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     # rows are rewritten with them.
     certain = np.logical_or.reduce([within & mask for mask in reasons.values()])
     shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
-    small = _small(files, shaped, int(_rows(files)[certain].sum()))
-    overfull = _overfull(state, scope, shaped & current & ~small & scope.restores, certain | small)
-    more = _small(files, shaped & ~small & ~overfull, int(_rows(files)[certain | small | overfull].sum()))
-    reasons |= {"small file": small | more, "overfull cubes": overfull}
+    small, overfull = np.zeros_like(certain), np.zeros_like(certain)
+    gains = _Gains(state, state.snapshot.config.revisions.get(scope.revision or STAGED))
+    for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
+        if shaped[here].any():
+            restorable = shaped[here] & current[here] & scope.restores
+            masks = _of_shape(gains, tree, shaped[here], restorable, certain[here])
+            small[here], overfull[here] = masks
+    reasons |= {"small file": small, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
     numbers = np.flatnonzero(chosen)
     names = list(reasons)
@@ -160,7 +165,14 @@ def saved_share(state: IndexState, choice: Choice) -> float:
     chosen = np.zeros(state.snapshot.files.height, np.bool_)
     chosen[choice.files] = True
     chosen &= state.revision_of == state.newest.revision_id
-    return max(float(_gain(state, state.newest).shares_saved(chosen).sum()), 0.0) if chosen.any() else 0.0
+    if not chosen.any():
+        return 0.0
+    gains, saved, opened = _Gains(state, state.newest), np.zeros(1), np.zeros(1)
+    for tree, here in enumerate(state.files_by_tree):
+        gain = gains.of_tree(tree)
+        if gain is not None:
+            saved, opened = saved + gain.saved(chosen[here]), opened + gain.opened
+    return max(float((saved / np.maximum(opened, 1.0)).mean()), 0.0)
 
 
 def _within(state: IndexState, scope: Scope, staged: BoolArray) -> BoolArray:
@@ -211,6 +223,21 @@ def _rows(files: pl.DataFrame) -> I64Array:
     return rows
 
 
+def _of_shape(
+    gains: _Gains, tree: int, among: BoolArray, restorable: BoolArray, anyway: BoolArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return which files of a tree are small, and which have overfull cubes. A file has one of these reasons.
+
+    `anyway` are the files that are rewritten in any case.
+    """
+    files = gains.state.files_of_tree(tree)
+    rows = _rows(files)
+    small = _small(files, among, int(rows[anyway].sum()))
+    overfull = _overfull(gains, tree, rows, restorable & ~small, anyway | small)
+    more = _small(files, among & ~small & ~overfull, int(rows[anyway | small | overfull].sum()))
+    return small | more, overfull
+
+
 def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     """Return which small files to join. A file is joined only with at least as many rows as it has.
 
@@ -233,27 +260,42 @@ def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
     return chosen
 
 
-def _overfull(state: IndexState, scope: Scope, among: BoolArray, anyway: BoolArray) -> BoolArray:
+def _overfull(gains: _Gains, tree: int, rows: I64Array, among: BoolArray, anyway: BoolArray) -> BoolArray:
     """Return the files whose rewrite would save filters most, up to a number of rows."""
-    if scope.revision is None or not among.any():
+    is_divided = int(rows.sum()) > gains.cube_size  # other trees have one cube
+    gain = gains.of_tree(tree) if among.any() and is_divided else None
+    if gain is None:
         return np.zeros_like(among)
-    rows = _rows(state.snapshot.files)
     others = float(rows[anyway].sum())
     restored = _RESTORED_PER_ROW * others if others else sizing().max_file_rows
     max_rows = max(restored, _RESTORED_SHARE * float(rows.sum()))
-    gain = _gain(state, state.snapshot.config.revisions[scope.revision])
     return gain.files_to_restore(among, anyway, max_rows=max_rows)
 
 
-def _gain(state: IndexState, revision: Revision) -> Gain:
-    """Return the gain of rewrites within a revision that has files."""
-    blocks = state.blocks.filter(pl.col("revision") == revision.revision_id)
-    listed = Blocks(
-        decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
-        min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
-        max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
-        element_counts=blocks["rows"].to_numpy(),
-        files=blocks["file"].to_numpy(),
-        axes=state.axes(revision),
-    )
-    return Gain(listed, cube_size=revision.desired_cube_size)
+class _Gains:
+    """The gain of rewrites within a revision, for each tree."""
+
+    def __init__(self, state: IndexState, revision: Revision | None) -> None:
+        self.state, self._revision = state, revision
+        self.cube_size = 0 if revision is None else revision.desired_cube_size
+
+    def of_tree(self, tree: int) -> Gain | None:
+        """Return the gain of rewrites of files of a tree. None: the revision has no files there."""
+        blocks, revision = self._blocks.get((tree,)), self._revision
+        if blocks is None or revision is None:
+            return None
+        listed = Blocks(
+            decode_cubes(text_column(blocks["cube"]), dimensions=len(revision.columns)),
+            min_weights=blocks["min_weight"].cast(pl.Int32).to_numpy(),
+            max_weights=blocks["max_weight"].cast(pl.Int32).to_numpy(),
+            element_counts=blocks["rows"].to_numpy(),
+            files=np.searchsorted(self.state.files_by_tree[tree], blocks["file"].to_numpy()),
+            axes=self.state.axes(revision, tree),
+        )
+        return Gain(listed, cube_size=revision.desired_cube_size)
+
+    @cached_property
+    def _blocks(self) -> dict[tuple[object, ...], pl.DataFrame]:
+        if self._revision is None:
+            return {}
+        return self.state.live_blocks(self._revision.revision_id).partition_by("tree", as_dict=True)

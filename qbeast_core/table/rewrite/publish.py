@@ -46,7 +46,7 @@ def publish_replaced(
     intent = replace(
         intent,
         adds=tuple(add.model_copy(update={"data_change": data_change}) for add in replaced.adds),
-        removes=removes_of(removed, data_change=data_change),
+        removes=removes_of(removed, snapshot.columns, data_change=data_change),
         revision=replaced.revision if replaced.adds or intent.drops_unused else None,
         new_revision=replaced.is_new,
         metadata=None if snapshot.metadata == base.metadata else snapshot.metadata,

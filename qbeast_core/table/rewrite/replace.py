@@ -24,10 +24,11 @@ from qbeast_core.table.engine.tasks.added_rows import NO_ROWS, AddedRows
 from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.engine.tasks.row_change import RowChange
 from qbeast_core.table.index.revision import choose_revision, wish_of_table
-from qbeast_core.table.index.state import IndexState, new_blocks
+from qbeast_core.table.index.state import NO_BLOCKS, IndexState, new_blocks
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.rewrite.in_place import InPlace, change_in_place
 from qbeast_core.tree.growth.opened import opened_rows
+from qbeast_core.tree.layout.existing import ExistingTree
 
 # How to place rows. "keep" uses the current thresholds of the cubes, so that few other files have to be replaced.
 # "fresh" draws a new tree. Both use the newest revision, or a new one for rows that need it. "redraw" makes a new
@@ -153,7 +154,9 @@ class _Replacing:
         self.outside: _OutsideRows | None = None
         self.in_place = InPlace()
         self.adds: list[AddFile] = []
-        self.new = new_blocks()
+        self.new = NO_BLOCKS
+        # Partitions of the table and of the new files.
+        self.partitions = self.state.partitions
 
     def run(self, *, only_better: bool) -> Replaced:
         replacement = self.replacement
@@ -176,7 +179,7 @@ class _Replacing:
             # The first new blocks relied on thresholds of files that were removed later, and only new files are left
             # to rewrite. Start again without all of these files. Each round removes more files, so the loop ends.
             delete_data_files(self.reader.store, self.adds)
-            self.adds, self.new = [], new_blocks()
+            self.adds, self.new = [], NO_BLOCKS
             rows = self._inside(self._open(self.gone, replacement.added))
 
     def _without_index(self, *, only_better: bool) -> Replaced:
@@ -260,16 +263,22 @@ class _Replacing:
         tree = None
         if not self.is_new:
             keeps = self.placement == "keep"
-            tree = self.state.tree(self.revision, self.gone, self.new, keeps_places=keeps)
+            tree = self._tree(self.revision, self.gone, keeps_places=keeps)
         elif self.new.height:  # a new revision has no live blocks
-            tree = self.state.tree(self.revision, np.ones_like(self.gone), self.new)
+            tree = self._tree(self.revision, np.ones_like(self.gone))
         plan = rows.plan(self.revision, tree)
         if only_better and not self._is_better(plan):
             return False
         adds = plan.write()
         self.adds += adds
-        self.new = pl.concat([self.new, new_blocks(adds)])
+        self.partitions, trees = self.state.with_partitions(adds, self.partitions)
+        self.new = pl.concat([self.new, new_blocks(adds, trees)])
         return True
+
+    def _tree(self, revision: Revision, gone: BoolArray, *, keeps_places: bool = False) -> ExistingTree:
+        return self.state.tree(
+            revision, gone, self.new, partitions=self.partitions, keeps_places=keeps_places
+        )
 
     def _is_better(self, plan: PlannedRows) -> bool:
         """Return whether a plan has fewer files than before, or filters open fewer rows."""
@@ -299,10 +308,10 @@ class _Replacing:
             self._write(self._inside(self._open(more, NO_ROWS)))
 
     def _replaced(self) -> Replaced:
-        count, cubes = int(self.new["rows"].sum()), self.new["cube"].n_unique()
+        count, cubes = int(self.new["rows"].sum()), _cubes(self.new)
         if self.outside is not None:
             self._write_outside(self.outside)
-            count, cubes = count + int(self.new["rows"].sum()), cubes + self.new["cube"].n_unique()
+            count, cubes = count + int(self.new["rows"].sum()), cubes + _cubes(self.new)
         # `_keep_order` may have rewritten files that were changed in place.
         unused = [add for file, add in self.in_place.adds.items() if self.gone[file]]
         delete_data_files(self.reader.store, unused)
@@ -312,14 +321,14 @@ class _Replacing:
         adds = list(in_place.values())
         if self.is_new:
             adds = [_of_revision(add, self.state.newest) for add in adds]
-        blocks = new_blocks(adds)
+        blocks = new_blocks(adds, self.state.with_partitions(adds)[1])
         return Replaced(
             gone,
             [*adds, *self.adds],
             self.revision or (self.state.newest if adds else None),
             self.is_new,
             count + int(blocks["rows"].sum()),
-            cubes + blocks["cube"].n_unique(),
+            cubes + _cubes(blocks),
         )
 
     def _write_outside(self, outside: _OutsideRows) -> None:
@@ -331,7 +340,7 @@ class _Replacing:
             chosen = None if all_outside is None else self._choose(all_outside)[0]
             if all_outside is not None and chosen is not None:
                 rows, revision = all_outside, chosen
-        self.adds, self.new = [_of_revision(add, newest) for add in self.adds], new_blocks()
+        self.adds, self.new = [_of_revision(add, newest) for add in self.adds], NO_BLOCKS
         self.revision, self.is_new = revision, True
         self._write(rows)
 
@@ -344,6 +353,10 @@ class _OutsideRows:
     revision: Revision
     # Number of removed files at the time of the split.
     files_gone: int
+
+
+def _cubes(blocks: pl.DataFrame) -> int:
+    return blocks.n_unique(["tree", "cube"]) if blocks.height else 0
 
 
 def _of_revision(add: AddFile, revision: Revision | None) -> AddFile:

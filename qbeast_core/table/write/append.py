@@ -19,6 +19,7 @@ from qbeast_core.table.data.rules.identities import drawn_for
 from qbeast_core.table.engine.tasks.append import AppendedPart, AppendTask
 from qbeast_core.table.index.design_effect import warn_if_growing
 from qbeast_core.table.index.fit import fit_blocks
+from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.plan import prepare, rows_intent
@@ -104,4 +105,5 @@ def publish_parts(
         files, latest = outcome.snapshot.files, outcome.snapshot.config.latest
         before = files.filter(~pl.col("path").is_in([add.path for add in adds]))
         warn_if_growing(before, files, () if latest is None else latest.columns)
+        warn_if_small(base, outcome.snapshot)
     return outcome

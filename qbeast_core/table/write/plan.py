@@ -47,6 +47,7 @@ from qbeast_core.table.index.revision import (
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
+from qbeast_core.table.write.partition_by import partition_columns
 from qbeast_core.tree.space.evolve import IndexWish
 
 _OUTCOME: Final = "nothing was written"
@@ -107,17 +108,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     sample_column = _sample_column(frame, target, options, dialect)
     given = frame.columns
     frame = _with_optional(without_values(frame, sample_column), target, options)
-    if target is None or options.schema_mode == "overwrite":
-        _refuse_lost_clustering(target, frame.schema)
-        schema_json = schema_to_delta(frame.schema)
-        if target is not None:
-            schema_json = with_notes(schema_json, target.schema_json)
-    else:
-        refuse_taken_name(target.uri, target.schema_json)
-        merge = options.schema_mode == "merge"
-        replaces = options.mode == "overwrite"
-        frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
-        schema_json = merged_schema(target.schema_json, frame.schema)
+    frame, schema_json = _fitted(frame, target, options)
     if target is not None and appending and latest is not None:
         refuse_lost_columns(target.uri, latest, frame.schema, done="written")
     specs = _specs(target, state, options, frame.schema)
@@ -125,7 +116,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         _refuse_index_options(options, sample_column)
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
-    metadata = _metadata(target, schema_json, frame.schema, options)
+    metadata = _metadata(target, schema_json, frame.schema, options, dialect)
     if target is None and not specs:
         config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
         metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
@@ -150,6 +141,18 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     if target is not None:
         rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
     return PlannedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
+
+
+def _fitted(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> tuple[pl.DataFrame, str]:
+    """Return a frame without rows with the columns of the table after the write, and their Delta schema."""
+    if target is None or options.schema_mode == "overwrite":
+        _refuse_lost_clustering(target, frame.schema)
+        schema_json = schema_to_delta(frame.schema)
+        return frame, schema_json if target is None else with_notes(schema_json, target.schema_json)
+    refuse_taken_name(target.uri, target.schema_json)
+    merge, replaces = options.schema_mode == "merge", options.mode == "overwrite"
+    frame = fit_frame(frame, target.schema_json, target.schema, merge=merge, replaces=replaces)
+    return frame, merged_schema(target.schema_json, frame.schema)
 
 
 def _refuse_lost_clustering(target: Snapshot | None, schema: pl.Schema) -> None:
@@ -263,8 +266,19 @@ def _sample_column(
 
 
 def _metadata(
-    target: Snapshot | None, schema_json: str, schema: pl.Schema, options: WriteOptions
+    target: Snapshot | None,
+    schema_json: str,
+    schema: pl.Schema,
+    options: WriteOptions,
+    dialect: BlocksDialect,
 ) -> Metadata:
+    names = partition_columns(
+        options.partition_by,
+        schema,
+        now=None if target is None else target.metadata.partition_columns,
+        may_change=options.schema_mode == "overwrite",
+        dialect=dialect,
+    )
     comments = {name: {"comment": text} for name, text in options.column_comments.items()}
     unknown = [name for name in comments if name not in schema]
     if unknown:
@@ -276,10 +290,11 @@ def _metadata(
             schema_string=noted_fields(noted_fields(schema_json, options.field_metadata), comments),
             configuration={**options.properties, BLOCKS_DIALECT: options.dialect or "documented"},
             created_time=now_ms(),
+            partition_columns=names,
         )
     if options.schema_mode == "overwrite":
         about = target.metadata.description if options.comment is None else options.comment
-        described = target.metadata.model_copy(update={"description": about})
+        described = target.metadata.model_copy(update={"description": about, "partition_columns": names})
         return with_fields(described, noted_fields(schema_json, comments), new_id)
     _refuse_new_comments(target.metadata, schema_json, comments, options)
     return with_fields(target.metadata, schema_json, new_id)

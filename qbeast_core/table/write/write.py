@@ -36,6 +36,7 @@ from qbeast_core.table.index.design_effect import (
     with_write,
 )
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
+from qbeast_core.table.index.partition_sizes import warn_if_small
 from qbeast_core.table.index.revision import ChosenRevision, choose_revision
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
@@ -79,7 +80,7 @@ def _write(
     refuse_unsafe_locking(uri, options.storage_options)
     rows = engine.open(source, files, options.progress)
     if not planned.has_index:
-        return _write_unindexed(rows, target, planned, files, options, (drawn, reserved))
+        return _write_unindexed(rows, target, planned, files, options, numbers=(drawn, reserved))
     summary_of = partial(rows.summary, cube_size=planned.cube_size)
     chosen = choose_revision(planned.wish, summary_of, planned.state, uri=uri, now_ms=now_ms())
     state = None if chosen.is_new else planned.state
@@ -99,6 +100,8 @@ def _write(
         return WriteResult.untouched(outcome.version, chosen.revision)
     if stays is not None:
         warn_of_added_columns(stays, planned.schema)
+    if outcome.snapshot is not None:
+        warn_if_small(stays, outcome.snapshot)
     keys = keys_of_write(adds, plan.design_effect)
     before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, counts.design_effect)
@@ -113,6 +116,7 @@ def _write_unindexed(
     planned: PlannedTable,
     files: FileTarget,
     options: WriteOptions,
+    *,
     numbers: _Numbers,
 ) -> WriteResult:
     """Write the files of a table without index, and commit."""
@@ -205,7 +209,9 @@ def _done(planned: WriteResult, adds: Sequence[AddFile], outcome: CommitOutcome)
         dry_run=False,
         files=len(adds),
         bytes=sum(add.size for add in adds),
-        cubes=len({block.cube for add in adds for block in add.blocks or ()}),
+        cubes=len(
+            {(*add.partition_values.values(), block.cube) for add in adds for block in add.blocks or ()}
+        ),
         revision_id=planned.revision_id if outcome.revision_id is None else outcome.revision_id,
         attempts=outcome.attempts,
         staged_files=outcome.staged_files,

@@ -74,12 +74,26 @@ class Gain:
         # Rows that filters on one, two and three columns are expected to open of each file.
         self._opened = self._sums(blocks.element_counts * self._now)
 
+    @property
+    def opened(self) -> F64Array:
+        """Rows that filters on one, two and three columns are expected to open of the table."""
+        opened: F64Array = self._opened.sum(axis=1)
+        return opened
+
+    def saved(self, taken: BoolArray) -> F64Array:
+        """Return the rows that filters on one, two and three columns open fewer of the table.
+
+        These files are rewritten together.
+        """
+        saved: F64Array = self._saved(taken).sum(axis=1)
+        return saved
+
     def shares_saved(self, taken: BoolArray) -> F64Array:
         """Return the rows that filters open fewer of the table, as a share, by file that causes it.
 
         These files are rewritten together. The share is the mean over filters on one, two and three columns.
         """
-        total = np.maximum(self._opened.sum(axis=1, keepdims=True), 1.0)
+        total = np.maximum(self.opened[:, None], 1.0)
         return np.asarray((self._saved(taken) / total).mean(axis=0), np.float64)
 
     def files_to_restore(self, among: BoolArray, anyway: BoolArray, *, max_rows: float) -> BoolArray:

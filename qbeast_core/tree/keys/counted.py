@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from qbeast_core.tree.space.partitions import distinct_values
 from qbeast_core.tree.space.summary import (
     EVERY_KEY,
     KEY_COLUMN,
@@ -31,6 +32,7 @@ def counted_summary(
     least_limit: int,
     weight_sum: int,
     limits: SampleLimits,
+    partitions: pl.DataFrame | None = None,
 ) -> IndexSummary:
     """Return the summary of rows with random numbers; rows below a limit are in the sample.
 
@@ -52,5 +54,6 @@ def counted_summary(
         sample=sample.with_columns(keys).filter(pl.col(KEY_COLUMN) <= key_limit),
         key_limit=key_limit,
         weight_sum=weight_sum,
+        partitions=distinct_values(pl.DataFrame() if partitions is None else partitions),
     )
     return cut_sample(summary, limits)

@@ -56,8 +56,11 @@ def assign_rows(
     cube_size: int,
     existing: ExistingTree | None = None,
     smallest_block_rows: int = 0,
+    trees: I64Array | None = None,
 ) -> Assignment:
     """Assign each row to the first cube on its path whose threshold is at least its weight.
+
+    `trees` are the numbers of the rows' trees. None: all rows are in tree 0.
 
     Domains (rows of the whole table in the region of a cube) are exact counts of the new rows plus the domains of
     `existing`. A cube is a leaf, and takes all remaining rows, if its tree holds at most `cube_size` rows or the grid
@@ -69,7 +72,7 @@ def assign_rows(
     ([1, 1], [0, 1])
     """
     builder = TreeBuilder(
-        cells, weights, cube_size, existing=existing, smallest_block_rows=smallest_block_rows
+        cells, weights, cube_size, existing=existing, smallest_block_rows=smallest_block_rows, trees=trees
     )
     builder.build()
     return builder.finish()
@@ -104,15 +107,17 @@ class TreeBuilder:
         existing: ExistingTree | None,
         smallest_block_rows: int,
         rows_each: float = 1.0,
+        trees: I64Array | None = None,
     ) -> None:
         self.cells = cells
         self.weights = weights
         self.cube_size = cube_size
         self.inner_size = inner_size(cube_size)
         self.tree = existing or ExistingTree(len(cells), ())
-        self.smallest_block_rows = smallest_block_rows if self.tree.levels else 0
-        self.rows_of_leaf = rows_of_leaf(self.smallest_block_rows, cube_size)
+        self.smallest_block_rows = smallest_block_rows
+        self.rows_of_leaf = rows_of_leaf(smallest_block_rows, cube_size)
         self.rows_each = rows_each
+        self.trees = trees
         self.row_cube = np.full(len(weights), -1, np.int32)
         self.levels: list[Level] = []
         self.thresholds: list[I32Array] = []
@@ -123,11 +128,9 @@ class TreeBuilder:
         rows = len(self.weights)
         if not rows:
             return
-        live_rows = float(self.tree.levels[0].domains[0]) if self.tree.levels else 0.0
-        domain = rows * self.rows_each + live_rows
-        top: Level | None = Level.root(rows, domain, is_known=bool(self.tree.levels))
+        top: Level | None
+        top, node = self._roots(rows)
         active: I64Array | None = None
-        node = np.zeros(rows, np.int32)
         while top is not None:
             levels = self._levels_ahead(top, len(node))
             step = _count_round(self.cells, active, node, nodes=len(top.rows), depth=top.depth, levels=levels)
@@ -136,6 +139,34 @@ class TreeBuilder:
                 has_rows = top.open & step.has_free_rows(self.row_cube)
                 active, node = step.rows_below(has_rows)
                 top = top.only(np.flatnonzero(has_rows)) if has_rows.any() else None
+
+    def _roots(self, rows: int) -> tuple[Level, I32Array]:
+        """Return the roots of the trees with rows, and the position of each row's root."""
+        if self.trees is None:
+            keys, counts, node = np.zeros(1, np.int64), np.array([rows], np.int64), np.zeros(rows, np.int32)
+        else:
+            keys, counts, node = group_keys(self.trees, int(self.trees.max()) + 1)
+        size, existing = len(keys), self.tree.find(0, keys)
+        level = Level(
+            depth=0,
+            keys=keys,
+            parents_fraction=np.zeros(size),
+            domains=self._domains(0, counts, existing),
+            rows=counts,
+            existing=existing,
+            grows=existing >= 0,
+            chain=np.zeros(size, np.int64),
+            open=np.ones(size, np.bool_),
+        )
+        return level, node
+
+    def _domains(self, depth: int, rows: I64Array, existing: I64Array) -> F64Array:
+        """Return the rows of the whole table in the region of each node."""
+        domains: F64Array = rows.astype(np.float64) * self.rows_each
+        is_live = existing >= 0
+        if is_live.any():
+            domains[is_live] += self.tree.levels[depth].domains[existing[is_live]]
+        return domains
 
     def _levels_ahead(self, top: Level, rows: int) -> int:
         """Return the levels of the next round; one for appends, whose thresholds depend on the remaining rows."""
@@ -184,17 +215,14 @@ class TreeBuilder:
         has_live_parent = level.existing[parent] >= 0
         live_keys = (level.existing[parent] << dimensions) | code
         existing[has_live_parent] = self.tree.find(level.depth + 1, live_keys[has_live_parent])
-        domains: F64Array = rows.astype(np.float64) * self.rows_each
-        is_live = existing >= 0
-        if is_live.any():
-            domains[is_live] += self.tree.levels[level.depth + 1].domains[existing[is_live]]
         return Level(
             depth=level.depth + 1,
             keys=keys,
             parents_fraction=fraction[parent],
-            domains=domains,
+            domains=self._domains(level.depth + 1, rows, existing),
             rows=rows,
             existing=existing,
+            grows=level.grows[parent],
             chain=np.where(rows == level.rows[parent], level.chain[parent] + 1, 0),
             open=(level.open & ~leaf)[parent],
         )
@@ -204,12 +232,13 @@ class TreeBuilder:
         left = 1.0 - level.parents_fraction
         leaf = (level.domains * left <= self.cube_size) | (left <= 0.0) | (level.chain >= _MAX_CHAIN)
         rows = level.rows * self.rows_each
-        leaf |= (rows * left <= self.rows_of_leaf) | ~level.open
+        leaf |= (rows * left <= self.rows_of_leaf * level.grows) | ~level.open
         if level.depth >= GRID_BITS:  # the grid has no finer cells
             leaf[:] = True
         # A block of an append should fill some pages. If few rows arrive, the cube takes a larger share than its domain
         # requires; otherwise each sample would read one page for a few rows.
-        kept = np.maximum(self.inner_size / np.maximum(level.domains, 1.0), self.smallest_block_rows / rows)
+        smallest = self.smallest_block_rows * level.grows
+        kept = np.maximum(self.inner_size / np.maximum(level.domains, 1.0), smallest / rows)
         threshold = np.asarray(fraction_to_weight(level.parents_fraction + kept), np.int64)
         if level.depth < len(self.tree.levels):
             leaf, threshold = self._respect_live_blocks(level, step, leaf, threshold)
@@ -254,7 +283,7 @@ class TreeBuilder:
         )
         number[used] = np.arange(len(used))
         return Assignment(
-            cubes=Cubes(cubes.depth[used], cubes.cells[used]),
+            cubes=cubes.at(used),
             thresholds=self.final_thresholds()[used],
             counts=counts[used],
             row_cube=number[self.row_cube],
@@ -385,6 +414,8 @@ class Level:
     domains: F64Array
     rows: I64Array
     existing: I64Array
+    # Whether the tree has live blocks.
+    grows: BoolArray
     chain: I64Array
     open: BoolArray
 
@@ -395,20 +426,6 @@ class Level:
         is_live: BoolArray = self.existing >= 0
         return is_live & tree.levels[self.depth].has_descendants[np.maximum(self.existing, 0)]
 
-    @staticmethod
-    def root(rows: int, domain: float, *, is_known: bool) -> Level:
-        """Return the root; `is_known` if the live tree has it."""
-        return Level(
-            depth=0,
-            keys=np.zeros(1, np.int64),
-            parents_fraction=np.zeros(1),
-            domains=np.array([domain]),
-            rows=np.array([rows], np.int64),
-            existing=np.array([0 if is_known else -1], np.int64),
-            chain=np.zeros(1, np.int64),
-            open=np.ones(1, np.bool_),
-        )
-
     def only(self, kept: I64Array) -> Level:
         """Return the nodes at these positions."""
         return Level(
@@ -418,6 +435,7 @@ class Level:
             domains=self.domains[kept],
             rows=self.rows[kept],
             existing=self.existing[kept],
+            grows=self.grows[kept],
             chain=self.chain[kept],
             open=self.open[kept],
         )

@@ -23,9 +23,12 @@ def draw_outline(
     cube_size: int,
     existing: ExistingTree | None = None,
     smallest_block_rows: int = 0,
+    trees: I64Array | None = None,
+    tree_count: int = 1,
 ) -> Outline:
-    """Build the tree of many rows from a uniform sample of them.
+    """Build the trees of many rows from a uniform sample of them.
 
+    `trees` are the numbers of the sampled rows' trees. The outline has a root for each of `tree_count` trees.
     Thresholds and leaves come from the sampled counts; with a sample of fraction p, the error of the count of a cube
     of n rows is about ``1 / sqrt(p * n)``. If all rows are in the sample, this is the tree of `assign_rows`.
     """
@@ -36,13 +39,15 @@ def draw_outline(
         existing=existing,
         smallest_block_rows=smallest_block_rows,
         rows_each=rows_each,
+        trees=trees,
     )
     builder.build()
-    levels = _levels(builder) if builder.levels else [_blank(np.zeros(1, np.int64))]
+    roots = np.arange(tree_count)
+    levels = _levels(builder, roots) if builder.levels else [_blank(roots)]
     return Outline(len(cells), tuple(levels))
 
 
-def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
+def _levels(builder: TreeBuilder, roots: I64Array) -> list[OutlineLevel]:
     """Join the sampled nodes and the live nodes below open nodes, level by level."""
     dimensions = len(builder.cells)
     no_keys = np.zeros(0, np.int64)
@@ -52,11 +57,13 @@ def _levels(builder: TreeBuilder) -> list[OutlineLevel]:
     # A sample of the new rows misses live cubes, and live cubes miss regions that only new rows reach, so both are
     # joined. `sampled_at` and `live_at` are the positions in the outline of the nodes of the level above, or -1 if
     # missing or below a leaf.
-    sampled_at = live_at = np.zeros(1, np.int64)
+    sampled_at = live_at = no_keys
     for depth, (sampled, live) in enumerate(zip_longest(builder.levels, builder.tree.levels)):
-        sampled_keys = _keys(sampled_at, no_keys if sampled is None else sampled.keys, dimensions)
-        live_keys = _keys(live_at, no_keys if live is None else live.keys, dimensions)
-        keys = np.unique(np.concatenate([sampled_keys, live_keys]))
+        sampled_keys, live_keys = (no_keys if level is None else level.keys for level in (sampled, live))
+        if depth:
+            sampled_keys = _keys(sampled_at, sampled_keys, dimensions)
+            live_keys = _keys(live_at, live_keys, dimensions)
+        keys = np.unique(np.concatenate([sampled_keys, live_keys])) if depth else roots
         keys = keys[keys >= 0]
         if not len(keys):
             break

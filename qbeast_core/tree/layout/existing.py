@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,11 +11,15 @@ from qbeast_core.space.arrays import BoolArray, F64Array, I32Array, I64Array, U6
 from qbeast_core.space.cubes import Cubes
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.tree.layout.grid import child_codes, find_keys, lowest_by_node
+from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingLevel:
-    """Cubes of one depth, sorted by `keys`; the parent of each cube is in the level above."""
+    """Cubes of one depth, sorted by `keys`; the parent of each cube is in the level above.
+
+    The keys of the roots are the numbers of their trees.
+    """
 
     keys: I64Array
     domains: F64Array
@@ -27,13 +32,15 @@ class ExistingLevel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExistingTree:
-    """Levels from the root down; a child has a number of `dimensions` bits."""
+    """The trees of all partitions, as levels from the roots down; a child has a number of `dimensions` bits."""
 
     dimensions: int
     levels: tuple[ExistingLevel, ...]
-    # How widely the rows to place are spread along each dimension: the mean share of the table's rows in the range of
-    # their files, the least of all dimensions. 0: unknown.
-    spread: float = 0.0
+    # How widely the rows to place are spread along each dimension, by tree: the mean share of the tree's rows in the
+    # range of their files, the least of all dimensions. Missing: unknown.
+    spreads: Mapping[int, float] = field(default_factory=dict[int, float])
+    # Partitions of the table; each has its own tree.
+    partitions: Partitions = NO_PARTITIONS
 
     @property
     def cube_count(self) -> int:
@@ -45,6 +52,16 @@ class ExistingTree:
         if depth >= len(self.levels):
             return np.full(len(keys), -1, np.int64)
         return find_keys(self.levels[depth].keys, keys)
+
+    def rows_of(self, tree: int) -> float:
+        """Return the number of rows of a tree."""
+        (position,) = self.find(0, np.array([tree])).tolist()
+        return 0.0 if position < 0 else float(self.levels[0].domains[position])
+
+
+def partitions_of(tree: ExistingTree | None) -> Partitions:
+    """Return the partitions of a table. None: an empty table."""
+    return NO_PARTITIONS if tree is None else tree.partitions
 
 
 def existing_tree(
@@ -97,7 +114,7 @@ def region_rows(
 
 
 def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
-    """Sort cubes and their ancestors by level.
+    """Sort cubes and their ancestors by level. The keys of the first level are the numbers of the trees.
 
     >>> from qbeast_core.space.cubes import decode_cubes
     >>> keys, positions = place_cubes(decode_cubes(["w", "", "A"], dimensions=2))
@@ -105,8 +122,10 @@ def place_cubes(cubes: Cubes) -> tuple[list[I64Array], list[I64Array]]:
     ([0, 3], [1, 0])
     """
     depth = cubes.depth.astype(np.int64)
-    position = np.zeros(len(depth), np.int64)
-    keys, positions = [np.zeros(1, np.int64)], [position.copy()]
+    roots, position = np.zeros(1, np.int64), np.zeros(len(depth), np.int64)
+    if cubes.trees is not None:
+        roots, position = np.unique(cubes.trees, return_inverse=True)
+    keys, positions = [roots], [position.copy()]
     for k in range(1, int(depth.max()) + 1):
         reaching = np.flatnonzero(depth >= k)
         shift = (depth[reaching] - k).astype(np.uint64)

@@ -1,4 +1,4 @@
-"""Order cubes in data files: by depth, then along a Hilbert curve (format 7).
+"""Order cubes in data files: by tree, by depth, then along a Hilbert curve (format 7).
 
 On the curve, neighbours in space are neighbours in files, so the cubes of a box form fewer runs of pages than in bit
 order. The curve follows J. Skilling, "Programming the Hilbert curve" (2004).
@@ -27,7 +27,8 @@ def file_order(cubes: Cubes) -> I64Array:
     # The first corner of each cube on the grid of the deepest cubes: the curve enters and leaves a cube once.
     corners = cubes.cells << (deepest - cubes.depth.astype(np.uint64))[:, None]
     words = _words(_along_curve(corners.T.copy(), deepest), deepest)
-    return np.lexsort([*reversed(words), cubes.depth.astype(np.uint64)])
+    by_tree = [] if cubes.trees is None else [cubes.trees.astype(np.uint64)]
+    return np.lexsort([*reversed(words), cubes.depth.astype(np.uint64), *by_tree])
 
 
 def _along_curve(axes: U64Array, bits: int) -> U64Array:

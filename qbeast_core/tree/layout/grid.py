@@ -51,15 +51,21 @@ def child_codes(cells: Sequence[npt.NDArray[np.unsignedinteger[Any]]]) -> I64Arr
 def cubes_of_keys(levels: Sequence[I64Array], dimensions: int) -> Cubes:
     """Return the cubes of nodes. A key is the position of the parent in the level above, then the child number.
 
+    The keys of the first level are the numbers of the trees.
+
     >>> cubes_of_keys([np.array([0]), np.array([1, 2]), np.array([7])], 2).cells.tolist()
     [[0, 0], [0, 1], [1, 0], [3, 1]]
     """
-    cells = [np.zeros((1, dimensions), np.int64)]
+    roots = levels[0] if len(levels) else np.zeros(0, np.int64)
+    cells, trees = [np.zeros((len(roots), dimensions), np.int64)], [roots]
     shifts = np.arange(dimensions - 1, -1, -1)
     for keys in levels[1:]:
         cells.append((cells[-1][keys >> dimensions] << 1) | ((keys[:, None] >> shifts) & 1))
+        trees.append(trees[-1][keys >> dimensions])
     depths = np.repeat(np.arange(len(levels), dtype=np.uint8), [len(keys) for keys in levels])
-    return Cubes(depths, np.concatenate(cells)[: len(depths)].astype(np.uint64))
+    return Cubes(
+        depths, np.concatenate(cells).astype(np.uint64), np.concatenate(trees) if roots.any() else None
+    )
 
 
 def mark_ancestors(below: BoolArray, used: BoolArray, levels: Sequence[I64Array], dimensions: int) -> None:

@@ -66,4 +66,4 @@ def open_where_broken(tree: ExistingTree) -> ExistingTree:
     for level in tree.levels:
         broken = level.has_descendants & (level.thresholds >= level.lowest_below)
         levels.append(replace(level, has_blocks=level.has_blocks & ~broken))
-    return ExistingTree(tree.dimensions, tuple(levels))
+    return replace(tree, levels=tuple(levels))

@@ -1,4 +1,4 @@
-"""A tree built from a sample; it assigns rows one by one (format 9)."""
+"""Trees built from a sample; they assign rows one by one (format 9)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OutlineLevel:
 
 @dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Outline:
-    """The nodes of the sample, from the root down, numbered by depth and then cube.
+    """The nodes of the sample, from the roots down, numbered by depth and then cube. The root of tree n is node n.
 
     If a row belongs to a child that is missing here, the sample had no rows in that region: the child is a leaf
     without a number, and follows its parent in the order of files.
@@ -69,12 +69,16 @@ class Outline:
         places[self.nodes_in_files] = np.arange(len(places), dtype=np.int32)
         return places
 
-    def place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
-        """Return the node of each row: the first on its path that takes its weight, or the last node of the path."""
+    def place(self, cells: list[U32Array], weights: I32Array, trees: I64Array | None = None) -> I32Array:
+        """Return the node of each row: the first on its path that takes its weight, or the last node of the path.
+
+        `trees` are the numbers of the rows' trees. None: all rows are in tree 0.
+        """
         nodes = np.empty(len(weights), np.int32)
         for start in range(0, len(weights), sizing().chunk_rows):
             chunk = slice(start, start + sizing().chunk_rows)
-            nodes[chunk] = self._place([column[chunk] for column in cells], weights[chunk])
+            roots = np.zeros(len(weights[chunk]), np.int64) if trees is None else trees[chunk]
+            nodes[chunk] = self._place([column[chunk] for column in cells], weights[chunk], roots)
         return nodes
 
     def max_weights(self, used: BoolArray, used_below: BoolArray) -> I32Array:
@@ -83,10 +87,10 @@ class Outline:
         mark_ancestors(below, used, [level.keys for level in self.levels], self.dimensions)
         return np.where(below, self.thresholds, np.int32(MAX_WEIGHT)).astype(np.int32)
 
-    def _place(self, cells: list[U32Array], weights: I32Array) -> I32Array:
-        node = np.zeros(len(weights), np.int32)
-        rows = np.flatnonzero(weights > self.levels[0].thresholds[0])
-        position = np.zeros(len(rows), np.int64)
+    def _place(self, cells: list[U32Array], weights: I32Array, roots: I64Array) -> I32Array:
+        node = roots.astype(np.int32)
+        rows = np.flatnonzero(weights > self.levels[0].thresholds[roots])
+        position = roots[rows]
         for depth in range(1, len(self.levels)):
             shift = np.uint32(GRID_BITS - depth)
             codes = child_codes([column[rows] >> shift for column in cells])

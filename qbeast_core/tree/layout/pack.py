@@ -131,17 +131,16 @@ def page_rows_for(file_rows: int, *, cube_size: int) -> int:
     return min(max(1 << (target.bit_length() - 1), sizing().min_page_rows), _MAX_PAGE_ROWS)
 
 
-def pack_files(counts: I64Array, *, file_rows: int, first_cubes: int = 0) -> PackedFiles:
-    """Split the ordered rows into files of about `file_rows` rows, at the end of a cube if one is near.
+def file_starts(ends: I64Array, *, file_rows: int, first_cubes: int = 0) -> I64Array:
+    """Split ordered rows into files of about `file_rows` rows, at the end of a cube if one is near.
 
-    A cube that is larger than a file is split into several files, lower weights first. The first `first_cubes` cubes
-    get a file of their own.
+    `ends` has the first row, then the row after each cube. A cube that is larger than a file is split into several
+    files, lower weights first. The first `first_cubes` cubes get a file of their own. Return the first row of each
+    file, and the row after the last file.
 
-    >>> packed = pack_files(np.array([4, 3, 5]), file_rows=6)
-    >>> packed.file_starts.tolist(), packed.block_cube.tolist()
-    ([0, 7, 12], [0, 1, 2])
+    >>> file_starts(np.array([0, 4, 7, 12]), file_rows=6).tolist()
+    [0, 7, 12]
     """
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
     first = int(ends[first_cubes])
     rows = int(ends[-1]) - first
     file_count = max(1, round(rows / file_rows)) if rows else 0
@@ -150,11 +149,19 @@ def pack_files(counts: I64Array, *, file_rows: int, first_cubes: int = 0) -> Pac
     after = np.minimum(np.searchsorted(ends, cuts), len(ends) - 1)
     before = np.maximum(after - 1, 0)
     nearest = np.where(np.abs(ends[after] - cuts) <= np.abs(cuts - ends[before]), ends[after], ends[before])
-    file_starts = np.union1d(ends[:1], np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
-    block_starts = np.union1d(ends, file_starts)
+    return np.union1d(ends[:1], np.where(np.abs(nearest - cuts) <= slack, nearest, cuts))
+
+
+def packed_at(starts: I64Array, ends: I64Array) -> PackedFiles:
+    """Return the files and blocks of ordered rows; see `file_starts` for the arguments.
+
+    >>> packed_at(np.array([0, 6, 12]), np.array([0, 4, 7, 12])).block_cube.tolist()
+    [0, 1, 1, 2]
+    """
+    block_starts = np.union1d(ends, starts)
     return PackedFiles(
-        file_starts=file_starts,
+        file_starts=starts,
         block_starts=block_starts,
         block_cube=np.searchsorted(ends, block_starts[:-1], side="right") - 1,
-        file_first_block=np.searchsorted(block_starts, file_starts),
+        file_first_block=np.searchsorted(block_starts, starts),
     )

@@ -11,18 +11,20 @@ import polars as pl
 from qbeast_core.support.sizing import sizing
 
 _MIN_THREADED_CHUNKS: Final = 4  # starting threads takes longer than a chunk or two
+_MAX_INLINE_CALLS: Final = 16  # more files wait for the disk one after the other
 _Out = TypeVar("_Out")
 _In = ParamSpec("_In")
 
 
 def workers(max_workers: int, *, rows: int, calls: int) -> Executor:
-    """Return a thread pool; for a single call or few rows, an executor that runs calls immediately.
+    """Return a thread pool; for a single call, or a few calls of few rows, an executor that runs calls immediately.
 
     >>> with workers(2, rows=10, calls=2) as pool:
     ...     pool.submit(max, 1, 2).result()
     2
     """
-    return _InlineExecutor() if calls == 1 or rows <= sizing().chunk_rows else ThreadPoolExecutor(max_workers)
+    is_little = calls <= _MAX_INLINE_CALLS and rows <= sizing().chunk_rows
+    return _InlineExecutor() if calls == 1 or is_little else ThreadPoolExecutor(max_workers)
 
 
 def map_chunks(

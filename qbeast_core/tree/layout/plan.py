@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from qbeast_core.space.arrays import F64Array, I32Array
+from qbeast_core.space.arrays import F64Array, I32Array, I64Array
 from qbeast_core.space.cubes import encode_cubes
 from qbeast_core.spec.block import Block
 from qbeast_core.spec.revision import Revision
@@ -17,7 +17,7 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.bands.arrange import arrange
 from qbeast_core.tree.bands.shape import FileShape
 from qbeast_core.tree.growth.opened import opened_rows
-from qbeast_core.tree.growth.upper import upper_cubes
+from qbeast_core.tree.growth.upper import pack_cubes
 from qbeast_core.tree.layout.build import Assignment, assign_rows
 from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.existing import ExistingTree
@@ -25,7 +25,6 @@ from qbeast_core.tree.layout.pack import (
     PackedFiles,
     RowNumbers,
     order_in_file,
-    pack_files,
     page_rows_for,
     rows_by_file,
 )
@@ -109,17 +108,18 @@ def plan_index(
     *,
     existing: ExistingTree | None,
     file_rows: int,
+    trees: I64Array | None = None,
 ) -> IndexPlan:
-    """Plan the files for the rows of `frame`."""
+    """Plan the files for the rows of `frame`. `trees` are the numbers of the rows' trees, see `assign_rows`."""
     assignment = assign_rows(
         grid_columns(frame, revision),
         weights,
         cube_size=revision.desired_cube_size,
         existing=existing,
         smallest_block_rows=smallest_block_rows(revision.desired_cube_size),
+        trees=trees,
     )
-    first = upper_cubes(assignment.cubes, assignment.counts, existing, file_rows=file_rows)
-    packed = pack_files(assignment.counts, file_rows=file_rows, first_cubes=first)
+    packed = pack_cubes(assignment.cubes, assignment.counts, existing, file_rows=file_rows)
     by_file = rows_by_file(assignment, packed, weights)
     return IndexPlan(revision, weights, assignment, packed, by_file)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final
 
@@ -17,6 +17,7 @@ from qbeast_core.spec.data_type import INTEGER_DATA_TYPES, DataType
 from qbeast_core.support.sizing import sizing
 from qbeast_core.tree.layout.parallel import map_chunks
 from qbeast_core.tree.space.columns import data_type_of, to_index_column
+from qbeast_core.tree.space.partitions import distinct_values
 
 # Rows of the uniform sample for quantiles; the error of a rank is about 0.2 %.
 _SAMPLE_ROWS: Final = 1 << 16
@@ -70,6 +71,8 @@ class IndexSummary:
     sample: pl.DataFrame
     key_limit: int = EVERY_KEY
     weight_sum: int = 0
+    # Distinct values of the partition columns of all rows.
+    partitions: pl.DataFrame = field(default_factory=pl.DataFrame)
     # Separate summary of rows outside of the space of a revision; not included in the other fields.
     outside: IndexSummary | None = None
 
@@ -90,21 +93,27 @@ class IndexSummary:
 
 
 def summarise(
-    frame: pl.DataFrame, names: Sequence[str], *, first_row: int = 0, limits: SampleLimits = _QUANTILE_LIMITS
+    frame: pl.DataFrame,
+    names: Sequence[str],
+    *,
+    partitions: Sequence[str] = (),
+    first_row: int = 0,
+    limits: SampleLimits = _QUANTILE_LIMITS,
 ) -> IndexSummary:
-    """Summarise one batch of rows.
+    """Summarise one batch of rows. The sample also has the partition columns.
 
     >>> s = summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"])
     >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
     (3, 1, 3, 1)
     """
-    columns_frame = frame[list(names)]
+    columns_frame = frame[list(dict.fromkeys((*names, *partitions)))]
     rows, keys = _sampled_rows(first_row, frame.height, limits.rows)
     sample = columns_frame[pl.Series(rows)] if len(rows) < frame.height else columns_frame
     sample = sample.hstack([pl.Series(KEY_COLUMN, keys)])
     columns = tuple(_column(columns_frame.get_column(name)) for name in names)
     limit = int(keys.max()) if len(rows) < frame.height else EVERY_KEY
-    return cut_sample(IndexSummary(frame.height, columns, sample, limit), limits)
+    distinct = distinct_values(frame.select(partitions))
+    return cut_sample(IndexSummary(frame.height, columns, sample, limit, partitions=distinct), limits)
 
 
 def merge_summaries(
@@ -119,6 +128,7 @@ def merge_summaries(
         sample=pl.concat([part.below(limit).sample for part in parts]),
         key_limit=limit,
         weight_sum=sum(part.weight_sum for part in parts),
+        partitions=distinct_values(pl.concat([part.partitions for part in parts])),
         outside=merge_summaries(outside, limits=limits) if outside else None,
     )
     return cut_sample(merged, limits)

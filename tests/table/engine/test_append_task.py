@@ -299,7 +299,7 @@ def test_cube_ended_by_one_part_is_found() -> None:
     deep = [Block("g", 10, 2**31 - 1, 5)]
     root = [Block("", -50, 20, 5), Block("g", 21, 2**31 - 1, 5)]
     inner = [Block("", -60, 5, 5), Block("w", 6, 2**31 - 1, 5)]
-    live = pl.DataFrame({"cube": [""], "min_weight": [-90], "max_weight": [0]})
+    live = pl.DataFrame({"tree": [0], "cube": [""], "min_weight": [-90], "max_weight": [0]})
     for parts in itertools.permutations([deep, root, inner]):
         assert None not in blocks_in_order(parts, live[:0], dimensions=2)
     assert blocks_in_order([deep, root], live[:0], dimensions=2)[0] is None

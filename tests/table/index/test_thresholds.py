@@ -24,10 +24,9 @@ def blocks(draw: st.DrawFn, dimensions: int) -> Block:
 
 
 def frame(found: Sequence[Block]) -> pl.DataFrame:
-    rows = [(block.cube, block.min_weight, block.max_weight) for block in found]
-    return pl.DataFrame(
-        rows, {"cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64}, orient="row"
-    )
+    rows = [(0, block.cube, block.min_weight, block.max_weight) for block in found]
+    schema = {"tree": pl.Int64, "cube": pl.String, "min_weight": pl.Int64, "max_weight": pl.Int64}
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def faults(found: Sequence[Block], level: int) -> Iterator[tuple[str, int, str]]:

@@ -62,6 +62,7 @@ def state_of(
     snapshot = Mock(
         files=frame,
         data_paths=frame["path"].to_list(),
+        partitions=pl.DataFrame(),
         schema=schema,
         sample_column=sample_column,
         config=Mock(revisions=revisions, latest=item),

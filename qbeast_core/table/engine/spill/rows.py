@@ -146,7 +146,8 @@ class _Threads:
         budget = self.spill.budget
         limits = budget.sample
         task = replace(task, limits=limits)
-        names = list(task.schema)
+        schema = task.read_schema
+        names = list(schema)
         indexed = self.target.shape.of_columns(names)
 
         def summary(numbered: tuple[int, pl.DataFrame]) -> IndexSummary:
@@ -156,7 +157,7 @@ class _Threads:
         columns = self.stream.empty.columns
         read = [name for name in indexed.schema if name in columns] or columns[:1]
         batches = self.stream.batches(read, size_bytes=budget.batch_bytes)
-        total = task.summarise(task.schema.to_frame(), first_row=0)
+        total = task.summarise(schema.to_frame(), first_row=0)
         waiting: list[IndexSummary] = []
         for part in map_ahead(summary, _numbered(batches), at_once=budget.cores):
             waiting.append(part.below(total.key_limit))

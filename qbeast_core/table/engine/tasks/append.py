@@ -21,11 +21,12 @@ from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.plain_files import PlainTask, rows_of
 from qbeast_core.table.engine.tasks.sorted_file import settings_for, store_sorted
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.layout.existing import ExistingTree
+from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.pack import page_rows_for, rows_per_file
 from qbeast_core.tree.layout.plan import plan_index
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.partitions import NO_PARTITIONS
 
 _ALL_BYTES: Final = 1 << 62  # the rows are in memory already
 _MAX_WRITERS: Final = 4  # other tasks write beside this one
@@ -84,7 +85,15 @@ class AppendTask:
 
     def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
         weights = frame_weights(frame, self.indexed)
-        plan = plan_index(frame, revision, weights, existing=self.tree, file_rows=_file_rows(frame))
+        partitions = partitions_of(self.tree).with_rows(frame.select(self.target.columns.partitions))
+        plan = plan_index(
+            frame,
+            revision,
+            weights,
+            existing=self.tree,
+            file_rows=_file_rows(frame),
+            trees=partitions.numbers(frame),
+        )
         writers = min(_MAX_WRITERS, os.cpu_count() or 1)
         return write_data_files(
             CodedRows(frame, settings), plan, store=self.target.store, settings=settings, writers=writers
@@ -92,6 +101,14 @@ class AppendTask:
 
     def _stage(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
         """Write rows without index, sorted by weight, so that samples can skip pages of these files too."""
+        names = self.target.columns.partitions
+        trees = NO_PARTITIONS.with_rows(frame.select(names)).numbers(frame)
+        for tree in () if trees is None else np.unique(trees):
+            self._stage_tree(frame.filter(pl.Series(trees == tree)), settings, written)
+        if trees is None:
+            self._stage_tree(frame, settings, written)
+
+    def _stage_tree(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
         weights = frame_weights(frame, self.indexed)
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):

@@ -59,8 +59,8 @@ class ChangeFile:
         stay = True
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
             changed = _in_order(rows, file.change)
-            indexed = list(self.revision.columns)
-            stay = stay and changed.select(indexed).equals(rows.select(indexed))
+            placing = list(dict.fromkeys((*self.revision.columns, *self.target.columns.partitions)))
+            stay = stay and changed.select(placing).equals(rows.select(placing))
             if not (stay or self.returns_rows):
                 return None
             frames.append(changed)

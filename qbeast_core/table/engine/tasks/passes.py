@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InputChangedError
 from qbeast_core.space.arrays import I32Array, U64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.table.data.frames import ArrowStream
@@ -16,6 +17,7 @@ from qbeast_core.tree.layout.cells import grid_columns
 from qbeast_core.tree.layout.outline import Outline
 from qbeast_core.tree.space.columns import frame_weights
 from qbeast_core.tree.space.outside import rows_outside
+from qbeast_core.tree.space.partitions import NO_PARTITIONS, Partitions, with_stored_values
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, summarise
 
 _NO_RULES: Final = '{"fields":[]}'
@@ -33,10 +35,18 @@ class SummaryTask:
     limits: SampleLimits = field(default_factory=domain_limits)
     # Summarise rows outside the space of this revision separately, see `IndexSummary.outside`.
     apart: Revision | None = None
+    # Schema of the partition columns.
+    partitions: pl.Schema = field(default_factory=pl.Schema)
+
+    @property
+    def read_schema(self) -> pl.Schema:
+        """Schema of all columns to read."""
+        return pl.Schema({**self.schema, **self.partitions})
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
         """Summarise one batch."""
-        frame = RowShape(_NO_RULES, self.schema, merge=False).fit(rows)
+        partitions = tuple(self.partitions)
+        frame = RowShape(_NO_RULES, self.read_schema, merge=False, partitions=partitions).fit(rows)
         if self.apart is None:
             return self._summarise(frame, first_row)
         parts = [SpacePart(self.apart, outside).select(frame) for outside in (False, True)]
@@ -45,7 +55,9 @@ class SummaryTask:
 
     def _summarise(self, frame: pl.DataFrame, first_row: int) -> IndexSummary:
         names = list(self.schema)
-        summary = summarise(frame, names, first_row=first_row, limits=self.limits)
+        summary = summarise(
+            frame, names, partitions=list(self.partitions), first_row=first_row, limits=self.limits
+        )
         return replace(summary, weight_sum=int(frame_weights(frame, names).sum(dtype=np.int64)))
 
 
@@ -76,6 +88,8 @@ class PlaceTask:
     # Number of summarised rows, and the sum of their weights.
     rows: int
     weight_sum: int
+    # Partitions of the table and of the summarised rows. Each has a tree in the outline.
+    partitions: Partitions = NO_PARTITIONS
     # Part of the rows to place. None: all rows.
     part: SpacePart | None = None
 
@@ -86,13 +100,23 @@ class PlaceTask:
 
     def select(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that this task places."""
+        rows = with_stored_values(rows, self.target.columns.partitions)
         return rows if self.part is None else self.part.select(rows)
 
     def place(self, frame: pl.DataFrame) -> U64Array:
         """Return the sort key of each row. It defines the order of rows across and within files."""
         revision = self.revision
         weights = frame_weights(frame, revision.columns)
-        return sort_keys(self.outline, self.outline.place(grid_columns(frame, revision), weights), weights)
+        trees = self.partitions.numbers(frame)
+        if trees is not None and (trees < 0).any():
+            msg = (
+                "the rows changed while they were written: the second read returned a value of "
+                f"{', '.join(self.partitions.columns)} that the first did not. Nothing was committed. Pass rows that "
+                "are the same each time."
+            )
+            raise InputChangedError(msg, rows_before=self.rows)
+        nodes = self.outline.place(grid_columns(frame, revision), weights, trees)
+        return sort_keys(self.outline, nodes, weights)
 
 
 def sort_keys(outline: Outline, nodes: I32Array, weights: I32Array) -> U64Array:

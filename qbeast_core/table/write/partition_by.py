@@ -1,0 +1,84 @@
+"""The partition columns of a table after a write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.support.suggestions import did_you_mean
+
+# Names of partition columns, or the name of one.
+PartitionBy: TypeAlias = Sequence[str] | str
+
+_OUTCOME: Final = "nothing was written"
+_ARGUMENT: Final = "partition_by"
+
+
+def partition_columns(
+    requested: PartitionBy | None,
+    schema: pl.Schema,
+    *,
+    now: tuple[str, ...] | None,
+    may_change: bool,
+    dialect: BlocksDialect,
+) -> tuple[str, ...]:
+    """Return the partition columns of a table of these columns after a write.
+
+    `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
+    """
+    names = (now or ()) if requested is None else _names(requested)
+    if now is not None and names != now and not may_change:
+        has = f"is partitioned by {list(now)}" if now else "has no partitions"
+        msg = (
+            f"the table {has}, not by {list(names)}; {_OUTCOME}. Leave `{_ARGUMENT}` out, or replace the table with "
+            'mode="overwrite", schema_mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names))
+    if names:
+        _check(names, schema, dialect)
+    return names
+
+
+def _names(requested: PartitionBy) -> tuple[str, ...]:
+    value = cast("object", requested)  # callers without a type checker pass anything
+    if isinstance(value, str):
+        return (value,)
+    is_list = isinstance(value, Iterable) and not isinstance(value, Mapping | set | frozenset)
+    names = list(cast("Iterable[object]", value)) if is_list else [value]
+    texts = tuple(name for name in names if isinstance(name, str))
+    if not is_list or len(texts) < len(names):
+        invalid_argument(_ARGUMENT, "must be a list of names of columns", _OUTCOME, value=value)
+    return texts
+
+
+def _check(names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect) -> None:
+    """Raise if a table of these columns cannot have these partition columns."""
+    unknown = [name for name in names if name not in schema]
+    nested = [name for name in names if name in schema and schema[name].is_nested()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if unknown:
+        msg = (
+            f"the rows have no column(s) {unknown} to partition by; {_OUTCOME}. They have {list(schema)}."
+            f"{did_you_mean(unknown, schema)} A table without partitions: {_ARGUMENT}=[]."
+        )
+    elif twice:
+        msg = f"columns to partition by named twice: {twice}; {_OUTCOME}. Name each once."
+    elif nested:
+        types = ", ".join(f"{name!r} ({schema[name]})" for name in nested)
+        msg = (
+            f"lists, structs and maps cannot be partition columns: {types}; {_OUTCOME}. Choose other columns."
+        )
+    elif len(names) == len(schema):
+        msg = f"all columns are partition columns, so files would have no column; {_OUTCOME}. Leave one out."
+    elif dialect == "qbeast-spark":
+        msg = (
+            f"tables of the dialect 'qbeast-spark' cannot have partitions; {_OUTCOME}. Index {list(names)} instead, "
+            "or use the dialect 'documented'."
+        )
+    else:
+        return
+    raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names), known=list(schema))

@@ -1,0 +1,319 @@
+"""Partitioned tables: files of one partition, a tree in each, and every row once, whoever moves the rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.log.protocol import check_readable
+from qbeast_core.spec import table_config
+from qbeast_core.table.dml.change import ChangeOptions, MatchedRows, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.examples import examples
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.scattering import PartsEngine, scatter
+from tests.helpers.small_files import resized
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+SMALL = pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning")
+
+
+@st.composite
+def frames(draw: st.DrawFn, first: int = 0) -> pl.DataFrame:
+    rows, seed = draw(st.integers(0, 90)), draw(st.integers(0, 9))
+    random = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "row": np.arange(first, first + rows),
+            "x": random.integers(0, draw(st.sampled_from([3, 1000])), rows),
+            "y": random.normal(size=rows),
+            "day": pl.Series(["mon", "", None, "a/b=c %", "tue"]).gather(random.integers(0, 5, rows)),
+            "f": pl.Series([1.5, -0.0, 0.0, None]).gather(random.integers(0, 4, rows)),
+        }
+    )
+
+
+def as_stored(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows as Delta keeps them: the empty text of a partition column is null."""
+    return frame.with_columns(
+        pl.col("day").replace("", None),
+        pl.when(pl.col("f") != 0).then("f").otherwise(pl.col("f").abs()).alias("f"),
+    )
+
+
+def move(frame: pl.DataFrame, path: Path, engine: str, **options: Any) -> None:
+    if engine == "parts":
+        scatter(path, list(frame.iter_slices(40)) or [frame], **options)
+    else:
+        qbeast.write_table(frame, path, resources=MEMORY if engine == "memory" else SPILL, **options)
+
+
+def rows_by_file(table: Path) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
+    """Numbers of the rows of each file, in its order, by partition."""
+    found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
+    for path, add in read_log(table).adds.items():
+        with pq.ParquetFile(table / unquote(path)) as file:
+            rows = tuple(file.read(["row"]).column("row").to_pylist())
+        found.setdefault(tuple(add["partitionValues"].values()), []).append(rows)
+    return {partition: sorted(files) for partition, files in found.items()}
+
+
+@SMALL
+@examples(6, slow=100)
+@given(st.data(), st.sampled_from(["memory", "spill", "parts"]), st.sampled_from([["day"], ["day", "f"]]))
+def test_no_row_is_lost_after_any_operation(
+    data: st.DataObject, engine: str, partition_by: list[str]
+) -> None:
+    resources = SPILL if engine == "spill" else MEMORY
+    indexed = ["x", "y", *data.draw(st.sampled_from([[], ["day"]]))]
+    with folder() as path, small_files():
+        rows = [data.draw(frames(first)) for first in (0, 1000, 2000)]
+        move(rows[0], path, engine, columns=indexed, partition_by=partition_by, cube_size=20)
+        for frame in rows[1:]:
+            move(frame, path, engine, mode="append")
+        expected = as_stored(pl.concat(rows))
+        check_invariants(path)
+        assert_same_rows(qbeast.read_table(path), expected)
+        assert_same_rows(pl.scan_delta(str(path)).collect(), expected)
+        table = qbeast.open_table(path)
+        if engine == "parts":
+            optimize(Reader(load_snapshot(path)), OptimizeOptions(), engine=PartsEngine(part_rows=7))
+            deleted = Delete(MatchedRows(pl.col("row") % 3 == 0).predicate)
+            run_change(Reader(load_snapshot(path)), deleted, ChangeOptions(), engine=PartsEngine(part_rows=7))
+        else:
+            table.optimize(resources=resources)
+            table.delete(pl.col("row") % 3 == 0, resources=resources)
+        expected = expected.filter(pl.col("row") % 3 != 0)
+        check_invariants(path)
+        table = qbeast.open_table(path)
+        table.update(pl.col("row") % 3 == 1, {"day": pl.lit("moved"), "y": 0.5}, resources=resources)
+        changed = pl.col("row") % 3 == 1
+        expected = expected.with_columns(
+            day=pl.when(changed).then(pl.lit("moved")).otherwise("day"),
+            y=pl.when(changed).then(0.5).otherwise("y"),
+        )
+        check_invariants(path)
+        assert qbeast.open_table(path).check().ok
+        assert_same_rows(pl.scan_delta(str(path)).collect(), expected)
+        assert_same_rows(
+            qbeast.read_table(path, where="day = 'moved'"), expected.filter(pl.col("day") == "moved")
+        )
+
+
+@SMALL
+@examples(3, slow=80)
+@given(st.data())
+def test_engines_write_the_same_files(data: st.DataObject) -> None:
+    rows = [data.draw(frames(first)) for first in (0, 1000)]
+    found = []
+    for engine in ("memory", "spill", "parts"):
+        with folder() as path, small_files():
+            move(rows[0], path, engine, columns=["x", "y"], partition_by=["day", "f"], cube_size=20)
+            move(rows[1], path, engine, mode="append")
+            found.append(rows_by_file(path))
+    assert found[0] == found[1] == found[2]
+
+
+@SMALL
+def test_partitions_without_sampled_rows_get_files_of_their_own(tmp_path: Path) -> None:
+    rows = pl.DataFrame(
+        {"row": range(2000), "x": range(2000), "day": [min(n // 10, 49) for n in range(2000)]}
+    )
+    with resized(domain_rows=60), small_files(file_rows=500):
+        scatter(
+            tmp_path / "t", list(rows.iter_slices(700)), columns=["x"], partition_by=["day"], cube_size=500
+        )
+    check_invariants(tmp_path / "t")
+    assert len(rows_by_file(tmp_path / "t")) == 50
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
+
+
+@SMALL
+def test_new_partition_grows_a_tree_of_its_own(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    rows = pl.DataFrame({"row": range(4000), "x": random.random(4000), "day": [0] * 2000 + [1] * 2000})
+    qbeast.write_table(rows[:2000], tmp_path / "t", columns=["x"], partition_by="day", cube_size=100)
+    qbeast.write_table(rows[2000:], tmp_path / "t", mode="append")
+    qbeast.write_table(
+        rows[2000:].with_columns(day=pl.lit(0)),
+        tmp_path / "alone",
+        columns=["x"],
+        partition_by="day",
+        cube_size=100,
+    )
+    blocks = check_invariants(tmp_path / "t")
+    roots = {block.partition: block.rows for block in blocks if not block.cube}
+    # As many rows as the first tree kept in its root, not those that an append to it would keep.
+    assert 0.5 < roots[("1",)] / roots[("0",)] < 2
+
+
+def test_optimize_joins_small_files_of_one_partition(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    for number in range(5):
+        rows = pl.DataFrame({"row": range(40), "x": range(40), "day": [n % 2 for n in range(40)]})
+        qbeast.write_table(
+            rows, table, columns=["x"], partition_by=["day"], mode="append" if number else "error"
+        )
+    one = pl.DataFrame({"row": [0], "x": [1], "day": [7]})
+    qbeast.write_table(one, table, mode="append")
+    plan = qbeast.open_table(table).optimize().plan
+    assert plan.height == 10
+    assert [len(files) for files in rows_by_file(table).values()] == [1, 1, 1]
+    check_invariants(table)
+    assert not qbeast.open_table(table).optimize().committed
+
+
+def test_merge_moves_rows_to_other_partitions(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"row": range(90), "x": range(90), "day": [n % 3 for n in range(90)]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"])
+    source = pl.DataFrame({"row": [*range(10), 500], "x": range(11), "day": [8] * 11})
+    qbeast.open_table(tmp_path / "t").merge(source, on="row")
+    expected = pl.concat([rows.filter(pl.col("row") >= 10), source])
+    check_invariants(tmp_path / "t")
+    assert_same_rows(pl.scan_delta(str(tmp_path / "t")).collect(), expected)
+
+
+VALUES: list[tuple[Any, Any]] = [
+    (pl.Boolean(), [True, False, None]),
+    (pl.Int8(), [-3, 0, None]),
+    (pl.Float32(), [0.1, math.inf, -math.inf, None]),
+    (pl.Float64(), [0.1, -1e300, None]),
+    (pl.Decimal(9, 2), [Decimal("1.50"), Decimal("-0.01"), None]),
+    (pl.Date(), [date(1, 1, 1), date(2024, 2, 29), None]),
+    (pl.Datetime("us"), [datetime(2024, 1, 1), datetime(1960, 5, 1, 1, 2, 3, 4), None]),  # noqa: DTZ001
+    (pl.Datetime("us", "UTC"), [datetime(2024, 1, 1, tzinfo=UTC), None]),
+    (pl.String(), ["ä", "x" * 300, "__HIVE_DEFAULT_PARTITION__x", "a\nb", None]),
+    (pl.Binary(), [b"abc", None]),
+]
+
+
+@pytest.mark.parametrize(("dtype", "values"), VALUES, ids=[str(dtype) for dtype, _ in VALUES])
+def test_partition_columns_have_all_flat_types(
+    tmp_path: Path, dtype: pl.DataType, values: Sequence[Any]
+) -> None:
+    rows = pl.DataFrame({"row": range(len(values)), "p": pl.Series(values, dtype=dtype)})
+    for engine in ("memory", "spill", "parts"):
+        move(rows, tmp_path / engine, engine, columns=["row"], partition_by=["p"])
+        assert_same_rows(qbeast.read_table(tmp_path / engine), rows)
+        assert DeltaTable(tmp_path / engine).metadata().partition_columns == ["p"]
+        assert len(read_log(tmp_path / engine).adds) == len(values)
+        qbeast.write_table(rows, tmp_path / engine, mode="append")
+        assert qbeast.read_table(tmp_path / engine).height == 2 * len(values)
+        assert qbeast.open_table(tmp_path / engine).check().ok
+
+
+def test_nan_is_a_partition_value(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"row": range(6), "p": [math.nan, 1.0, math.nan, None, 1.0, math.nan]})
+    qbeast.write_table(rows, tmp_path / "t", columns=["row"], partition_by=["p"])
+    qbeast.write_table(rows, tmp_path / "t", mode="append")
+    assert sorted(map(len, rows_by_file(tmp_path / "t").values())) == [2, 2, 2]
+    assert qbeast.read_table(tmp_path / "t")["p"].is_nan().sum() == 6
+
+
+def test_removes_carry_the_partition_of_their_file(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"row": range(4), "x": range(4), "day": [date(2024, 1, 1), None] * 2})
+    qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"])
+    added = {path: add["partitionValues"] for path, add in read_log(tmp_path / "t").adds.items()}
+    qbeast.open_table(tmp_path / "t").delete("x = 0")
+    qbeast.write_table(rows, tmp_path / "t", mode="overwrite")
+    log = "".join(path.read_text() for path in sorted((tmp_path / "t" / "_delta_log").glob("*.json")))
+    actions = [json.loads(line) for line in log.splitlines()]
+    added |= {
+        action["add"]["path"]: action["add"]["partitionValues"] for action in actions if "add" in action
+    }
+    removed = [action["remove"] for action in actions if "remove" in action]
+    assert len(removed) == 3
+    for remove in removed:
+        assert {"day": None, **remove["partitionValues"]} == {"day": None, **added[remove["path"]]}
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "error"),
+    [
+        (["none"], "no column"),
+        (["x", "x"], "named twice"),
+        (["x", "day", "l"], "cannot be partition columns"),
+        (["l"], "lists, structs and maps"),
+        ({"x": 1}, "list of names"),
+        ([1], "list of names"),
+        (5, "list of names"),
+    ],
+)
+def test_bad_partition_columns_are_refused(tmp_path: Path, partition_by: Any, error: str) -> None:
+    rows = pl.DataFrame({"x": [1], "day": ["a"], "l": [[1]]})
+    with pytest.raises(qbeast.InvalidInputError, match=error) as caught:
+        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=partition_by)
+    assert caught.value.argument == "partition_by"
+    assert not (tmp_path / "t").exists()
+    with pytest.raises(qbeast.InvalidInputError, match="all columns"):
+        qbeast.write_table(rows.drop("l"), tmp_path / "t", columns=["x"], partition_by=["x", "day"])
+    with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
+        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"], dialect="qbeast-spark")
+
+
+def test_table_keeps_its_partitions_until_overwritten(tmp_path: Path) -> None:
+    table, rows = tmp_path / "t", pl.DataFrame({"row": range(9), "x": range(9), "day": ["a", "b", "c"] * 3})
+    qbeast.write_table(rows, table, columns=["x"], partition_by=["day"])
+    qbeast.write_table(rows, table, mode="append", partition_by=["day"])
+    for mode in ("append", "overwrite"):
+        for other in (["row"], []):
+            with pytest.raises(qbeast.InvalidInputError, match="partitioned by"):
+                qbeast.write_table(rows, table, mode=mode, partition_by=other)
+    qbeast.write_table(rows, table, mode="overwrite")
+    assert DeltaTable(table).metadata().partition_columns == ["day"]
+    with pytest.raises(qbeast.InvalidInputError, match="dialect"):
+        qbeast.open_table(table).switch_dialect("qbeast-spark")
+    qbeast.write_table(rows, table, mode="overwrite", schema_mode="overwrite", partition_by=["row"])
+    assert DeltaTable(table).metadata().partition_columns == ["row"]
+    qbeast.write_table(rows, table, mode="overwrite", schema_mode="overwrite", partition_by=[])
+    assert DeltaTable(table).metadata().partition_columns == []
+    assert_same_rows(pl.scan_delta(str(table)).collect(), rows)
+    check_invariants(table)
+
+
+def test_older_versions_refuse_a_partitioned_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame({"x": range(9), "day": ["a", "b", "c"] * 3})
+    qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"])
+    snapshot = load_snapshot(tmp_path / "t")
+    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.MAPPING_READER - 1)
+    with pytest.raises(qbeast.UnsupportedTableError, match="newer version of qbeast"):
+        check_readable(snapshot.protocol, snapshot.metadata, path="t")
+
+
+def test_small_partitions_warn_once(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"x": range(120), "day": [n // 3 for n in range(120)]})
+    with pytest.warns(qbeast.SmallPartitionsWarning, match="3 rows or fewer"):
+        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"], cube_size=100)
+    qbeast.write_table(rows[:3], tmp_path / "t", mode="append")
+    qbeast.write_table(rows, tmp_path / "large", columns=["x"], partition_by=["day"], cube_size=1000)
+
+
+def test_samples_are_the_rows_of_the_same_weights(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    rows = pl.DataFrame({"row": range(5000), "x": random.random(5000), "day": random.integers(0, 7, 5000)})
+    qbeast.write_table(rows, tmp_path / "one", columns=["row", "x"])
+    with small_files(file_rows=300):
+        qbeast.write_table(rows, tmp_path / "many", columns=["row", "x"], partition_by=["day"], cube_size=100)
+    for sample in (0.01, 0.3, (0.2, 0.25)):
+        expected = qbeast.read_table(tmp_path / "one", sample=sample)
+        assert_same_rows(qbeast.read_table(tmp_path / "many", sample=sample), expected)
