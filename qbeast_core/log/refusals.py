@@ -28,7 +28,7 @@ COPIES: Final[Mapping[str, str]] = {
     ),
     MAPPING_OF_NO_PROTOCOL: (
         "Other readers return nulls for it. Name the feature first, deltalake.DeltaTable({path!r}).alter.add_feature("
-        "deltalake.TableFeatures.ColumnMapping, allow_protocol_versions_increase=True), and copy the table then."
+        "deltalake.TableFeatures.ColumnMapping, allow_protocol_versions_increase=True)."
     ),
 }
 

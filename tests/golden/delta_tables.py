@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 TABLES = Path(__file__).parent / "delta"
+NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
+# Only Spark, or a catalog, reads these.
+SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_unsupported")
+
+
+def copied(name: str, folder: Path) -> Path:
+    return Path(shutil.copytree(TABLES / name, folder / "old"))
 
 
 def expected(name: str) -> pl.DataFrame:

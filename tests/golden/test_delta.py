@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.cli.running import run
-from tests.golden.delta_tables import TABLES, expected
+from tests.golden.delta_tables import NAMES, SPARK_ALONE, TABLES, copied, expected
 from tests.helpers.cures import run_cure
 
-NAMES = sorted(str(log.parent.relative_to(TABLES)) for log in TABLES.glob("*/*/_delta_log"))
 MAPPED = ["column-mapping-id/column-mapping-id", "column-mapping-id/table-with-icebegCompatV2Enabled"]
-SPARK_ALONE = ("catalog-managed", "geospatial", "type-widening/type_widening_unsupported")
-
-
-def copied(name: str, folder: Path) -> Path:
-    return Path(shutil.copytree(TABLES / name, folder / "old"))
 
 
 def indexable(rows: pl.DataFrame) -> str:
@@ -89,25 +81,18 @@ def test_delta_table_is_read_without_an_index(name: str, tmp_path: Path) -> None
         (3, {"readerFeatures": [], "writerFeatures": ["columnMapping"]}),
     ],
 )
-def test_partly_declared_mapping_is_copied(
-    name: str, reader: int, features: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_partly_declared_mapping_is_applied(
+    name: str, reader: int, features: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     path = copied(name, tmp_path)
     with_protocol(path, reader=reader, writer=7, **features)
     target = expected(name)
-    with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
-        qbeast.convert_table(path, columns=[indexable(target)])
-    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(target)!r}]")), target)
-    run("write", str(path), "copied", "--columns", indexable(target))
-    same(qbeast.read_table("copied"), target)
+    qbeast.convert_table(path, columns=[indexable(target)])
+    same(qbeast.read_table(path), target)
 
 
 @pytest.mark.parametrize("name", MAPPED)
-def test_undeclared_mapping_error_shows_the_copy(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_undeclared_mapping_error_shows_the_cure(name: str, tmp_path: Path) -> None:
     path = copied(name, tmp_path)
     with_protocol(path, reader=1, writer=2)
     target = expected(name)
@@ -115,9 +100,8 @@ def test_undeclared_mapping_error_shows_the_copy(
         qbeast.convert_table(path, columns=[indexable(target)])
     assert "write_table" not in str(caught.value)
     run_cure(str(caught.value), call=r"deltalake\.DeltaTable\(.*?=True\)")
-    with pytest.raises(qbeast.UnsupportedTableError, match="columnMapping") as caught:
-        qbeast.convert_table(path, columns=[indexable(target)])
-    same(qbeast.read_table(run_cure(str(caught.value), columns=f"[{indexable(target)!r}]")), target)
+    qbeast.convert_table(path, columns=[indexable(target)])
+    same(qbeast.read_table(path), target)
 
 
 def test_old_calendar_dates_match_filters(tmp_path: Path) -> None:

@@ -129,13 +129,6 @@ def test_features_bind_only_related_changes(feature: str, binds: tuple[Brings, .
             check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
 
 
-@pytest.mark.parametrize("version", ["V1", "V2"])
-def test_iceberg_compatibility_binds_once_it_is_enabled(version: str) -> None:
-    on = table(configuration={f"delta.enableIcebergCompat{version}": "true"})
-    with pytest.raises(UnsupportedTableError, match=f"icebergCompat{version}"):
-        check_writable(named(f"icebergCompat{version}"), on, mode="metadata", path="t", brings="settings")
-
-
 def column(name: str, dtype: object = "long", **marks: object) -> dict[str, object]:
     return {"name": name, "type": dtype, "nullable": True, "metadata": marks}
 

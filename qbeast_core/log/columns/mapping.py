@@ -23,9 +23,13 @@ from qbeast_core.log.columns.stored import (
     MAX_COLUMN_ID,
     NESTED_IDS,
     PHYSICAL_NAME,
+    StoredColumns,
     mapping_mode,
 )
 from qbeast_core.log.files.stats import STATS_COLUMNS, names_text, parse_names
+from qbeast_core.log.sample_column import DTYPE
+from qbeast_core.log.schema import merged_schema, schema_from_delta
+from qbeast_core.spec.table_config import SAMPLE_COLUMN, SAMPLE_COLUMN_READER, min_reader_entry
 
 _ICEBERG: Final = "delta.enableIcebergCompatV2"
 _COLLATIONS: Final = "__COLLATIONS"
@@ -44,6 +48,21 @@ def with_fields(metadata: Metadata, schema_string: str, new_id: Callable[[], str
     if mapping_mode(metadata.configuration) == "none":
         return changed
     return _assigned(changed, known=metadata, name_of=lambda _: f"col-{new_id()}")
+
+
+def with_sample_column(metadata: Metadata, name: str, new_id: Callable[[], str]) -> Metadata:
+    """Return the metadata with a sample column at the end of the schema, unless it has this one.
+
+    A version of this library that does not compute the column must refuse the table. Versions from before
+    ``qbeast.minReader`` do not know this, so the values in their files are not trusted.
+    """
+    columns = {**schema_from_delta(metadata.schema_string), name: DTYPE}
+    changed = with_fields(metadata, merged_schema(metadata.schema_string, columns), new_id)
+    entries = {
+        SAMPLE_COLUMN: StoredColumns.of(changed).stored_name(name),
+        **min_reader_entry(metadata.configuration, SAMPLE_COLUMN_READER),
+    }
+    return changed.model_copy(update={"configuration": {**changed.configuration, **entries}})
 
 
 def with_mapping(metadata: Metadata) -> Metadata:

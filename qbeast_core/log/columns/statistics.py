@@ -48,18 +48,18 @@ def _fields(kind: str, dtype: pl.DataType, columns: StoredColumns) -> dict[str, 
     for name, column in columns.columns.items():
         if column.stored_name in inner:
             value = pl.col(kind).struct.field(column.stored_name)
-            fields[name] = renamed(value, inner[column.stored_name], column.stored_type, column.dtype)
+            fields[name] = _named(value, inner[column.stored_name], column.stored_type, column.dtype)
     return fields
 
 
-def renamed(value: pl.Expr, found: Any, stored: Any, dtype: Any) -> pl.Expr:
+def _named(value: pl.Expr, found: Any, stored: Any, dtype: Any) -> pl.Expr:
     """Return a value of structs with the names of fields in the table. Lists and maps have no statistics."""
     if not (isinstance(found, pl.Struct) and isinstance(stored, pl.Struct) and isinstance(dtype, pl.Struct)):
         return value
     present = found.to_schema()
     names = zip(stored.fields, dtype.fields, strict=True)
     fields = [
-        renamed(value.struct.field(old.name), present[old.name], old.dtype, new.dtype).alias(new.name)
+        _named(value.struct.field(old.name), present[old.name], old.dtype, new.dtype).alias(new.name)
         for old, new in names
         if old.name in present
     ]

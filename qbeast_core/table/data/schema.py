@@ -22,10 +22,10 @@ _MISSING: Final = "is missing"
 _NEW: Final = "is not in the table"
 
 
-def is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
+def _is_wider(wanted: pl.DataType, now: pl.DataType) -> bool:
     """Return whether a type of integers, or of floats, holds all values of another one, and more.
 
-    >>> is_wider(pl.Int64(), pl.Int8()), is_wider(pl.Float64(), pl.Int8())
+    >>> _is_wider(pl.Int64(), pl.Int8()), _is_wider(pl.Float64(), pl.Int8())
     (True, False)
     """
     return any(wanted in types[types.index(now) + 1 :] for types in (_INTEGERS, _FLOATS) if now in types)
@@ -154,7 +154,7 @@ def _column(
 
 
 def _fits_losslessly(now: pl.DataType, wanted: pl.DataType) -> bool:
-    if now == pl.Null or is_wider(wanted, now) or _has_same_fields(now, wanted):
+    if now == pl.Null or _is_wider(wanted, now) or _has_same_fields(now, wanted):
         return True
     if isinstance(now, pl.Decimal) and isinstance(wanted, pl.Decimal):
         digits = (wanted.precision or 38) - wanted.scale

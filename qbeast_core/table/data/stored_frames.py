@@ -78,13 +78,13 @@ class FilesView:
         column = self.columns.columns.get(name)
         named = values.alias(name)
         same = column is None or column.stored_type == column.dtype
-        return named if same else with_field_names(named, self.schema[name])
+        return named if same else _with_field_names(named, self.schema[name])
 
     def _named(self, values: pl.Expr, name: str) -> pl.Expr:
         column = self.columns.columns.get(name)
         if column is None or column.stored_type == column.dtype:
             return values.alias(name)
-        rename = partial(with_field_names, dtype=column.dtype)
+        rename = partial(_with_field_names, dtype=column.dtype)
         return values.map_batches(rename, return_dtype=column.dtype, is_elementwise=True).alias(name)
 
     @cached_property
@@ -102,17 +102,17 @@ class FilesView:
         return pl.DataFrame(columns)
 
 
-def with_field_names(values: pl.Series, dtype: pl.DataType) -> pl.Series:
+def _with_field_names(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Return values of structs with the names of fields of another type, which is the same otherwise.
 
-    >>> with_field_names(pl.Series([{"a": 1}, None]), pl.Struct({"b": pl.Int64})).to_list()
+    >>> _with_field_names(pl.Series([{"a": 1}, None]), pl.Struct({"b": pl.Int64})).to_list()
     [{'b': 1}, None]
     """
     array = values.to_arrow(compat_level=pl.CompatLevel.newest())
-    return pl.Series(values.name, retyped(array, _arrow_type(array.type, dtype)), dtype=dtype)
+    return pl.Series(values.name, _retyped(array, _arrow_type(array.type, dtype)), dtype=dtype)
 
 
-def retyped(array: Any, arrow_type: Any) -> Any:
+def _retyped(array: Any, arrow_type: Any) -> Any:
     """Return an Arrow array with other names and metadata of fields; nothing is copied."""
     import pyarrow as pa  # noqa: PLC0415 - slow to load, and most reads do without
 
@@ -168,7 +168,7 @@ def as_stored(table: Any, columns: StoredColumns) -> Any:
         ids = (column.field.get("metadata") or {}).get(NESTED_IDS) or {}
         field = _stored_field(pa.field(name, found.type), column.field, ids, (column.stored_name,))
         chunks = (
-            [retyped(chunk, field.type) for chunk in found.chunks]
+            [_retyped(chunk, field.type) for chunk in found.chunks]
             if field.type != found.type
             else found.chunks
         )

@@ -106,11 +106,9 @@ class _MemoryRows:
         return replace(self, in_memory_rows=inside), replace(self, in_memory_rows=others)
 
     def plan(self, revision: Revision | None, tree: ExistingTree | None) -> PlannedRows:
-        rows = self.in_memory_rows
         if revision is None:
-            count = -(-rows.height // rows_per_file(rows.estimated_size() / max(rows.height, 1)))
-            task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
-            return unindexed_rows(partial(task.write, [rows]), file_count=count)
+            return self._plan_unindexed()
+        rows = self.in_memory_rows
         keys = rows[list(revision.columns)]
         of_partitions = rows.select(self.target.columns.partitions)
         partitions = partitions_of(tree).with_rows(of_partitions)
@@ -148,6 +146,12 @@ class _MemoryRows:
                 progress=self.progress,
             ),
         )
+
+    def _plan_unindexed(self) -> PlannedRows:
+        rows = self.in_memory_rows
+        count = -(-rows.height // rows_per_file(rows.estimated_size() / max(rows.height, 1)))
+        task = PlainTask(target=self.target, max_bytes=_ALL_BYTES)
+        return unindexed_rows(partial(task.write, [rows]), file_count=count)
 
     def _coded(self, revision: Revision) -> tuple[FileSettings, CodedRows]:
         """Choose the encodings of the files, and encode columns of few values as numbers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from qbeast_core.errors import InvalidInputError
+from qbeast_core.log.columns.mapping import with_sample_column
 from qbeast_core.log.rebase import dialect_of
-from qbeast_core.log.sample_column import with_sample_column
 from qbeast_core.results import MetadataResult
 from qbeast_core.support.runtime import new_id
 from qbeast_core.table.commit.commit import commit_metadata

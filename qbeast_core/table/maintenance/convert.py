@@ -124,9 +124,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
             _refuse_other_index(snapshot, specs, options)
             return _result(plain, snapshot.version, sizes, rows, dry_run=options.dry_run)
         check_writable(snapshot.protocol, plain, mode="metadata", path=uri, brings="settings")
-        if options.dialect == "qbeast-spark":
-            refuse_mapping(uri, snapshot.columns, outcome="nothing was changed")
-        refuse_collations([spec.name for spec in specs], snapshot.columns.collated)
+        _refuse_stored_columns(snapshot, specs, options)
         intent = WriteIntent(mode="metadata", brings="settings")
     metadata = indexed_metadata(plain, schema, specs, options, uri=uri, rows=rows)
     version = -1 if table is None else table.version
@@ -138,6 +136,12 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
     outcome = commit(store, table, intent, storage_options=options.storage_options)
     return replace(planned, version=outcome.version, committed=True)
+
+
+def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
+    if options.dialect == "qbeast-spark":
+        refuse_mapping(snapshot.uri, snapshot.columns, outcome="nothing was changed")
+    refuse_collations([spec.name for spec in specs], snapshot.columns.collated)
 
 
 def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:

@@ -213,7 +213,7 @@ def load_snapshot(
         source, known = open_delta(store, version=number, timestamp=timestamp, storage_options=options)
         try:
             actions = ("add", "remove") if needs_removes(known.files) else ("add",)
-            domains = ("domainMetadata",) if has_domains(known.protocol) else ()
+            domains = ("domainMetadata",) if _has_domains(known.protocol) else ()
             log = read_log(source.log, known.version, actions=(*actions, *domains))
         except FileNotFoundError as error:
             missing = error
@@ -344,11 +344,11 @@ def _snapshot(
         storage_options=source.storage_options,
         source=source,
         fingerprint=log.fingerprint,
-        domains=domains_of(log, known=domains) if has_domains(known.protocol) else {},
+        domains=domains_of(log, known=domains) if _has_domains(known.protocol) else {},
     )
 
 
-def has_domains(protocol: Protocol) -> bool:
+def _has_domains(protocol: Protocol) -> bool:
     """Return whether the log of a table may have metadata domains."""
     return "domainMetadata" in (protocol.writer_features or ())
 

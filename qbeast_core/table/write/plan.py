@@ -16,12 +16,12 @@ from qbeast_core.errors import (
 )
 from qbeast_core.log.actions import AddFile, Metadata, Txn
 from qbeast_core.log.columns.fields import with_notes
-from qbeast_core.log.columns.mapping import with_fields
+from qbeast_core.log.columns.mapping import with_fields, with_sample_column
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import WriteMode
 from qbeast_core.log.rebase import found_dialect
-from qbeast_core.log.sample_column import with_sample_column, without_values
+from qbeast_core.log.sample_column import without_values
 from qbeast_core.log.schema import merged_schema, noted_fields, schema_to_delta
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.spec.column_spec import ColumnSpec
@@ -131,8 +131,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         entries = qbeast_spark_entries(listed, cube_size=size or 0)
         metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
-    features = None if target is None else target.protocol.writer_features
-    columns = StoredColumns.of(metadata, features)
+    columns = StoredColumns.of(metadata, None if target is None else target.protocol.writer_features)
     clustered_by = () if target is None else target.clustered_by
     known = () if latest is None else latest.columns
     refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, TypeAlias
 
 import polars as pl
 
 from qbeast_core.errors import ConstraintViolationError, InvalidInputError
-from qbeast_core.log.columns.declared_rules import Identity
 from qbeast_core.support.plain_text import first_line
+
+if TYPE_CHECKING:  # workers that check rules do not read them
+    from qbeast_core.log.columns.declared_rules import Identity
 
 RuleKind: TypeAlias = Literal["constraint", "invariant", "generated column", "field without nulls"]
 _MAX_CHARACTERS: Final = 200
