@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.log.columns.stored import StoredColumns
 
 # Texts of the values of the partition columns of a file.
@@ -53,7 +54,7 @@ def partition_texts(values: pl.Series) -> pl.Series:
     """
     match values.dtype:
         case pl.Binary():
-            texts = values.cast(pl.String)
+            texts = _texts_of_bytes(values)
         case pl.Datetime(time_zone=zone):
             shape = "%Y-%m-%d %H:%M:%S%.6f" if zone is None else "%Y-%m-%dT%H:%M:%S%.6fZ"
             texts = values.dt.strftime(shape)
@@ -115,6 +116,17 @@ _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join(map(chr, range(32)
 
 def _escaped(text: str) -> str:
     return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in text)
+
+
+def _texts_of_bytes(values: pl.Series) -> pl.Series:
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.ComputeError as error:
+        message = (
+            f"the partition column {values.name!r} holds bytes that are not UTF-8, and Delta stores the values of "
+            "partitions as texts. Nothing was written. Encode them, or do not partition by this column."
+        )
+        raise InvalidInputError(message, argument="df") from error
 
 
 def _times(texts: pl.Series, dtype: pl.Datetime) -> pl.Series:

@@ -317,3 +317,10 @@ def test_samples_are_the_rows_of_the_same_weights(tmp_path: Path) -> None:
     for sample in (0.01, 0.3, (0.2, 0.25)):
         expected = qbeast.read_table(tmp_path / "one", sample=sample)
         assert_same_rows(qbeast.read_table(tmp_path / "many", sample=sample), expected)
+
+
+def test_bytes_that_are_no_text_raise(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"key": [b"ab", b"\xff"], "x": [1, 2]})
+    with pytest.raises(qbeast.InvalidInputError, match="not UTF-8"):
+        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["key"])
+    assert not list(tmp_path.rglob("*.parquet"))
