@@ -233,8 +233,6 @@ CHANGES = {
     "dialect": Wrong(lambda t: t.it.switch_dialect("jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
     "change feed": Wrong(lambda t: t.fed.merge(ROWS.with_columns(_change_type=1), "id", schema_mode="merge"), UNSUPPORTED, ("Table.set_properties({'delta.enableChangeDataFeed': None})",)),
     "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("takes appends alone", "Table.set_properties({'delta.appendOnly': None})")),
-    "convert partitioned": Wrong(lambda t: qbeast.convert_table(t.partitioned, ["id"]), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(", "columns=['brand', ...]")),
-    "open partitioned": Wrong(lambda t: qbeast.open_table(t.partitioned), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(",)),
     "convert hive": Wrong(lambda t: qbeast.convert_table(t.hive, ["id"]), UNSUPPORTED, ("hive_partitioning=True",)),
     "convert nested": Wrong(lambda t: qbeast.convert_table(t.nested, ["id"]), UNSUPPORTED, ("Move them into one folder",)),
     "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(",), NO_TABLE),
@@ -262,11 +260,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace
     write_table(ROWS, root / "table", columns=["id", "price"])
     write_table(pl.DataFrame({"day": [date(2026, 1, 31)]}), root / "dated", columns=["day"])
     write_deltalake(root / "delta", ROWS)
-    write_deltalake(root / "partitioned", ROWS, partition_by=["brand"])
     for name, key in (("fed", "delta.enableChangeDataFeed"), ("appended", "delta.appendOnly")):
         write_deltalake(root / name, ROWS, configuration={key: "true"})
         qbeast.convert_table(root / name, ["id"])
-    paths = ("parquet", "csv", "empty", "hive", "nested", "table", "dated", "delta", "partitioned", "new")
+    paths = ("parquet", "csv", "empty", "hive", "nested", "table", "dated", "delta", "new")
     before = _content(root)
     yield SimpleNamespace(
         file=str(root / "file.parquet"),

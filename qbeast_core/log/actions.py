@@ -48,6 +48,10 @@ _OptionalWhole: TypeAlias = Annotated[int | None, BeforeValidator(_as_whole)]
 _Time: TypeAlias = Annotated[int | None, BeforeValidator(_time_or_none)]
 
 
+# Tags of a file of ours that is published without its index: its copy of the tags is not one that the log lost.
+STAGED_TAGS: Final[Mapping[str, str | None]] = {"qbeast.rules": "staged"}
+
+
 class _Action(BaseModel):
     """snake_case in Python, camelCase in the log; unknown keys are kept and written back."""
 
@@ -93,7 +97,7 @@ class AddFile(_Action):
 
     def without_index(self) -> AddFile:
         """Return the file as staging knows it: readers open it whole, and optimize indexes it later."""
-        return self.model_copy(update={"tags": None, "blocks": None})
+        return self.model_copy(update={"tags": STAGED_TAGS, "blocks": None})
 
 
 class RemoveFile(_Action):

@@ -74,7 +74,7 @@ RULES: Final = frozenset(name for name, feature in FEATURES.items() if feature.b
 def feature_of(name: str) -> Feature:
     """Return the facts about a feature; a preview is like the final feature.
 
-    >>> feature_of("columnMapping").binds_commit("rows"), feature_of("columnMapping").binds_commit("settings")
+    >>> feature_of("invariants").binds_commit("rows"), feature_of("invariants").binds_commit("files")
     (True, False)
     >>> feature_of("new").support, feature_of("variantType-preview").support
     ('none', 'read')

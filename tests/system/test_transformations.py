@@ -137,7 +137,7 @@ def _restored(_: Example, path: Path, rows: pl.DataFrame) -> None:
     table, snapshot = qbeast.open_table(copy), load_snapshot(copy)
     revision = snapshot.config.latest
     assert revision is not None
-    axes = axes_of(snapshot, revision)
+    axes = axes_of(snapshot.files, snapshot.schema, revision)
     assert len(axes) == 2
     for axis in axes:
         assert (axis.lowest >= 0).all()

@@ -71,7 +71,7 @@ def test_sample_is_fraction_pair_or_text(path: Path, name: str) -> None:
 
 
 def test_readers_share_their_argument_order() -> None:
-    shared = ["where", "columns", "sample", "version"]
+    shared = ["where", "columns", "sample", "sample_by", "version"]
     readers = [qbeast.scan_table, qbeast.read_table, bridge.read_table, bridge.explain]
     methods = (
         "scan",
@@ -93,7 +93,7 @@ def test_readers_share_their_argument_order() -> None:
         assert here == names[: len(here)], reader
     assert [signature(qbeast.read_table).parameters[name].kind.name for name in shared] == [
         "KEYWORD_ONLY"
-    ] * 4
+    ] * 5
 
 
 def test_missing_columns_error_names_suggest_columns(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def with_tags(snapshot: Snapshot, tags: LostTags) -> Snapshot:
 
 def untagged(snapshot: Snapshot) -> pl.Series:
     """Return which files have no index tags in the log."""
-    texts = pl.col("revision", "blocks", "state")
+    texts = pl.col("revision", "blocks", "state", "rules")
     return snapshot.files.select(pl.all_horizontal(texts.is_null())).to_series()
 
 

@@ -52,7 +52,7 @@ def test_low_cardinality_columns_are_gathered_by_position():
             "n": np.arange(height),
         }
     )
-    expected = FileSettings(["kind", "price", "key"], {}, ("key",), [], None, hidden_weights=True)
+    expected = FileSettings.of(frame, ("key",), {}, dialect="documented")
     source = CodedRows(frame, expected)
     for first, last in [(0, 30_000), (40_000, 60_000), (50_000, 70_000)]:
         rows = np.arange(first, last, 2, dtype=np.uint32)

@@ -213,8 +213,6 @@ def refused(path: Path, error: type[Exception], told: str, columns: Any = ("id",
 
 
 def test_unsupported_conversion_raises_and_changes_nothing(tmp_path: Path) -> None:
-    partitioned = delta(tmp_path / "a", delta_write_options={"partition_by": ["b"]})
-    refused(partitioned, qbeast.UnsupportedTableError, "partitioning by b")
     hive = tmp_path / "h"
     (hive / "year=2024" / "day=1").mkdir(parents=True)
     ROWS.write_parquet(hive / "year=2024" / "day=1" / "f.parquet")

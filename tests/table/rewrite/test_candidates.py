@@ -9,6 +9,8 @@ from unittest.mock import Mock
 import polars as pl
 import pytest
 
+from qbeast_core.log.actions import Protocol
+from qbeast_core.log.columns.stored import PLAIN
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.spec.block import Block, dump_blocks
 from qbeast_core.table.index.state import IndexState
@@ -66,6 +68,8 @@ def state_of(
         schema=schema,
         sample_column=sample_column,
         config=Mock(revisions=revisions, latest=item),
+        protocol=Protocol(min_reader_version=1, min_writer_version=2),
+        columns=PLAIN,
         index=build_index_table(frame, revisions, schema),
     )
     return IndexState(snapshot)

@@ -32,7 +32,7 @@ def test_comments_are_set_on_creation(tmp_path: Path) -> None:
         column_comments={"id": "key"},
     )
     assert DeltaTable(tmp_path).metadata().description == "new"
-    assert schema_of(tmp_path) == {"id": {"comment": "key"}, "x": {}}
+    assert schema_of(tmp_path) == {"id": {"comment": "key"}, "x": {"comment": "a number"}}
 
 
 @pytest.mark.parametrize(

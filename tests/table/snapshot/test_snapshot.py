@@ -313,10 +313,13 @@ def test_unreadable_tables_raise(tmp_path: Path, protocol, report: str) -> None:
         load_snapshot(root)
 
 
-def test_partitioned_tables_raise(tmp_path: Path) -> None:
-    write_deltalake(tmp_path, pl.DataFrame({"price": [1.0], "k": ["x"]}), partition_by=["k"])
-    with pytest.raises(UnsupportedTableError, match="partitioning by k"):
-        load_snapshot(tmp_path)
+def test_partition_columns_have_bounds_and_values(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"price": [1.0, 2.0], "k": ["x", None]})
+    write_deltalake(tmp_path, rows, partition_by=["k"])
+    snapshot = load_snapshot(tmp_path)
+    assert sorted(snapshot.partition_texts, key=str) == [("x",), (None,)]
+    bounds = [snapshot.files[side].struct.field("k").to_list() for side in ("min", "max", "null_count")]
+    assert sorted(zip(*bounds, strict=True), key=str) == [("x", "x", 0), (None, None, 1)]
 
 
 @pytest.mark.parametrize("actions", [["{torn"], [PROTOCOL]], ids=["torn", "no metadata"])

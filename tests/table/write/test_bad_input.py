@@ -240,16 +240,6 @@ def test_delta_table_without_index_raises(tmp_path: Path) -> None:
         assert_refused(tmp_path, qbeast.NotQbeastTableError, call, "[Cc]onvert")
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_partitioned_table_raises(tmp_path: Path, mode: Any) -> None:
-    write_deltalake(tmp_path / "t", ROWS, partition_by=["s"])
-
-    def write() -> object:
-        return qbeast.write_table(ROWS, tmp_path / "t", columns=["id"], mode=mode)
-
-    assert_refused(tmp_path, qbeast.UnsupportedTableError, write, "partitioning by s")
-
-
 def add_to_log(table: Path, *actions: dict[str, Any]) -> None:
     """Commit actions as another engine would."""
     version = len(list((table / "_delta_log").glob("*.json")))
