@@ -20,8 +20,6 @@ from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
-# What may end, though not begin: a table without it asks less of everyone.
-_ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
 _OUTCOME: Final = "nothing was changed"
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
@@ -97,14 +95,13 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     if key.lower().startswith("qbeast."):
         msg = f"{key!r} describes the index and is qbeast's own; nothing was changed. Use the method that it is about."
         raise InvalidInputError(msg, argument="properties")
-    ends = value is None or (key in _ENDABLE and value.lower() == "false")
-    if ends and (key in _ENDABLE or key.startswith(_RULE)):
+    if value is None and key.startswith(_RULE):
         return
     if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
             f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
-            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; these can be unset "
-            f"with None as well: {', '.join(sorted(_ENDABLE))}, {_RULE}<name>."
+            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
+            "be unset with None."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     expected = None if value is None else expected_value(key, value)
