@@ -235,7 +235,6 @@ CHANGES = {
     "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("takes appends alone", "Table.set_properties({'delta.appendOnly': None})")),
     "convert partitioned": Wrong(lambda t: qbeast.convert_table(t.partitioned, ["id"]), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(", "columns=['brand', ...]")),
     "open partitioned": Wrong(lambda t: qbeast.open_table(t.partitioned), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(",)),
-    "convert hive": Wrong(lambda t: qbeast.convert_table(t.hive, ["id"]), UNSUPPORTED, ("hive_partitioning=True",)),
     "convert nested": Wrong(lambda t: qbeast.convert_table(t.nested, ["id"]), UNSUPPORTED, ("Move them into one folder",)),
     "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(",), NO_TABLE),
     "convert again": Wrong(lambda t: qbeast.convert_table(t.table, ["brand"]), COLUMNS, ("Table.reindex",)),
