@@ -61,7 +61,8 @@ class Advice:
         Whether the table has this index, or one that is as good. Then `columns`, `cube_size` and `bytes_opened` are
         those of the table, and there is nothing to do.
     bytes_opened : float
-        Expected mean of the bytes that a query opens of the table with the advised index, written at once.
+        Expected mean of the bytes that a query opens of the table with the advised index, written at once. Partitions
+        are assumed to have many cubes each; of smaller ones, filters on other columns open more.
     bytes_opened_now : float
         Mean of the bytes that a query opens of the table as it is.
     design_effect : float

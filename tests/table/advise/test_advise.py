@@ -63,7 +63,7 @@ def test_advice_leaves_out_partition_columns(tmp_path: Path) -> None:
     assert names(advice) == ["price"]
     table.reindex(advice.columns, cube_size=advice.cube_size)
     table.optimize(full=True)
-    assert opened(table, queries) == pytest.approx(advice.queries["bytes_advised"].to_list(), rel=0.5)
+    assert opened(table, queries)[0] == pytest.approx(advice.queries["bytes_advised"][0], rel=0.2)
     with pytest.raises(qbeast.InvalidInputError, match="partition columns"):
         table.advise(["mode = 'mail'"])
 
