@@ -40,7 +40,9 @@ def convert_table(
     ----------
     path : str or path-like
         Folder or address of the table or of the Parquet files. These are in one folder and have one schema; missing
-        columns are null. A Delta log is created for them, and their columns are read once for statistics.
+        columns are null. Files in folders like ``day=2024-05-01`` become partitions of the table; the type of a
+        partition column is the first of Int64, Float64, Date and String that holds all its values. A Delta log is
+        created for them, and their columns are read once for statistics.
     columns : sequence of str or mapping of str to str
         Columns to index, in order, as in `write_table`. Kinds are chosen when the first rows are indexed. An empty list
         gives the table no index, but qbeast may append to it and optimize it.
@@ -72,7 +74,7 @@ def convert_table(
     TableNotFoundError
         There is neither a Delta table nor a Parquet file.
     UnsupportedTableError
-        The table is partitioned, or has a feature that qbeast cannot read or write.
+        The table has a feature that qbeast cannot read or write, or Parquet files lie in other folders.
     CommitConflictError, CommitUnknownError, StorageError
         See `write_table`.
 

@@ -1,4 +1,4 @@
-"""Delta's own table properties that may be set here, because they require nothing new of readers and writers."""
+"""Delta's own table properties that may be set here: they require nothing new of readers, and we know their writers."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
     "delta.dataSkippingNumIndexedCols": ("a whole number of at least -1", r"-1|\d{1,9}"),
     "delta.dataSkippingStatsColumns": ("names of columns", "(?s:.*)"),
     "delta.deletedFileRetentionDuration": _INTERVAL,
+    "delta.enableChangeDataFeed": _BOOLEAN,
     "delta.enableExpiredLogCleanup": _BOOLEAN,
     "delta.logRetentionDuration": _INTERVAL,
     "delta.randomizeFilePrefixes": _BOOLEAN,

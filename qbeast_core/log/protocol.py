@@ -79,7 +79,7 @@ def check_writable(
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if brings in ("rows", "files"):
         refused += [f"{VOID_INSIDE} {name}" for name in unstored_voids(metadata.schema_string)]
-    if mode == "overwrite" and is_bound("appendOnly", protocol) and _is_true(metadata, APPEND_ONLY):
+    if mode == "overwrite" and is_bound("appendOnly", protocol) and is_true(metadata, APPEND_ONLY):
         refused.append(APPEND_ONLY)
     _refuse(refused, "written", protocol, metadata, path)
     if mode == "append":
@@ -92,14 +92,14 @@ def in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether every commit has to carry an ``inCommitTimestamp``."""
     features = protocol.writer_features or ()
     return any(
-        _is_true(metadata, f"delta.enableInCommitTimestamps{kind}") and f"inCommitTimestamp{kind}" in features
+        is_true(metadata, f"delta.enableInCommitTimestamps{kind}") and f"inCommitTimestamp{kind}" in features
         for kind in ("", "-preview")
     )
 
 
 def has_change_feed(protocol: Protocol, metadata: Metadata) -> bool:
     """Return whether commits that change rows have to write them to the change data feed."""
-    return _is_true(metadata, CHANGE_FEED) and is_bound("changeDataFeed", protocol)
+    return is_true(metadata, CHANGE_FEED) and is_bound("changeDataFeed", protocol)
 
 
 def required_protocol(
@@ -108,11 +108,12 @@ def required_protocol(
     current: Protocol | None = None,
     is_mapped: bool = False,
     constrained: bool = False,
+    feeds_changes: bool = False,
 ) -> Protocol:
     """Return the protocol a table of this schema needs: `current` where that is enough, never less.
 
     `is_mapped`: the table maps columns, and readers and writers have to know it. `constrained`: it has check
-    constraints that writers have to keep.
+    constraints that writers have to keep. `feeds_changes`: it has a change data feed that they have to write.
 
     >>> required_protocol('{"type":"struct","fields":[]}').min_writer_version
     2
@@ -121,11 +122,13 @@ def required_protocol(
     if is_mapped and not (is_bound("columnMapping", has) and _reads_mapped(has)):
         # By its name: of tables with reader version 2, some readers ignore the mapping and return nulls.
         has = with_features(has, ["columnMapping"])
-    if constrained and not is_bound(_CONSTRAINTS, has):
+    for feature, is_new in ((_CONSTRAINTS, constrained), ("changeDataFeed", feeds_changes)):
+        if not is_new or is_bound(feature, has):
+            continue
         if has.min_writer_version < NAMED_WRITER:
-            has = has.model_copy(update={"min_writer_version": FEATURES[_CONSTRAINTS].since})
+            has = has.model_copy(update={"min_writer_version": FEATURES[feature].since})
         else:
-            features = (*(has.writer_features or ()), _CONSTRAINTS)
+            features = (*(has.writer_features or ()), feature)
             has = has.model_copy(update={"writer_features": features})
     without_zone = _WITHOUT_ZONE.search(schema_string) is not None
     return with_features(has, ["timestampNtz"] if without_zone else [])
@@ -178,6 +181,11 @@ def marks_in_use(schema_string: str) -> set[str]:
     return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
 
 
+def is_true(metadata: Metadata, key: str) -> bool:
+    """Return whether a property is true."""
+    return metadata.configuration.get(key, "").lower() == "true"
+
+
 def is_bound(feature: str, protocol: Protocol) -> bool:
     """Return whether writers of the table have to know a feature, by its name or by the writer version."""
     if protocol.min_writer_version >= NAMED_WRITER:
@@ -202,10 +210,6 @@ def _reads_mapped(protocol: Protocol) -> bool:
     if protocol.min_reader_version < NAMED_READER:
         return protocol.min_reader_version == 2
     return "columnMapping" in {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-
-
-def _is_true(metadata: Metadata, key: str) -> bool:
-    return metadata.configuration.get(key, "").lower() == "true"
 
 
 def _refuse_newer(metadata: Metadata, path: str) -> None:

@@ -28,7 +28,7 @@ from qbeast_core.log.domains.clustering import is_clustered, with_provider
 from qbeast_core.log.domains.row_ids import assigns_row_ids, keeps_row_ids, with_row_ids
 from qbeast_core.log.files.live_files import LiveFiles, remove_of, removes_of
 from qbeast_core.log.intent import WriteIntent
-from qbeast_core.log.protocol import required_protocol, with_features
+from qbeast_core.log.protocol import CHANGE_FEED, is_true, required_protocol, with_features
 from qbeast_core.log.sample_column import has_sample_column
 from qbeast_core.log.schema import schema_problems
 from qbeast_core.spec.block import BlocksDialect, blocks_dialect, dump_blocks
@@ -123,6 +123,7 @@ def rebase(
         current=None if head is None else head.protocol,
         is_mapped=_maps_now(metadata, head),
         constrained=_has_new_constraint(metadata, head),
+        feeds_changes=_feeds_changes_now(metadata, head),
     )
     protocol = with_features(protocol, intent.features)
     actions: list[Action] = []
@@ -182,6 +183,11 @@ def _has_new_constraint(metadata: Metadata, head: _TableState | None) -> bool:
     """Return whether a commit adds a check constraint: only then it needs the feature."""
     before = set[str]() if head is None else set(head.metadata.configuration)
     return any(key.startswith(CONSTRAINT) for key in set(metadata.configuration) - before)
+
+
+def _feeds_changes_now(metadata: Metadata, head: _TableState | None) -> bool:
+    """Return whether a commit enables the change data feed: only then it needs the feature."""
+    return is_true(metadata, CHANGE_FEED) and (head is None or not is_true(head.metadata, CHANGE_FEED))
 
 
 def _outdated_rows(intent: WriteIntent, base: Metadata | None, head: _TableState | None) -> str | None:

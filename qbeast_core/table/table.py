@@ -140,8 +140,13 @@ class Table:
         index = f"indexed by {on_one_line(columns)}" if self._snapshot.config.is_indexed else "without index"
         return (
             f"Table {self.uri!r}, version {self.version}: {self._snapshot.counted_rows:,} rows "
-            f"in {self._snapshot.files.height:,} files, {index}{self._left()}"
+            f"in {self._snapshot.files.height:,} files{self._partitioned()}, {index}{self._left()}"
         )
+
+    def _partitioned(self) -> str:
+        """Return by which columns the table is partitioned."""
+        columns = ", ".join(self._snapshot.columns.partitions)
+        return f", partitioned by {on_one_line(columns)}" if columns else ""
 
     def _left(self) -> str:
         """Return how many rows are indexed by other columns, after a reindex."""
@@ -152,7 +157,16 @@ class Table:
 
     def _repr_html_(self) -> str:
         types = [str(dtype) for dtype in self.schema.dtypes()]
-        kinds = [self._kinds.get(name, "") for name in self.columns]
+        partitions = self._snapshot.columns.partitions
+        kinds = [
+            " and ".join(
+                [
+                    *([kind] if (kind := self._kinds.get(name)) else []),
+                    *(["partition"] * (name in partitions)),
+                ]
+            )
+            for name in self.columns
+        ]
         names = pl.DataFrame({"column": self.columns, "type": types, "indexed by": kinds})
         files = self._snapshot.files
         facts = {
@@ -1708,9 +1722,11 @@ class Table:
         Parameters
         ----------
         properties : mapping of str to str or None
-            Values by name; None unsets a property. Names are your own, or properties of Delta that need no table
-            feature, such as ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
-            (``delta.enableChangeDataFeed``) and check constraints (``delta.constraints.<name>``) can be unset.
+            Values by name; None unsets a property. Names are your own, or properties of Delta that need nothing new of
+            readers, such as ``delta.checkpointInterval`` or ``delta.appendOnly``. A change data feed
+            (``{"delta.enableChangeDataFeed": "true"}``) needs writer version 4 or the feature ``changeDataFeed``: the
+            commit raises the protocol, and writers that do not know the feature refuse the table then. Check
+            constraints (``delta.constraints.<name>``) can be unset.
 
         Returns
         -------

@@ -30,7 +30,7 @@ def reference(table: Path) -> dict[int, dict[str, Any]]:
             staged_rows += json.loads(add["stats"])["numRecords"] if add.get("stats") else 0
             continue
         for block in _blocks(tags):
-            placed[number].append({**block, "file": path})
+            placed[number].append({**block, "file": path, "tree": tuple(add["partitionValues"].values())})
     metrics = {}
     for number in {*log.revisions, *files}:
         revision = log.revisions.get(number) or max(log.revisions.items())[1]
@@ -60,12 +60,17 @@ def _of_revision(
 ) -> dict[str, Any]:
     originals = [block for block in blocks if not block["copy"]]
     width = -(-dimensions // 6)
-    names = {block["cube"] for block in originals}
-    above = {name[:end] for name in names for end in range(0, len(name), width)}
+    names = {(block["tree"], block["cube"]) for block in originals}
+    above = {(tree, name[:end]) for tree, name in names for end in range(0, len(name), width)}
     children = defaultdict(set)
-    for node in (names | above) - {""}:
-        children[node[:-width]].add(node)
+    for tree, node in names | above:
+        if node:
+            children[tree, node[:-width]].add(node)
     rows = sum(block["rows"] for block in originals)
+    of_trees = defaultdict(int)
+    for block in originals:
+        of_trees[block["tree"]] += block["rows"]
+    largest = max(of_trees.values(), default=0)
     r = 2**dimensions
     metrics = {
         "rows": rows,
@@ -75,8 +80,11 @@ def _of_revision(
         "bytes": sum(sizes.values()),
         "replicated_blocks": len(blocks) - len(originals),
         "replicated_rows": sum(block["rows"] for block in blocks) - rows,
-        "height": max((len(name) // width + 1 for name in names), default=0),
-        "min_height": math.ceil(math.log(math.ceil(rows / cube_size) * (r - 1) + 1, r)) if originals else 0,
+        "height": max((len(name) // width + 1 for _, name in names), default=0),
+        "min_height": math.ceil(math.log(math.ceil(largest / cube_size) * (r - 1) + 1, r))
+        if originals
+        else 0,
+        "trees": len(of_trees),
         "fan_out": statistics.fmean(map(len, children.values())) if children else None,
         "max_fan_out": r,
         **_spreads(originals, {block["file"]: sizes[block["file"]] for block in originals}),
@@ -84,12 +92,13 @@ def _of_revision(
     }
     levels = {}
     for block in originals:
-        levels.setdefault((len(block["cube"]) // width, block["cube"] not in above), []).append(block)
+        key = len(block["cube"]) // width, (block["tree"], block["cube"]) not in above
+        levels.setdefault(key, []).append(block)
     metrics["levels"] = [
         {
             "depth": depth,
             "kind": "leaf" if leaf else "inner",
-            "cubes": len({block["cube"] for block in group}),
+            "cubes": len({(block["tree"], block["cube"]) for block in group}),
             "blocks": len(group),
             "files": len({block["file"] for block in group}),
             "rows": sum(block["rows"] for block in group),
@@ -103,8 +112,8 @@ def _of_revision(
 def _spreads(blocks: list[dict[str, Any]], sizes: dict[str, int]) -> dict[str, Any]:
     rows, per_cube, per_file = defaultdict(int), defaultdict(int), defaultdict(int)
     for block in blocks:
-        rows[block["cube"]] += block["rows"]
-        per_cube[block["cube"]] += 1
+        rows[block["tree"], block["cube"]] += block["rows"]
+        per_cube[block["tree"], block["cube"]] += 1
         per_file[block["file"]] += 1
     return {
         "rows_per_cube": _spread(list(rows.values())),

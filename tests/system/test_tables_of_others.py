@@ -369,7 +369,7 @@ def hive(path: Path) -> None:
         rows.drop("s").write_parquet(folder / "rows.parquet")
 
 
-@pytest.mark.parametrize("files", [csv, ndjson, arrow, hive])
+@pytest.mark.parametrize("files", [csv, ndjson, arrow])
 def test_folder_of_other_files_names_their_reader(
     files: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +384,14 @@ def test_folder_of_other_files_names_their_reader(
     with pytest.raises(qbeast.QbeastError, match=r"Nothing was changed|directory of") as caught:
         qbeast.convert_table(old, columns=["id"])
     assert "qbeast.write_table(pl.scan_" in str(caught.value)
+
+
+def test_folder_of_partitions_names_the_conversion(tmp_path: Path) -> None:
+    hive(tmp_path)
+    with pytest.raises(qbeast.TableNotFoundError, match=r"qbeast\.convert_table\("):
+        qbeast.open_table(tmp_path)
+    qbeast.convert_table(tmp_path, columns=["id"])
+    same(qbeast.read_table(tmp_path).select(ROWS.columns), ROWS)
 
 
 def test_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:

@@ -102,13 +102,16 @@ def folder_of(values: Mapping[str, str | None]) -> str:
     >>> folder_of({"day": "2024-05-01", "city": "a/b=c"}), folder_of({"day": None})
     ('day=2024-05-01/city=a%2Fb%3Dc/', 'day=__HIVE_DEFAULT_PARTITION__/')
     """
-    parts = [f"{_escaped(name)}={_NULL if text is None else _escaped(text)}" for name, text in values.items()]
+    parts = [
+        f"{_escaped(name)}={NULL_FOLDER if text is None else _escaped(text)}" for name, text in values.items()
+    ]
     if any(len(part.encode()) > _MAX_NAME_BYTES for part in parts):
         return ""  # the path of a file has no meaning in Delta
     return "".join(f"{part}/" for part in parts)
 
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+# Folder of null.
+NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_BYTES: Final = 200
 # Hive escapes these, and the control characters.
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join(map(chr, range(32))))

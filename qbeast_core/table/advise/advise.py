@@ -11,7 +11,9 @@ import numpy as np
 import polars as pl
 
 from qbeast_core.errors import InvalidInputError, invalid_argument
-from qbeast_core.space.arrays import F64Array
+from qbeast_core.query.filters.nodes import Atom, column_of
+from qbeast_core.query.plan.evaluate import evaluate
+from qbeast_core.space.arrays import BoolArray, F64Array
 from qbeast_core.spec.column_spec import ColumnSpec, parse_column_spec
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.html import bar, html_of
@@ -59,7 +61,8 @@ class Advice:
         Whether the table has this index, or one that is as good. Then `columns`, `cube_size` and `bytes_opened` are
         those of the table, and there is nothing to do.
     bytes_opened : float
-        Expected mean of the bytes that a query opens of the table with the advised index, written at once.
+        Expected mean of the bytes that a query opens of the table with the advised index, written at once. Partitions
+        are assumed to have many cubes each; of smaller ones, filters on other columns open more.
     bytes_opened_now : float
         Mean of the bytes that a query opens of the table as it is.
     design_effect : float
@@ -131,10 +134,17 @@ class _Advising:
         snapshot = reader.snapshot
         self._newest = snapshot.config.latest
         workload = Workload.of(queries, sample.rows, outcome=_UNREAD)
-        unfit = {*lost_columns(sample.rows.columns, sample.rows.schema), snapshot.sample_column}
+        partitions = snapshot.columns.partitions
+        # Filters on partition columns skip files with any index.
+        unfit = {*lost_columns(sample.rows.columns, sample.rows.schema), snapshot.sample_column, *partitions}
         self._named = [name for name in workload.named if name not in unfit][:_MAX_TRIED]
         if not self._named:
-            problem = f"must name a column that can be indexed, one of {list(snapshot.schema)}"
+            fitting = [name for name in snapshot.schema if name not in unfit]
+            problem = f"must name a column that can be indexed, one of {fitting}"
+            if partitions:
+                problem += (
+                    f"; filters on the partition columns {list(partitions)} skip files without an index"
+                )
             invalid_argument("queries", problem, "no index was compared", value=list(map(str, queries)))
         facts = TableFacts(
             rows=sample.table_rows,
@@ -142,6 +152,7 @@ class _Advising:
             ends=ends_of(snapshot.files, snapshot.schema),
             drawn_by=sample.drawn_by,
             configuration=snapshot.metadata.configuration,
+            partition_shares=_shares_of_partitions(reader, workload) if partitions else None,
         )
         self._search = Search(sample.rows, facts, workload)
         self._usual_size = default_cube_size(sample.table_rows)
@@ -224,6 +235,20 @@ class _Advising:
             for index in sorted(others, key=mean_bytes)
         ]
         return pl.DataFrame(records, schema=_ALTERNATIVES)
+
+
+def _shares_of_partitions(reader: Reader, workload: Workload) -> F64Array:
+    """Return the share of the table's bytes in partitions that can match, shape (filters,)."""
+    snapshot = reader.snapshot
+    sizes = snapshot.files["size_bytes"].cast(pl.Float64).to_numpy()
+    statistics, partitions = snapshot.index.statistics, set(snapshot.columns.partitions)
+
+    def may_match(atom: Atom) -> BoolArray:
+        is_known = column_of(atom) in partitions
+        return statistics.may_match(atom) if is_known else np.ones(len(sizes), np.bool_)
+
+    masks = [evaluate(node, len(sizes), may_match) for node in workload.nodes(snapshot.schema)]
+    return np.array([float(sizes[mask].sum()) for mask in masks]) / max(float(sizes.sum()), 1.0)
 
 
 def _have_different_names(columns: ColumnSet) -> bool:

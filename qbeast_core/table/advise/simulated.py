@@ -41,6 +41,12 @@ class Opened:
             )
         )
 
+    def within(self, shares: F64Array | None) -> Opened:
+        """Return what the filters open if each opens only a share of all partitions."""
+        if shares is None:
+            return self
+        return Opened(*(getattr(self, name) * shares for name in Opened.__slots__))
+
     @property
     def shares(self) -> F64Array:
         """Share of the rows of the table."""

@@ -63,20 +63,23 @@ class Trial:
     ends: pl.DataFrame
     # Columns by whose weights `rows` were chosen: rows of an index on them have the lowest weights only.
     drawn_by: tuple[str, ...] = ()
+    # Share of the table in the partitions that each filter opens. All rows are simulated as one tree.
+    partition_shares: F64Array | None = None
     _axes: dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]] = field(
         default_factory=dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]], init=False, repr=False
     )
 
     def opened(self, index: Index, *, quickly: bool = False) -> Opened:
         """Return what each filter opens of the table with an index; `quickly` with approximate pages."""
-        table = self._table(index) if quickly else self._with_real_pages(index)
-        return Opened.join([table.opened(node) for node in self.filters])
+        return self._opened(self._table(index) if quickly else self._with_real_pages(index))
 
     def bytes_opened(self, index: Index, encoder: Encoder) -> F64Array:
         """Return the bytes that each filter opens of the table with an index, shape (filters,)."""
         table = self._with_real_pages(index)
-        opened = Opened.join([table.opened(node) for node in self.filters])
-        return self._stored(table, index, encoder).bytes_of(opened, rows=self.table_rows)
+        return self._stored(table, index, encoder).bytes_of(self._opened(table), rows=self.table_rows)
+
+    def _opened(self, table: SimulatedTable) -> Opened:
+        return Opened.join([table.opened(node) for node in self.filters]).within(self.partition_shares)
 
     def _stored(self, table: SimulatedTable, index: Index, encoder: Encoder) -> StoredRows:
         """Return the size of the rows in a table."""

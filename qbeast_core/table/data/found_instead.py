@@ -36,7 +36,8 @@ def found_instead(uri: str, root: Path) -> str:
         what = f"{uri} is a directory of Parquet files, {no_table}"
         return f"{what}: {convert_call(uri)} makes it one and moves no data"
     if hive:
-        return f"{uri} is a directory of partitions, {no_table}: {hive_copy(uri, hive)} makes one of Parquet files"
+        what = f"{uri} is a directory of partitions ({', '.join(hive)}), {no_table}"
+        return f"{what}: {convert_call(uri)} makes it one if the files are Parquet files, and moves no data"
     for suffix in (suffix for suffix, _ in kinds.most_common() if suffix in SCANS):
         what, scan = SCANS[suffix]
         files = f"{uri.rstrip('/')}/*{suffix}"

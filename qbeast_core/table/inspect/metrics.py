@@ -22,6 +22,8 @@ _SHOWN: Final = ("min", "q1", "median", "q3", "max", "mean", "std")
 _SPREAD: Final = pl.Struct({"count": pl.Int64, **dict.fromkeys(("mean", "std", *_SHOWN[:5]), pl.Float64)})
 _REVISION: Final = ["revision"]
 _LEVEL: Final = ["revision", "depth", "inner"]
+# A cube: each partition has a tree of its own.
+_CUBE: Final = ["revision", "tree", "cube"]
 
 # Number of revisions that `repr` shows with distributions and levels, so that the text fits a screen.
 _IN_FULL: Final = 1
@@ -85,9 +87,11 @@ class RevisionMetrics(_Value):
     replicated_rows: int
     # Target number of rows per cube.
     desired_cube_size: int
-    # Number of levels of the tree, and the minimum for this number of rows; 0 without cubes.
+    # Number of levels of the highest tree, and the minimum for the largest tree; 0 without cubes.
     height: int
     min_height: int
+    # Number of trees with cubes: one per partition.
+    trees: int = 0
     # Average number of children of an inner cube, including cubes without blocks; None without inner cubes.
     fan_out: float | None
     max_fan_out: int
@@ -223,6 +227,7 @@ def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
         kind = "Revision 0, staging" if item.columns else "Without index"
         return ["", f"{kind}: {item.rows:,} rows in {item.files:,} files, {item.bytes:,} bytes"]
     fan_out = "-" if item.fan_out is None else f"{item.fan_out:.2f}"
+    trees = f"{item.trees:,} trees, " if item.trees > 1 else ""
     lines = [
         "",
         f"Revision {item.revision_id}, indexed by {', '.join(item.columns)}",
@@ -231,7 +236,7 @@ def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
             f"bytes {item.bytes:,}"
         ),
         (
-            f"  desired cube size {item.desired_cube_size:,} rows, height {item.height} "
+            f"  desired cube size {item.desired_cube_size:,} rows, {trees}height {item.height} "
             f"(at least {item.min_height}), fan-out {fan_out} of {item.max_fan_out}"
         ),
     ]
@@ -297,7 +302,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
     if revision is not None and revision not in numbers:
         problem = f"must be one of the table's, {numbers}"
         invalid_argument("revision", problem, "nothing was read", value=revision, known=numbers)
-    counts = _count_blocks(blocks, files, revisions)
+    counts = _count_blocks(state.in_trees(blocks), files, revisions)
     return Metrics(
         version=snapshot.version,
         revisions=tuple(
@@ -356,9 +361,10 @@ def _revision(number: int, revision: Revision | None, values: Mapping[str, Any])
         uncounted_files=values.get("uncounted_files", 0) if staging else 0,
         desired_cube_size=size,
         height=0 if depth is None else depth + 1,
-        min_height=0 if depth is None else min_levels(rows, size, len(columns)),
-        # All nodes but the root are children.
-        fan_out=(values["nodes"] - 1) / inner if inner else None,
+        min_height=0 if depth is None else min_levels(values["largest_tree"], size, len(columns)),
+        trees=values.get("trees") or 0,
+        # All nodes but the roots are children. Trees without inner cubes have only a root.
+        fan_out=(values["nodes"] - values["trees"]) / inner if inner else None,
         max_fan_out=1 << len(columns),
         levels=tuple(LevelMetrics.model_validate(level) for level in values.get("levels", ())),
         **{name: int(values.get(name) or 0) for name in sums},
@@ -374,11 +380,11 @@ def _count_blocks(
     `files` has the size and the revision (0: staging) of each file.
     """
     originals = blocks.filter(~pl.col("replicated"))
-    cubes = originals.select("revision", "cube", "depth").unique()
+    cubes = originals.select(*_CUBE, "depth").unique()
     inner = _inner_nodes(cubes, revisions)
-    originals = originals.join(
-        inner.with_columns(inner=True), on=["revision", "cube"], how="left"
-    ).with_columns(pl.col("inner").fill_null(value=False))
+    originals = originals.join(inner.with_columns(inner=True), on=_CUBE, how="left").with_columns(
+        pl.col("inner").fill_null(value=False)
+    )
     by_revision = _joined(
         _REVISION,
         files.group_by(_REVISION).agg(
@@ -391,7 +397,7 @@ def _count_blocks(
         blocks.filter("replicated")
         .group_by(_REVISION)
         .agg(pl.len().alias("replicated_blocks"), pl.col("rows").sum().alias("replicated_rows")),
-        _trees(cubes, inner),
+        _trees(originals, cubes, inner),
     )
     counts: dict[int, dict[str, Any]] = {
         row["revision"]: {**row, "levels": []} for row in by_revision.iter_rows(named=True)
@@ -407,19 +413,21 @@ def _inner_nodes(cubes: pl.DataFrame, revisions: Mapping[int, Revision]) -> pl.D
     """Return all distinct proper ancestors of the cubes, with or without blocks."""
     widths = {number: characters_per_level(revisions[number]) for number in cubes["revision"].unique()}
     width = pl.col("revision").replace_strict(widths, default=None, return_dtype=pl.Int64)
-    parts = [cubes.select("revision", "cube").clear()]
+    parts = [cubes.select(_CUBE).clear()]
     deepest = cubes["depth"].max()
     for level in range(deepest if isinstance(deepest, int) else 0):  # one at a time, for little memory
         below = cubes.filter(pl.col("depth") > level)
-        parts.append(below.select("revision", pl.col("cube").str.head(level * width)).unique())
+        parts.append(below.select("revision", "tree", pl.col("cube").str.head(level * width)).unique())
     return pl.concat(parts)
 
 
-def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of nodes and inner nodes and the maximum depth of each revision."""
-    nodes = pl.concat([inner, cubes.select("revision", "cube")]).unique()
+def _trees(blocks: pl.DataFrame, cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
+    """Return the number of trees, nodes and inner nodes, the largest tree and the maximum depth of each revision."""
+    nodes = pl.concat([inner, cubes.select(_CUBE)]).unique()
+    rows = blocks.group_by("revision", "tree").agg(pl.col("rows").sum())
     return _joined(
         _REVISION,
+        rows.group_by(_REVISION).agg(pl.len().alias("trees"), pl.col("rows").max().alias("largest_tree")),
         nodes.group_by(_REVISION).agg(pl.len().alias("nodes")),
         inner.group_by(_REVISION).agg(pl.len().alias("inner")),
         cubes.group_by(_REVISION).agg(pl.col("depth").max()),
@@ -428,7 +436,7 @@ def _trees(cubes: pl.DataFrame, inner: pl.DataFrame) -> pl.DataFrame:
 
 def _counted(blocks: pl.DataFrame, files: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     """Return sums and distributions of blocks, one row per group."""
-    of_cubes = blocks.group_by("revision", "cube").agg(
+    of_cubes = blocks.group_by(_CUBE).agg(
         pl.col("depth", "inner").first(), pl.col("rows").sum(), pl.len().alias("blocks")
     )
     packed = blocks.group_by(*by, "file").agg(pl.len().alias("blocks"))

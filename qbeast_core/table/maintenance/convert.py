@@ -107,11 +107,17 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
     except TableNotFoundError as error:
         if log_instead(uri) is not None:
             raise  # its checkpoints are Parquet files
-        paths, schema = find_parquet(store, error)
-        _refuse_columns(schema, specs, options)  # before every file is read
-        look = AddParquet(open_files(uri, options.storage_options or {}), schema, now_ms())
+        paths, in_files, partitions = find_parquet(store, error)
+        schema = pl.Schema({**in_files, **partitions})
+        plain = Metadata(
+            id=new_id(),
+            schema_string=schema_to_delta(schema),
+            partition_columns=tuple(partitions),
+            created_time=now_ms(),
+        )
+        indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
+        look = AddParquet(open_files(uri, options.storage_options or {}), in_files, now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
-        plain = Metadata(id=new_id(), schema_string=schema_to_delta(schema), created_time=now_ms())
         sizes = [add.size for add in adds]
         rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)
         intent = WriteIntent(mode="create", adds=adds)

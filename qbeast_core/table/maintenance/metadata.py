@@ -11,6 +11,7 @@ import pyarrow as pa
 from qbeast_core.errors import InvalidInputError, SchemaMismatchError, UnsupportedTableError, invalid_argument
 from qbeast_core.log.columns.mapping import with_fields
 from qbeast_core.log.properties import SETTABLE, expected_value
+from qbeast_core.log.protocol import CHANGE_FEED
 from qbeast_core.log.schema import merged_schema
 from qbeast_core.log.type_names import NAMES, TypeLike, type_of
 from qbeast_core.results import MetadataResult
@@ -20,8 +21,8 @@ from qbeast_core.table.data.column_names import name_problems
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.snapshot.with_schema import warn_of_added_columns
 
-# What may end, though not begin: a table without it asks less of everyone.
-_ENDABLE: Final = frozenset({"delta.enableChangeDataFeed"})
+# Columns that a change data feed adds to those of the table.
+_FEED_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 _OUTCOME: Final = "nothing was changed"
 _TYPES: Final = (
     'must map names to types: of Polars {"price": pl.Float64}, of Arrow {"price": pa.float64()}, or names '
@@ -97,20 +98,26 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
     if key.lower().startswith("qbeast."):
         msg = f"{key!r} describes the index and is qbeast's own; nothing was changed. Use the method that it is about."
         raise InvalidInputError(msg, argument="properties")
-    ends = value is None or (key in _ENDABLE and value.lower() == "false")
-    if ends and (key in _ENDABLE or key.startswith(_RULE)):
+    if value is None and key.startswith(_RULE):
         return
     if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
             f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
-            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; these can be unset "
-            f"with None as well: {', '.join(sorted(_ENDABLE))}, {_RULE}<name>."
+            f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
+            "be unset with None."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     expected = None if value is None else expected_value(key, value)
     if expected is not None:
         msg = f"{key!r} takes {expected}, got {value!r}. Nothing was changed."
         raise InvalidInputError(msg, argument="properties")
+    taken = sorted(name for name in snapshot.schema if name.lower() in _FEED_COLUMNS)
+    if key == CHANGE_FEED and value is not None and value.lower() == "true" and taken:
+        msg = (
+            f"{snapshot.uri!r} cannot have a change data feed: the feed uses the names of the column(s) {taken}. "
+            "Nothing was changed. Rename them first: Table.rename_column."
+        )
+        raise UnsupportedTableError(msg, path=snapshot.uri, feature=key)
     named = snapshot.protocol.writer_features
     if key == "delta.appendOnly" and value is not None and named is not None and "appendOnly" not in named:
         msg = f"{key!r} needs the feature appendOnly, which {snapshot.uri!r} does not have. Nothing was changed."

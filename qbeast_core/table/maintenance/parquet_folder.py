@@ -1,13 +1,18 @@
-"""A folder of Parquet files as the first version of a Delta table: its columns, and an add for each file."""
+"""A folder of Parquet files as the first version of a Delta table: its columns, and an add for each file.
+
+Files in folders like ``day=2024-05-01`` become the partitions of the table.
+"""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +26,7 @@ from qbeast_core.errors import (
 )
 from qbeast_core.io.stores.store import Store, map_files
 from qbeast_core.log.actions import AddFile
+from qbeast_core.log.columns.partition_values import NULL_FOLDER, typed_values
 from qbeast_core.log.files.stats import file_stats, stats_columns
 from qbeast_core.log.schema import schema_to_delta
 from qbeast_core.spec.file_path import FilePath
@@ -32,6 +38,8 @@ from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.read.scan_task import TableFiles
 
 _SHOWN: Final = 5
+# Types of partition columns that only folders name.
+_INFERRED: Final[Sequence[pl.DataType]] = (pl.Int64(), pl.Float64(), pl.Date())
 # Files that one process reads at the same time.
 AT_ONCE: Final = 4
 
@@ -41,6 +49,7 @@ class AddParquet:
     """Makes adds of Parquet files: the columns with statistics are read, nothing is written."""
 
     files: TableFiles
+    # Columns of the files, without those of the partitions.
     schema: pl.Schema
     # Their age where the store does not know it, milliseconds since 1970 UTC.
     now_ms: int
@@ -59,20 +68,26 @@ class AddParquet:
         root = store.local_root
         changed_ms = self.now_ms if root is None else (root / path).stat().st_mtime_ns // 1_000_000
         size = store.size(path)
-        return AddFile(path=FilePath(path).encoded, size=size, modification_time=changed_ms, stats=stats)
+        return AddFile(
+            path=FilePath(path).encoded,
+            partition_values=_partition_of(path),
+            size=size,
+            modification_time=changed_ms,
+            stats=stats,
+        )
 
 
-def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], pl.Schema]:
-    """Return the Parquet files of a folder, sorted, and all their columns; only the ends of the files are read.
+def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], pl.Schema, pl.Schema]:
+    """Return the Parquet files of a folder, sorted, their columns, and the partition columns that folders name.
 
-    Timestamps count in microseconds. Those with a time zone, and those of Parquet's old INT96 kind, which Spark
-    and Hive write, become instants in UTC.
+    Only the ends of the files are read. Timestamps count in microseconds. Those with a time zone, and those of
+    Parquet's old INT96 kind, which Spark and Hive write, become instants in UTC.
     """
     hidden = re.compile(r"(^|/)[_.]")
     paths = [path for path in store.list("") if path.endswith(".parquet") and not hidden.search(path)]
     if not paths:
         raise missing
-    _refuse_folders(store, paths)
+    values = _values_of_folders(store, paths)
     columns_of = map_files(store, partial(_columns_of, store), paths)
     schema: dict[str, pl.DataType] = {}
     problems: list[str] = []
@@ -90,28 +105,65 @@ def find_parquet(store: Store, missing: TableNotFoundError) -> tuple[list[str], 
             f"left: they have a column {WEIGHT_COLUMN!r}. Nothing was changed; read what you need, write it anew."
         )
         raise InvalidInputError(msg, argument="path")
+    partitions = _partitions_of(store, values, schema)
+    schema = {name: dtype for name, dtype in schema.items() if name not in partitions}
     schema_to_delta(pl.Schema(schema))
-    return paths, pl.Schema(schema)
+    return paths, pl.Schema(schema), partitions
 
 
-def _refuse_folders(store: Store, paths: Sequence[str]) -> None:
-    below = sorted({path.rpartition("/")[0] for path in paths if "/" in path})
-    if not below:
-        return
-    parts = [part for folder in below for part in folder.split("/")]
-    names = list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part))
-    if names:
-        feature = f"partitioning by {', '.join(names)}"
+def _values_of_folders(store: Store, paths: Sequence[str]) -> pl.DataFrame:
+    """Return the texts that Hive's folders name, one row per file; raise if files lie in other folders."""
+    values = [_partition_of(path) for path in paths]
+    named = [path.count("/") == len(of_file) for path, of_file in zip(paths, values, strict=True)]
+    if not all(named) or any(list(of_file) != list(values[0]) for of_file in values):
+        below = sorted({path.rpartition("/")[0] for path in paths if "/" in path})
         message = (
-            f"{store.uri} cannot be converted: qbeast tables have no {feature}. Nothing was changed. "
-            f"Write its rows to a new table, indexed by these columns: {hive_copy(store.uri, names)}."
+            f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
+            "Nothing was changed. Move them into one folder, or into folders that all name the same columns, like "
+            "day=2024-05-01."
         )
-        raise UnsupportedTableError(message, path=store.uri, feature=feature)
-    message = (
-        f"{store.uri} cannot be converted: Parquet files lie in folders below it ({', '.join(below[:_SHOWN])}). "
-        "Nothing was changed. Move them into one folder."
-    )
-    raise UnsupportedTableError(message, path=store.uri, feature="folders")
+        raise UnsupportedTableError(message, path=store.uri, feature="folders")
+    return pl.DataFrame(values, schema=dict.fromkeys(values[0], pl.String), orient="row")
+
+
+def _partitions_of(store: Store, values: pl.DataFrame, in_files: Mapping[str, pl.DataType]) -> pl.Schema:
+    """Return the types of the partition columns.
+
+    It is that of the column in the files, if they have it, as those of Polars do. Otherwise it is the first of whole
+    numbers, floats and dates that holds all values, else text.
+    """
+    types: dict[str, pl.DataType] = {}
+    for column in values:
+        stored = in_files.get(column.name)
+        dtype = _first_type(column.unique(), _INFERRED if stored is None else [stored])
+        if dtype is None and stored is not None:
+            problem = f"{column.name!r} is {stored} in the files, and their folders name other values"
+            msg = (
+                f"{store.uri!r} cannot be converted: {problem}. Nothing was changed. Write the rows to a new table: "
+                f"{hive_copy(store.uri, values.columns)}."
+            )
+            raise SchemaMismatchError(msg, problems=[problem])
+        types[column.name] = dtype or pl.String()
+    return pl.Schema(types)
+
+
+def _first_type(texts: pl.Series, types: Sequence[pl.DataType]) -> pl.DataType | None:
+    for dtype in types if len(types) == 1 or texts.drop_nulls().len() else ():
+        with suppress(pl.exceptions.PolarsError):
+            typed_values(texts, dtype)
+            return dtype
+    return None
+
+
+def _partition_of(path: str) -> dict[str, str | None]:
+    """Return the values that the folders of a path name.
+
+    >>> _partition_of("day=2024-05-01/city=a%2Fb/0.parquet")
+    {'day': '2024-05-01', 'city': 'a/b'}
+    """
+    parts = [part.partition("=") for part in path.split("/")[:-1]]
+    texts = {unquote(name): unquote(text) for name, sign, text in parts if sign and name}
+    return {name: None if text == NULL_FOLDER else text for name, text in texts.items()}
 
 
 def _columns_of(store: Store, path: str) -> dict[str, pl.DataType]:

@@ -123,10 +123,11 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
     shaped = considered & within & ~certain & (scope.paths is None) & (current | ~state.of_other_columns)
     small, overfull = np.zeros_like(certain), np.zeros_like(certain)
     gains = _Gains(state, state.snapshot.config.revisions.get(scope.revision or STAGED))
+    sizes = _sizes(files)
     for tree, here in enumerate(state.files_by_tree):  # each partition has files and a tree of its own
         if shaped[here].any():
             restorable = shaped[here] & current[here] & scope.restores
-            masks = _of_shape(gains, tree, shaped[here], restorable, certain[here])
+            masks = _of_shape(gains, tree, sizes[:, here], shaped[here], (restorable, certain[here]))
             small[here], overfull[here] = masks
     reasons |= {"small file": small, "overfull cubes": overfull}
     chosen = within & np.logical_or.reduce(list(reasons.values()))
@@ -138,19 +139,16 @@ def choose_files(state: IndexState, scope: Scope) -> Choice:
 
 def _choose_without_index(state: IndexState, scope: Scope) -> Choice:
     """Return the files of a table without index to rewrite: only files of one partition are joined."""
-    files, rows = state.snapshot.files, _rows(state.snapshot.files)
+    files, sizes = state.snapshot.files, _sizes(state.snapshot.files)
     named = np.full(files.height, scope.full)
     if scope.paths is not None:
         named = state.files["path"].is_in(list(scope.paths)).to_numpy()
     deleted = files["has_deletion_vector"].to_numpy() & (scope.paths is None)
     reasons = np.select([named, deleted], ["requested", "deletion vector"], "").astype(object)
-    partitions = state.snapshot.partitions.with_row_index("file")
-    keys = partitions.columns[1:]
-    groups = partitions.partition_by(keys) if keys else [partitions]
-    for group in groups if scope.paths is None else ():
-        among = np.isin(np.arange(files.height), group["file"].to_numpy())
-        anyway = int(rows[among & (reasons != "")].sum())
-        reasons[_small(files, among & (reasons == ""), anyway)] = "small file"
+    for here in state.files_by_tree if scope.paths is None else ():
+        chosen = reasons[here] != ""
+        small = _small(sizes[:, here], ~chosen, int(sizes[0, here[chosen]].sum()))
+        reasons[here[small]] = "small file"
     numbers = np.flatnonzero(reasons != "")
     return Choice(numbers, reasons[numbers].tolist())
 
@@ -223,34 +221,39 @@ def _rows(files: pl.DataFrame) -> I64Array:
     return rows
 
 
+def _sizes(files: pl.DataFrame) -> I64Array:
+    """Return the rows and the bytes of each file, shape (2, files)."""
+    return np.stack([_rows(files), files["size_bytes"].cast(pl.Int64).to_numpy()])
+
+
 def _of_shape(
-    gains: _Gains, tree: int, among: BoolArray, restorable: BoolArray, anyway: BoolArray
+    gains: _Gains, tree: int, sizes: I64Array, among: BoolArray, others: tuple[BoolArray, BoolArray]
 ) -> tuple[BoolArray, BoolArray]:
     """Return which files of a tree are small, and which have overfull cubes. A file has one of these reasons.
 
-    `anyway` are the files that are rewritten in any case.
+    `sizes` are those of the files of the tree, see `_sizes`; `others` are the files that may be rewritten for their
+    overfull cubes, and the files that are rewritten in any case.
     """
-    files = gains.state.files_of_tree(tree)
-    rows = _rows(files)
-    small = _small(files, among, int(rows[anyway].sum()))
+    rows, (restorable, anyway) = sizes[0], others
+    small = _small(sizes, among, int(rows[anyway].sum()))
     overfull = _overfull(gains, tree, rows, restorable & ~small, anyway | small)
-    more = _small(files, among & ~small & ~overfull, int(rows[anyway | small | overfull].sum()))
+    more = _small(sizes, among & ~small & ~overfull, int(rows[anyway | small | overfull].sum()))
     return small | more, overfull
 
 
-def _small(files: pl.DataFrame, among: BoolArray, anyway: int) -> BoolArray:
+def _small(sizes: I64Array, among: BoolArray, anyway: int) -> BoolArray:
     """Return which small files to join. A file is joined only with at least as many rows as it has.
 
     Then the file of a row at least doubles with each rewrite, so a row is rewritten a logarithmic number of times.
     `anyway` is the number of rows that are rewritten in any case.
     """
-    rows, sizes = _rows(files), files["size_bytes"].to_numpy()
-    chosen = np.zeros(files.height, np.bool_)
+    rows, size_bytes = sizes
+    chosen = np.zeros(len(rows), np.bool_)
     if not among.any():
         return chosen
     largest = rows[among].argmax()
-    max_rows, max_bytes = rows[among][largest], sizes[among][largest]
-    small = (rows < _SMALL_SHARE * max_rows) & (sizes < _SMALL_SHARE * max_bytes)
+    max_rows, max_bytes = rows[among][largest], size_bytes[among][largest]
+    small = (rows < _SMALL_SHARE * max_rows) & (size_bytes < _SMALL_SHARE * max_bytes)
     ascending = np.flatnonzero(among & (small | (rows < sizing().small_file_rows)))
     ascending = ascending[np.argsort(rows[ascending], kind="stable")]
     below = anyway + np.cumsum(rows[ascending]) - rows[ascending]

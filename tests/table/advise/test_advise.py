@@ -54,6 +54,20 @@ def opened(table: qbeast.Table, queries: list[str]) -> list[int]:
     return [table.explain(query).bytes_opened for query in queries]
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+def test_advice_leaves_out_partition_columns(tmp_path: Path) -> None:
+    qbeast.write_table(ORDERS, tmp_path, columns=["order"], partition_by="mode", cube_size=2000)
+    table = qbeast.open_table(tmp_path)
+    queries = ["mode = 'mail'", "mode = 'air' AND price > 5000", "price > 5000"]
+    advice = table.advise(queries)
+    assert names(advice) == ["price"]
+    table.reindex(advice.columns, cube_size=advice.cube_size)
+    table.optimize(full=True)
+    assert opened(table, queries)[0] == pytest.approx(advice.queries["bytes_advised"][0], rel=0.2)
+    with pytest.raises(qbeast.InvalidInputError, match="partition columns"):
+        table.advise(["mode = 'mail'"])
+
+
 @pytest.fixture(scope="module")
 def by_order(tmp_path_factory: pytest.TempPathFactory) -> qbeast.Table:
     return write(tmp_path_factory.mktemp("orders") / "t", ["order"])

@@ -57,6 +57,19 @@ def test_metrics_equal_a_manual_count(case: Case) -> None:
         assert sum(revision.rows for revision in metrics.revisions) == case.rows.height
 
 
+@pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning")
+def test_metrics_count_a_tree_per_partition(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"x": range(3000), "day": [n**2 % 7 for n in range(3000)]})
+    qbeast.write_table(rows, tmp_path, columns=["x"], partition_by=["day"], cube_size=100)
+    qbeast.write_table(rows, tmp_path, mode="append")
+    metrics = assert_counted_right(tmp_path)
+    newest = metrics.revisions[-1]
+    assert (newest.trees, newest.files) == (rows["day"].n_unique(), 2 * rows["day"].n_unique())
+    assert f"{newest.trees} trees" in str(metrics)
+    assert "partitioned by day" in repr(qbeast.open_table(tmp_path))
+    assert ">partition<" in qbeast.open_table(tmp_path)._repr_html_().replace("&quot;", "")
+
+
 def can_be_replayed(golden: Golden) -> bool:
     """Whether the reference reads the log right: it knows no checkpoint, and no path removed and added at once."""
     if (golden.path / "_delta_log" / "_last_checkpoint").exists():

@@ -216,7 +216,8 @@ def test_unsupported_conversion_raises_and_changes_nothing(tmp_path: Path) -> No
     hive = tmp_path / "h"
     (hive / "year=2024" / "day=1").mkdir(parents=True)
     ROWS.write_parquet(hive / "year=2024" / "day=1" / "f.parquet")
-    refused(hive, qbeast.UnsupportedTableError, "partitioning by year, day")
+    ROWS.with_columns(day=date(2024, 1, 1)).write_parquet(hive / "year=2024" / "day=1" / "g.parquet")
+    refused(hive, qbeast.SchemaMismatchError, "their folders name other values")
     (hive / "year=2024").rename(hive / "old")
     (hive / "old" / "day=1").rename(hive / "old" / "day")
     refused(hive, qbeast.UnsupportedTableError, "folders below it")
@@ -233,6 +234,38 @@ def test_unsupported_conversion_raises_and_changes_nothing(tmp_path: Path) -> No
     refused(plain, qbeast.InvalidColumnsError, "named twice", ["id", "id"])
     refused(plain, qbeast.InvalidInputError, "cube_size", cube_size=0)
     refused(plain, qbeast.InvalidInputError, "dialect", dialect="jvm")
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning", "ignore::qbeast.DesignEffectWarning")
+@pytest.mark.parametrize("in_files", [True, False])
+def test_folders_of_hive_become_partitions(tmp_path: Path, *, in_files: bool) -> None:
+    days, cities = [date(2024, 1, 1), date(2024, 3, 1), None], ["a/b=c %", "é", "b"]
+    rows = pl.DataFrame({"id": range(90), "n": [n % 2 for n in range(90)]}).with_columns(
+        day=pl.Series(days).gather([n % 3 for n in range(90)]),
+        city=pl.Series(cities).gather([n * n % 3 for n in range(90)]),
+    )
+    rows.write_parquet(pl.PartitionBy(tmp_path, key=["day", "city", "n"], include_key=in_files), mkdir=True)
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    planned = qbeast.convert_table(tmp_path, ["id"], dry_run=True)
+    assert (planned.files, planned.rows, planned.created_log) == (len(files), 90, True)
+    assert qbeast.convert_table(tmp_path, ["id"], cube_size=20).committed
+    table = qbeast.open_table(tmp_path)
+    assert DeltaTable(tmp_path).metadata().partition_columns == ["day", "city", "n"]
+
+    def same(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
+        assert found.select(rows.columns).sort("id").equals(wanted.sort("id"))
+
+    same(table.read(), rows)
+    same(pl.scan_delta(str(tmp_path)).collect(), rows)
+    assert {path: path.read_bytes() for path in files} == files
+    plan = table.explain(pl.col("city") == "a/b=c %")
+    assert plan.files["opened"].sum() == sum("a%2Fb" in str(path) for path in files)
+    qbeast.write_table(rows.with_columns(pl.col("id") + 90), tmp_path, mode="append")
+    table.refresh().optimize(full=True)
+    more = pl.concat([rows, rows.with_columns(pl.col("id") + 90)])
+    same(table.read(), more)
+    same(pl.scan_delta(str(tmp_path)).collect(), more)
+    assert table.check().ok
 
 
 def test_invalid_parquet_folder_raises_before_a_log(tmp_path: Path) -> None:

@@ -39,6 +39,21 @@ def test_properties_are_set_and_unset(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path).metadata().configuration["b"] == "3"
 
 
+def test_change_feed_is_enabled_with_its_protocol(tmp_path: Path) -> None:
+    opened = table(tmp_path)
+    assert opened.set_properties({"delta.enableChangeDataFeed": "true"}).committed
+    assert DeltaTable(tmp_path).protocol().min_writer_version == 4
+    before = opened.read()
+    opened.delete("id < 10")
+    feed = pl.DataFrame(DeltaTable(tmp_path).load_cdf(starting_version=2))
+    assert feed.select(before.columns).sort("id").equals(before.filter(pl.col("id") < 10).sort("id"))
+    with pytest.raises(qbeast.UnsupportedTableError, match="enableRowTracking"):
+        opened.set_properties({"delta.enableRowTracking": "true"})
+    qbeast.write_table(ROWS.with_columns(_change_type=1), tmp_path / "taken", columns=["id"])
+    with pytest.raises(qbeast.UnsupportedTableError, match="_change_type"):
+        qbeast.open_table(tmp_path / "taken").set_properties({"delta.enableChangeDataFeed": "true"})
+
+
 def test_concurrent_properties_merge_unless_they_clash(tmp_path: Path) -> None:
     item, other = table(tmp_path), qbeast.open_table(tmp_path)
     item.set_properties({"a": "1"})
