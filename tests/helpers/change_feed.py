@@ -53,6 +53,23 @@ def feed_of(path: Path, version: int) -> pl.DataFrame | None:
     return pl.concat([_changed(path, file, kinds[kind], names) for kind, file in files], how="diagonal")
 
 
+def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFrame, key: str = "id") -> None:
+    """Assert that the feed of a version has rows of the version before, and maps them to its rows."""
+    feed = feed_of(path, version)
+    if feed is None:
+        return
+    shared = [name for name in after.columns if name in feed.columns]
+    both = [name for name in shared if name in before.columns]
+    feed = feed.select(*shared, "_change_type").cast({name: after.schema[name] for name in shared})
+    gone = feed.filter(pl.col("_change_type").is_in(["delete", "update_preimage"]))
+    come = feed.filter(pl.col("_change_type").is_in(["insert", "update_postimage"]))
+    assert gone.height + come.height == feed.height
+    assert_same_rows(gone.select(both), before.join(gone, on=key, how="semi").select(both), key)
+    rest = before.join(gone, on=key, how="anti").select(both)
+    result = pl.concat([rest, come.select(shared)], how="diagonal").select(shared)
+    assert_same_rows(result, after.select(shared), key)
+
+
 def _changed(path: Path, file: dict[str, Any], change: str | None, names: Mapping[str, str]) -> pl.DataFrame:
     """Return the rows of a file with their names in the table; those of files of the feed have their own change."""
     rows = pl.read_parquet(path / unquote(file["path"]), hive_partitioning=False)

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 import qbeast
@@ -20,6 +19,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.query.plan.fractions import Sample
 from tests.helpers.invariants import check_invariants
 from tests.helpers.mixed_columns import sampled_by_files
+from tests.helpers.others import rows_of_others
 from tests.helpers.stateful_model import Batch, Row, State
 from tests.helpers.stored_names import stored_name
 from tests.helpers.tables import assert_same_rows, small_files
@@ -115,15 +115,10 @@ class Known(RuleBasedStateMachine):
         report = self.table().check(data=data)
         assert report.faults.filter(pl.col("severity") == "error").is_empty(), report
         if data and not self.has_copies:
-            assert_same_rows(without_samples(self.rows_of_others()), self.now.frame, "id")
+            assert_same_rows(without_samples(rows_of_others(self.path)), self.now.frame, "id")
             self.check_samples_of_others()
         if data and self.ours_alone and report.blocks:
             check_invariants(self.path, may_stage=True)
-
-    def rows_of_others(self) -> pl.DataFrame:
-        """Return the rows as deltalake reads them, also with column mapping."""
-        query = QueryBuilder().register("t", DeltaTable(self.path)).execute("SELECT * FROM t")
-        return pl.DataFrame(query.read_all()).select(self.table().columns)
 
     def check_samples_of_others(self) -> None:
         """Assert that a filter on the sample column selects a sample, but for files that others wrote."""
@@ -133,7 +128,7 @@ class Known(RuleBasedStateMachine):
         missing = table.metrics().health.rows_without_sample
         for fraction in (0.25, 0.5, 1 / 3):
             step = math.ceil(fraction * 65536) / 65536
-            found = self.rows_of_others().filter(pl.col(SAMPLE) < fraction)
+            found = rows_of_others(self.path).filter(pl.col(SAMPLE) < fraction)
             expected = self.sampled(self.now.frame, step)
             assert missing or set(found["id"]) == set(expected["id"])
 
