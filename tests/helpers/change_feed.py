@@ -56,8 +56,8 @@ def feed_of(path: Path, version: int) -> pl.DataFrame | None:
 def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFrame, key: str = "id") -> None:
     """Assert that the feed of a version has rows of the version before, and maps them to its rows."""
     feed = feed_of(path, version)
-    if feed is None:
-        return
+    if feed is None or key not in before.columns or key not in after.columns:
+        return  # nothing changed, or the key has another name
     shared = [name for name in after.columns if name in feed.columns]
     both = [name for name in shared if name in before.columns]
     feed = feed.select(*shared, "_change_type").cast({name: after.schema[name] for name in shared})

@@ -15,8 +15,10 @@ __all__ = ["map_columns_and_feed", "rows_of_others"]
 
 
 def rows_of_others(uri: str | Path, options: Mapping[str, str] | None = None) -> pl.DataFrame:
-    """Return the rows as deltalake reads them, also with column mapping, where `polars.scan_delta` raises."""
+    """Return the rows as Polars reads them, or as deltalake does if columns are mapped, which Polars refuses."""
     table = DeltaTable(uri, storage_options=dict(options or {}) or None)
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
+        return pl.scan_delta(str(uri), storage_options=dict(options or {}) or None).collect()
     query = QueryBuilder().register("t", table).execute("SELECT * FROM t")
     return pl.DataFrame(query.read_all()).select(field.name for field in table.schema().fields)
 
