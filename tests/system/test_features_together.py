@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -26,7 +26,7 @@ def rows(first: int, count: int) -> pl.DataFrame:
     numbers = pl.DataFrame({"id": range(first, first + count)}, schema={"id": pl.Int32})
     return numbers.with_columns(
         a=pl.col("id") * 7 % 31,
-        s=pl.when(pl.col("id") % 9 > 0).then(pl.format("k/{}", pl.col("id") % 3)),
+        s=pl.when(pl.col("id") % 9 > 0).then(pl.format("k {}", pl.col("id") % 3)),
         x=pl.col("id") / 3,
     ).cast(dict(KEYS))
 
@@ -42,7 +42,7 @@ def begin(path: Path, features: Features) -> qbeast.Table:
 @pytest.mark.parametrize("mode", ["none", "name", "id"])
 def test_changes_of_rows_keep_all_features(tmp_path: Path, mode: MappingMode, how: qbeast.Resources) -> None:
     path = tmp_path / "t"
-    is_changed, source = pl.col("id") % 4 == 1, rows(90, 20).with_columns(s=pl.lit("k/0"))
+    is_changed, source = pl.col("id") % 4 == 1, rows(90, 20).with_columns(s=pl.lit("k 0"))
     with small_files(file_rows=40):
         table = begin(path, Features(partitioned=True, mapping=mode, feed=True, tracked=True))
         stored = "id" if mode == "none" else "col-id"
@@ -119,7 +119,7 @@ def test_generated_partition_column_follows_its_source(tmp_path: Path, how: qbea
     expected = expected.with_columns(d=pl.col("t").dt.date())
     assert_same_rows(table.read().select(expected.columns), expected, "id")
     assert_same_rows(rows_of_others(path).select(expected.columns), expected, "id")
-    wrong = expected.with_columns(d=pl.lit(datetime(1999, 1, 1)).dt.date())
+    wrong = expected.with_columns(d=pl.lit(date(1999, 1, 1)))
     with pytest.raises(qbeast.ConstraintViolationError):
         qbeast.write_table(wrong, path, mode="append", resources=how)
 
@@ -134,6 +134,6 @@ def test_renamed_partition_column_is_written_and_pruned(tmp_path: Path) -> None:
     text = pl.when(pl.col("id") < 20).then(pl.col("text") + "!").otherwise("text")
     expected = rows(0, 150).rename({"s": "text"}).with_columns(text=text)
     assert_same_rows(rows_of_others(path).select(expected.columns), expected, "id")
-    where = pl.col("text") == "k/1!"
+    where = pl.col("text") == "k 1!"
     assert_same_rows(table.read(where=where), expected.filter(where), "id")
     assert table.explain(where).files["opened"].sum() < len(replay(path))
