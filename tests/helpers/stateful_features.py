@@ -224,7 +224,8 @@ class Featured(Known):
         newest = self.table().version if self.versions else 0
         for version in range(self.seen + 1, newest + 1):
             before, after = (self.state_at(number) for number in (version - 1, version))
-            if before is not None and after is not None:
+            # Other readers of a feed count copies too.
+            if before is not None and after is not None and not self.began_before_06:
                 apply_feed(self.path, version, before, after)
         self.seen = newest
 
