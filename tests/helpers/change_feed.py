@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import polars as pl
 from deltalake import DeltaTable
 
+from tests.helpers.row_ids import commits
+from tests.helpers.stored_names import names_of
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows
 
@@ -25,6 +28,58 @@ def read_feed(path: Path, version: int) -> pl.DataFrame:
     """Return the changed rows of a version, with `_change_type`."""
     feed = DeltaTable(path).load_cdf(starting_version=version, ending_version=version)
     return pl.DataFrame(feed).drop(ADDED)
+
+
+def feed_of(path: Path, version: int) -> pl.DataFrame | None:
+    """Return the feed of a version, None without change of rows.
+
+    deltalake reads it, but for tables that map columns: their commits and files are read, without nested columns.
+    """
+    actions = commits(path)[version]
+    kinds = {"cdc": None, "add": "insert", "remove": "delete"}
+    files = [
+        (kind, action[kind])
+        for action in actions
+        for kind in kinds
+        if kind in action and (kind == "cdc" or action[kind]["dataChange"])
+    ]
+    if not files:
+        return None
+    if not DeltaTable(path, version=version).metadata().configuration.get("delta.columnMapping.mode"):
+        return read_feed(path, version)
+    if any(kind == "cdc" for kind, _ in files):
+        files = [(kind, file) for kind, file in files if kind == "cdc"]
+    names = names_of(path, version)
+    return pl.concat([_changed(path, file, kinds[kind], names) for kind, file in files], how="diagonal")
+
+
+def apply_feed(path: Path, version: int, before: pl.DataFrame, after: pl.DataFrame, key: str = "id") -> None:
+    """Assert that the feed of a version has rows of the version before, and maps them to its rows."""
+    feed = feed_of(path, version)
+    if feed is None or key not in before.columns or key not in after.columns:
+        return  # nothing changed, or the key has another name
+    shared = [name for name in after.columns if name in feed.columns]
+    both = [name for name in shared if name in before.columns]
+    feed = feed.select(*shared, "_change_type").cast({name: after.schema[name] for name in shared})
+    gone = feed.filter(pl.col("_change_type").is_in(["delete", "update_preimage"]))
+    come = feed.filter(pl.col("_change_type").is_in(["insert", "update_postimage"]))
+    assert gone.height + come.height == feed.height
+    assert_same_rows(gone.select(both), before.join(gone, on=key, how="semi").select(both), key)
+    rest = before.join(gone, on=key, how="anti").select(both)
+    result = pl.concat([rest, come.select(shared)], how="diagonal").select(shared)
+    assert_same_rows(result, after.select(shared), key)
+
+
+def _changed(path: Path, file: dict[str, Any], change: str | None, names: Mapping[str, str]) -> pl.DataFrame:
+    """Return the rows of a file with their names in the table; those of files of the feed have their own change."""
+    rows = pl.read_parquet(path / unquote(file["path"]), hive_partitioning=False)
+    texts = (file.get("partitionValues") or {}).items()
+    rows = rows.with_columns(pl.lit(text, pl.String).alias(stored) for stored, text in texts)
+    if change is not None:
+        rows = rows.with_columns(_change_type=pl.lit(change))
+    flat = {name for name, dtype in rows.schema.items() if not dtype.is_nested()}
+    found = {stored: name for stored, name in names.items() if stored in flat}
+    return rows.select(*found, "_change_type").rename(found)
 
 
 def feed_actions(path: Path, version: int) -> list[dict[str, Any]]:

@@ -94,10 +94,14 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     assert int(log.configuration["qbeast.lastRevisionID"]) == max(revisions)
     keys = BLOCK_KEYS[log.configuration["qbeast.blocksDialect"]]
     adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
-    types = {field["name"]: field["type"] for field in log.schema["fields"]}
+    is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
+    types = {
+        field["metadata"]["delta.columnMapping.physicalName"] if is_mapped else field["name"]: field["type"]
+        for field in log.schema["fields"]
+    }
     placed = [block for add in adds for block in _check_file(table, add, revisions, keys, types)]
     for add in adds:
-        _check_sample_column(table, add, log)
+        _check_sample_column(table, add, log, types)
     if any(block.partition for block in placed):
         assert log.configuration["qbeast.minReader"] == "4"
     for revision, partition in {(block.revision, block.partition) for block in placed}:
@@ -131,10 +135,7 @@ def _check_file(
     values = add["partitionValues"]
     assert not set(values) & set(stored.columns)
     assert not set(values) & set(stats["nullCount"])
-    indexed = stored.with_columns(
-        pl.lit(values[name], pl.String).cast(_CASTS[types[name]]).alias(name)
-        for name in set(values) & set(revision.columns)
-    )
+    indexed = _with_partition(stored, add, revision, types)
     weights = frame_weights(indexed, revision.columns).astype(np.int64)
     if hidden:
         assert stored.columns[-1] == "_qbeast_weight"
@@ -172,16 +173,28 @@ def _check_file(
         )
 
 
-def _check_sample_column(table: Path, add: dict[str, Any], log: Log) -> None:
+def _with_partition(
+    stored: pl.DataFrame, add: dict[str, Any], revision: Revision, types: dict[str, Any]
+) -> pl.DataFrame:
+    """Return the rows of a file with the indexed columns that are partition columns."""
+    values = add["partitionValues"]
+    return stored.with_columns(
+        pl.lit(values[name], pl.String).cast(_CASTS[types[name]]).alias(name)
+        for name in set(values) & set(revision.columns)
+    )
+
+
+def _check_sample_column(table: Path, add: dict[str, Any], log: Log, types: dict[str, Any]) -> None:
     """Assert that a table with a sample column has its values and bounds in each file (section 14 of the format)."""
     name = log.configuration.get("qbeast.sampleColumn")
     if (name, "float") not in [(field["name"], field["type"]) for field in log.schema["fields"]]:
         return
-    assert log.configuration["qbeast.minReader"] in ("2", "3")
+    assert log.configuration["qbeast.minReader"] in ("2", "3", "4")
     with pq.ParquetFile(table / unquote(add["path"])) as file:
         stored, footer = pl.DataFrame(file.read(use_threads=False)), file.metadata
     assert "_qbeast_weight" not in stored.columns
-    weights = frame_weights(stored, log.revisions[int(add["tags"]["revision"])].columns)
+    revision = log.revisions[int(add["tags"]["revision"])]
+    weights = frame_weights(_with_partition(stored, add, revision, types), revision.columns)
     # The weight of m / 65536, cut off towards zero as in section 10.
     multiples = [int(m / 65536 * (2**32 - 1) - 2**31) for m in range(65536)]
     expected = (np.searchsorted(multiples, weights.astype(np.int64), side="right") - 1) / 65536

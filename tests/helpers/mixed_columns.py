@@ -69,7 +69,13 @@ def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: s
 
 
 def sampled_by_files(
-    path: Path, rows: pl.DataFrame, sample: Sample | None, *, key: str, version: int | None = None
+    path: Path,
+    rows: pl.DataFrame,
+    sample: Sample | None,
+    *,
+    key: str,
+    key_in_files: str | None = None,
+    version: int | None = None,
 ) -> pl.DataFrame:
     """Return the rows of a sample of any table by its list of files."""
     table = qbeast.open_table(path, version=version)
@@ -78,7 +84,7 @@ def sampled_by_files(
     if all(names == newest for names in columns.values()):
         return sampled(rows, newest, sample)
     for name, number in table.files().select("path", "revision_id").iter_rows():
-        keys = pl.read_parquet(path / name, columns=[key])
+        keys = pl.read_parquet(path / name, columns=[key_in_files or key]).to_series().alias(key).to_frame()
         mine = rows.join(keys, on=key, how="semi")
         parts.append(sampled(mine, newest if number is None else columns[number], sample))
     return pl.concat(parts)

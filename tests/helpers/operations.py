@@ -18,6 +18,8 @@ from tests.golden.appends import copy_of
 from tests.golden.collection import find
 from tests.helpers.change_feed import enable_feed
 from tests.helpers.damage import spoil, tags
+from tests.helpers.handmade_log import replay, write_log
+from tests.helpers.others import map_columns_and_feed, rows_of_others
 from tests.helpers.tables import small_files
 
 Options = Mapping[str, str]
@@ -67,6 +69,25 @@ def begin_with_feed(path: Path) -> None:
     enable_feed(path)
 
 
+def begin_with_partitions(path: Path) -> None:
+    """Create a partitioned table with column mapping and a feed."""
+    with small_files(file_rows=20):
+        for first in (0, 40):
+            qbeast.write_table(
+                rows(first), path, columns=INDEXED, mode="append", cube_size=10, partition_by=["a"]
+            )
+    map_columns_and_feed(path, "a")
+    write_deltalake(path, rows(80), mode="append")
+    qbeast.open_table(path).set_properties({"delta.checkpointInterval": "1"})
+
+
+def begin_without_tags(path: Path) -> None:
+    begin_with_partitions(path)
+    table = qbeast.open_table(path)
+    lost = [{"add": {**add, "tags": None, "dataChange": False}} for add in replay(path).values()]
+    write_log(path, lost, first=table.version + 1)
+
+
 def begin_with_samples(path: Path) -> None:
     begin_with_rows(path)
     open_at(str(path), {}).add_sample_column()
@@ -114,6 +135,10 @@ def _of_table(change: Callable[[qbeast.Table], object]) -> Operation:
     return Operation(begin_with_rows, lambda uri, options: change(open_at(uri, options)))
 
 
+def _of_partitions(change: Callable[[qbeast.Table], object]) -> Operation:
+    return Operation(begin_with_partitions, lambda uri, options: change(open_at(uri, options)))
+
+
 def _append_by_tasks(uri: str, options: Options) -> None:
     context = begin_append(uri, rows(0, 0), options)
     publish_parts(context, [context.write(rows(first)) for first in (100, 140)])
@@ -135,6 +160,20 @@ OPERATIONS: dict[str, Operation] = {
     "merge with a feed": Operation(
         begin_with_feed, lambda uri, options: open_at(uri, options).merge(NEW, "row")
     ),
+    "append to partitions": Operation(
+        begin_with_partitions, lambda uri, options: write(uri, options, rows(100), "append")
+    ),
+    "overwrite partitions": Operation(
+        begin_with_partitions, lambda uri, options: write(uri, options, rows(100), "overwrite")
+    ),
+    "optimize partitions": _of_partitions(lambda table: table.optimize(full=True)),
+    "delete from partitions": _of_partitions(lambda table: table.delete(pl.col("row") % 3 == 0)),
+    "update partitions": _of_partitions(lambda table: table.update(pl.col("row") < 20, {"a": "a + 2"})),
+    "merge into partitions": _of_partitions(lambda table: table.merge(NEW, "row")),
+    "restore partitions": _of_partitions(lambda table: table.restore(0)),
+    "rename a column": _of_partitions(lambda table: table.rename_column("a", "b")),
+    "add a constraint": _of_partitions(lambda table: table.add_constraint("low", "a < 1000")),
+    "restore tags": Operation(begin_without_tags, lambda uri, options: open_at(uri, options).repair()),
     "convert": Operation(
         begin_with_delta,
         lambda uri, options: qbeast.convert_table(uri, INDEXED, storage_options=options or None),
@@ -200,8 +239,8 @@ def content(uri: str, options: Options) -> Content | None:
         return None
     keys = {
         key: text for key, text in options.items() if key.startswith("AWS")
-    }  # Polars has no other options
-    plain = pl.scan_delta(uri, storage_options=keys or None).collect()
+    }  # deltalake has no other options
+    plain = rows_of_others(uri, keys)
     indexed = snapshot.config.last_revision_id is not None
     ours = qbeast.read_table(uri, storage_options=options or None) if indexed else plain
     configuration = snapshot.metadata.configuration.items()

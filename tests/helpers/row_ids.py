@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -88,7 +89,8 @@ def row_ids(
     found: dict[int, tuple[int, int]] = {}
     ids: set[int] = set()
     for name, file in replay(path).items():
-        rows = pq.read_table(path / name).to_pydict()
+        with pq.ParquetFile(path / unquote(name)) as opened:  # a dataset would take values from the path
+            rows = opened.read().to_pydict()
         empty = [None] * len(rows[key])
         stored = zip(rows[key], *(rows.get(name, empty) for name in names), strict=True)
         for index, (value, row_id, version) in enumerate(stored):

@@ -19,7 +19,9 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.query.plan.fractions import Sample
 from tests.helpers.invariants import check_invariants
 from tests.helpers.mixed_columns import sampled_by_files
+from tests.helpers.others import rows_of_others
 from tests.helpers.stateful_model import Batch, Row, State
+from tests.helpers.stored_names import stored_name
 from tests.helpers.tables import assert_same_rows, small_files
 
 __all__ = ["INDEXED", "SAMPLE", "Known", "without_samples"]
@@ -82,7 +84,8 @@ class Known(RuleBasedStateMachine):
 
     def sampled(self, rows: pl.DataFrame, sample: Sample | None, version: int | None = None) -> pl.DataFrame:
         """Return the rows of a sample: each file by the columns of its revision."""
-        return sampled_by_files(self.path, rows, sample, key="id", version=version)
+        stored = stored_name(self.path, "id")
+        return sampled_by_files(self.path, rows, sample, key="id", key_in_files=stored, version=version)
 
     @invariant()
     def every_row_is_there_once_and_samples_are_nested(self) -> None:
@@ -112,7 +115,7 @@ class Known(RuleBasedStateMachine):
         report = self.table().check(data=data)
         assert report.faults.filter(pl.col("severity") == "error").is_empty(), report
         if data and not self.has_copies:
-            assert_same_rows(without_samples(pl.scan_delta(str(self.path)).collect()), self.now.frame, "id")
+            assert_same_rows(without_samples(rows_of_others(self.path)), self.now.frame, "id")
             self.check_samples_of_others()
         if data and self.ours_alone and report.blocks:
             check_invariants(self.path, may_stage=True)
@@ -125,7 +128,7 @@ class Known(RuleBasedStateMachine):
         missing = table.metrics().health.rows_without_sample
         for fraction in (0.25, 0.5, 1 / 3):
             step = math.ceil(fraction * 65536) / 65536
-            found = pl.scan_delta(str(self.path)).filter(pl.col(SAMPLE) < fraction).collect()
+            found = rows_of_others(self.path).filter(pl.col(SAMPLE) < fraction)
             expected = self.sampled(self.now.frame, step)
             assert missing or set(found["id"]) == set(expected["id"])
 

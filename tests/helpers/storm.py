@@ -7,11 +7,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 import qbeast
+from tests.helpers.others import map_columns_and_feed
 
 __all__ = ["INDEXED", "Event", "Ledger", "make_table", "replay", "storm"]
 
@@ -58,10 +60,18 @@ class Ledger:
     attempts: int = 0
 
 
-def make_table(uri: str, options: Mapping[str, str]) -> Event:
+def make_table(uri: str, options: Mapping[str, str], *, with_features: bool = False) -> Event:
+    """Write a table; with features it has partitions, column mapping and a feed."""
     qbeast.write_table(
-        rows_of(9, 0), uri, columns=_COLUMNS, cube_size=30, storage_options=dict(options) or None
+        rows_of(9, 0),
+        uri,
+        columns=_COLUMNS,
+        cube_size=30,
+        partition_by=["value"] if with_features else None,
+        storage_options=dict(options) or None,
     )
+    if with_features:
+        map_columns_and_feed(Path(uri), "value")
     return Event(0, "append", 9)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from multiprocessing.pool import Pool
 from pathlib import Path
 
-import polars as pl
 import pytest
 from deltalake import DeltaTable
 
 import qbeast
 from qbeast_core.io.stores.store import open_store
+from tests.helpers.change_feed import apply_feed
 from tests.helpers.flaky_s3 import FlakyS3
+from tests.helpers.others import rows_of_others
 from tests.helpers.storm import INDEXED, Event, Ledger, make_table, replay, storm
 from tests.helpers.tables import assert_same_rows, sampled
 
@@ -22,6 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
 
 Place = tuple[str, dict[str, str]]
 WRITERS = 4
+SETUP = 3
+"""Version from which a table with features has all of them."""
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -49,7 +53,7 @@ def check(place: Place, first: Event, ledgers: list[Ledger]) -> None:
     table = qbeast.open_table(uri, storage_options=options or None)
     assert_same_rows(table.scan().collect(), rows)
     keys = {key: text for key, text in options.items() if key.startswith("AWS")} or None
-    assert_same_rows(pl.scan_delta(uri, storage_options=keys).collect(), rows)
+    assert_same_rows(rows_of_others(uri, keys), rows)
     for share in (0.05, 0.5):
         assert_same_rows(table.scan(sample=share).collect(), sampled(rows, INDEXED, share))
     faults = table.check(data=True).faults
@@ -73,12 +77,14 @@ def check_log(place: Place, events: list[Event]) -> None:
     words |= {"delete": "DELETE", "update": "UPDATE"}
     for version, name in enumerate(names):
         info = json.loads(store.get(name).split(b"\n")[0])["commitInfo"]
+        if info["operation"] in ("SET TBLPROPERTIES", "RENAME COLUMN"):
+            continue  # of the table before the storm
         kind = report[version].kind if version in report else "optimize"
         assert info["operation"] == ("CREATE TABLE AS SELECT" if version == 0 else words[kind])
 
 
-def storm_and_check(pool: Pool, place: Place, steps: int, seed: int) -> None:
-    first = make_table(*place)
+def storm_and_check(pool: Pool, place: Place, steps: int, seed: int, *, with_features: bool = False) -> None:
+    first = make_table(*place, with_features=with_features)
     ledgers = run(pool, place, steps, seed)
     check(place, first, ledgers)
     refused = Counter(text.partition(":")[0] for ledger in ledgers for text in ledger.refused)
@@ -95,6 +101,18 @@ def storm_and_check(pool: Pool, place: Place, steps: int, seed: int) -> None:
 @pytest.mark.timeout(1800)  # five processes on a machine that may be busy with others
 def test_random_concurrent_changes_lose_nothing(tmp_path: Path, four: Pool) -> None:
     storm_and_check(four, (str(tmp_path / "t"), {}), steps=6, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("steps", [6, 60])
+def test_concurrent_changes_of_mapped_partitions_lose_nothing(tmp_path: Path, four: Pool, steps: int) -> None:
+    path = tmp_path / "t"
+    storm_and_check(four, (str(path), {}), steps=steps, seed=3, with_features=True)
+    versions = [qbeast.read_table(path, version=version) for version in range(DeltaTable(path).version() + 1)]
+    for version, (before, after) in enumerate(pairwise(versions), 1):
+        if version > SETUP:
+            apply_feed(path, version, before, after, "row")
 
 
 @pytest.mark.slow

@@ -71,7 +71,17 @@ def go_on(
 
 
 @pytest.mark.parametrize(
-    "name", ["append", "overwrite", "optimize", "delete", "merge", "merge with a feed", "convert"]
+    "name",
+    [
+        "append",
+        "overwrite",
+        "optimize",
+        "delete",
+        "merge",
+        "merge with a feed",
+        "merge into partitions",
+        "convert",
+    ],
 )
 def test_operation_killed_at_commit_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
     sweep(name, tables, tmp_path, slice(-4, -3))

@@ -19,16 +19,20 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import find
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.small_files import NO_BANDS, resized
+from tests.helpers.stateful_features import Featured, Features, new_name
 from tests.helpers.stateful_model import KEYS, Batch, Condition, State, assignments, batches, conditions
-from tests.helpers.stateful_table import INDEXED, SAMPLE, Known, without_samples
+from tests.helpers.stateful_table import INDEXED, SAMPLE, without_samples
 from tests.helpers.tables import assert_same_rows, samples
 
-BEGINNINGS = [*["written"] * 6, "converted", "converted", "Parquet", "legacy"]
+BEGINNINGS = [*["written"] * 6, *["featured"] * 6, "converted", "converted", "Parquet", "legacy"]
+FEATURES = st.builds(
+    Features, st.booleans(), st.sampled_from(["none", "name", "id"]), st.booleans(), st.booleans()
+)
 COLUMNS = [None, INDEXED, ["a"], ["x", "s:hash"], ["id", "a:quantiles", "s"]]
 CUBE_SIZES = st.sampled_from([None, None, None, 5, 40])
 
 
-class Life(Known):
+class Life(Featured):
     """Everything that can be done."""
 
     @initialize(
@@ -36,8 +40,9 @@ class Life(Known):
         batch=batches(),
         cube_size=st.sampled_from([2, 7, 30]),
         sample=st.sampled_from([None, SAMPLE]),
+        features=FEATURES,
     )
-    def begin(self, begin: str, batch: Batch, cube_size: int, sample: str | None) -> None:
+    def begin(self, begin: str, batch: Batch, cube_size: int, sample: str | None, features: Features) -> None:
         state = State(self.take(batch))
         if begin == "legacy":
             golden = find("legacy/v050_mixed_states")
@@ -49,6 +54,11 @@ class Life(Known):
             qbeast.write_table(
                 state.frame, self.path, columns=INDEXED, cube_size=cube_size, sample_column=sample
             )
+        elif begin == "featured":
+            self.tracked = features.tracked
+            features.create(self.path)
+            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).committed
+            qbeast.write_table(state.frame, self.path, mode="append")
         else:
             self.path.mkdir()
             if begin == "converted":
@@ -82,6 +92,7 @@ class Life(Known):
         self.table().optimize()
         self.becomes(self.now)
 
+    @precondition(lambda self: self.others_write)
     @rule(batch=batches())
     def append_by_others(self, batch: Batch) -> None:
         more = self.now.with_rows(self.take(batch))
@@ -98,6 +109,7 @@ class Life(Known):
         qbeast.write_table(state.frame, self.path, columns=INDEXED, mode="overwrite")
         self.becomes(state)
 
+    @precondition(lambda self: self.others_write and not self.is_mapped)
     @rule(batch=batches(), cube_size=st.sampled_from([None, 7]))
     def begin_anew_elsewhere_and_convert(self, batch: Batch, cube_size: int | None) -> None:
         state = self.now.with_rows(self.take(batch))
@@ -148,7 +160,7 @@ class Life(Known):
         self.table(stale=stale).merge(source.frame, "id", **request)
         self.becomes(self.now.merged(source.rows, matched=matched, new=new, lonely=lonely))
 
-    @precondition(lambda self: not self.has_copies)
+    @precondition(lambda self: not self.has_copies and self.others_write)
     @rule(condition=conditions)
     def delete_by_others(self, condition: Condition) -> None:
         if " x " not in f" {condition.text} ".replace("(", " "):  # engines differ on NaN
@@ -156,7 +168,7 @@ class Life(Known):
             DeltaTable(self.path).delete(condition.text)
             self.becomes(self.now.without(condition.meets))
 
-    @precondition(lambda self: not self.has_copies)
+    @precondition(lambda self: not self.has_copies and self.others_write)
     @rule(number=st.integers(0, 100))
     def update_by_others(self, number: int) -> None:
         self.ours_alone = False
@@ -191,7 +203,7 @@ class Life(Known):
         if form in ("", "full"):
             assert self.table().files()["revision_id"].null_count() == 0
 
-    @precondition(lambda self: not self.has_copies)
+    @precondition(lambda self: not self.has_copies and self.others_write and not self.is_mapped)
     @rule(z_order=st.booleans())
     def compact_by_others(self, *, z_order: bool) -> None:
         self.ours_alone = False
@@ -228,7 +240,7 @@ class Life(Known):
     @precondition(lambda self: len(self.now.schema) < 7)
     @rule(dtype=st.sampled_from([pl.Int8(), pl.String(), pl.Float64()]), stale=st.booleans())
     def add_column(self, dtype: pl.DataType, *, stale: bool) -> None:
-        name = f"c{len(self.now.schema)}"
+        name = new_name(self.now.schema)
         self.table(stale=stale).add_columns({name: dtype})
         wider = State(self.now.rows, {**self.now.schema, name: dtype})
         self.becomes(wider.with_rows(wider.rows))
@@ -270,6 +282,13 @@ class Life(Known):
     def switch_dialect(self) -> None:
         config = load_snapshot(self.path).config
         other: BlocksDialect = "documented" if config.dialect == "qbeast-spark" else "qbeast-spark"
+        columns = load_snapshot(self.path).columns
+        if not columns.is_plain and other == "qbeast-spark":
+            with pytest.raises(
+                (qbeast.InvalidInputError, qbeast.UnsupportedTableError), match="qbeast-spark"
+            ):
+                self.table().switch_dialect(other)
+            return
         if config.has_other_columns and other == "qbeast-spark" and SAMPLE not in self.table().schema:
             with pytest.raises(qbeast.InvalidInputError, match="reindex"):
                 self.table().switch_dialect(other)

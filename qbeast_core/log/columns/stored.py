@@ -79,9 +79,9 @@ class StoredColumns:
         """Return the columns of a file whose fields have these names, by id. Other fields are not in the file."""
 
         def named(field: Mapping[str, Any]) -> str:
-            return names.get(
-                (field.get("metadata") or {}).get(COLUMN_ID, -1), own_column(physical_name(field))
-            )
+            # Arrow refuses NUL in the names of fields.
+            absent = own_column(physical_name(field)).removesuffix("\0")
+            return names.get((field.get("metadata") or {}).get(COLUMN_ID, -1), absent)
 
         fields = [column.field for column in self.columns.values()]
         return replace(self, columns=_columns(fields, named))

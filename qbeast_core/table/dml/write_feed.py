@@ -83,7 +83,7 @@ class WriteFeed:
                     yield from _typed(images.deleted, "delete")
         for frame in part.added.read():
             for rows in within(frame, self.file_bytes):
-                yield from _typed(self._new(rows.select(list(self.target.shape.schema))), "insert")
+                yield from _typed(self._new(rows.select(*self.target.columns.columns)), "insert")
 
     def _new(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return new rows with the values of the sample column, which is computed when files are written."""

@@ -32,6 +32,7 @@ from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.location import SCHEMES
 from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
+from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.log.refusals import COPIES, copy_of
 from qbeast_core.support.forked import FORKED
@@ -279,8 +280,12 @@ def _known(uri: str, table: DeltaTable) -> DeltaVersion:
     protocol = Protocol(
         min_reader_version=versions.min_reader_version,
         min_writer_version=versions.min_writer_version,
-        reader_features=_sorted(versions.reader_features),
-        writer_features=_sorted(versions.writer_features),
+        reader_features=_sorted(
+            versions.reader_features, has_list=versions.min_reader_version >= NAMED_READER
+        ),
+        writer_features=_sorted(
+            versions.writer_features, has_list=versions.min_writer_version >= NAMED_WRITER
+        ),
     )
     check_readable(protocol, metadata, path=uri)
     return DeltaVersion(version, files, metadata, protocol)
@@ -302,8 +307,9 @@ def _ordered(part: dict[str, Any]) -> dict[str, Any]:
     return {**part, "metadata": dict(sorted(notes.items()))} if isinstance(notes, dict) else part
 
 
-def _sorted(features: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if features is None else tuple(sorted(features))
+def _sorted(features: Iterable[str] | None, *, has_list: bool) -> tuple[str, ...] | None:
+    """Return names of features, None for versions without names. deltalake returns None for an empty list too."""
+    return tuple(sorted(features or ())) if has_list else None
 
 
 def _not_found(uri: str, reason: str) -> str:
