@@ -53,7 +53,9 @@ def _filters(rows: pl.DataFrame) -> dict[str, list[Box]]:
     """Return twelve boxes per question; number i of "both" joins the boxes i of dates and parts."""
     dates, parts, prices = (rows[name].sort() for name in data.W1_COLUMNS)
     twelfths = [(i / PARTS, (i + 1) / PARTS) for i in range(PARTS)]
-    tenths = [(i / PARTS * (1 - OTHERS_SHARE), i / PARTS * (1 - OTHERS_SHARE) + OTHERS_SHARE) for i in range(PARTS)]
+    tenths = [
+        (i / PARTS * (1 - OTHERS_SHARE), i / PARTS * (1 - OTHERS_SHARE) + OTHERS_SHARE) for i in range(PARTS)
+    ]
     by_date = [{DATE: _between(dates, *share)} for share in twelfths]
     by_part = [{PART: _between(parts, *share)} for share in tenths]
     by_price = [{PRICE: _between(prices, *share)} for share in tenths]
@@ -61,7 +63,9 @@ def _filters(rows: pl.DataFrame) -> dict[str, list[Box]]:
         "1/12 of the dates": [Box(box) for box in by_date],
         "1/10 of the parts": [Box(box) for box in by_part],
         "1/10 of the prices": [Box(box) for box in by_price],
-        "1/12 of the dates and 1/10 of the parts": [Box(a | b) for a, b in zip(by_date, by_part, strict=True)],
+        "1/12 of the dates and 1/10 of the parts": [
+            Box(a | b) for a, b in zip(by_date, by_part, strict=True)
+        ],
         "1/10 of the parts and of the prices": [
             Box(a | b) for a, b in zip(by_part, reversed(by_price), strict=True)
         ],
@@ -109,7 +113,9 @@ def _costs(plain: Path, made: dict[str, Path], period: str) -> list[Figure]:
         note = f"{seconds[name]:.1f} s, {cpu[name]:.1f} CPU s"
         size = measure.folder_bytes(rivals.data_files(folder)) / 1e6
         figures += [
-            Figure(f"time over a copy's: by {period}, {name}", seconds[name] / seconds["copied"], "x", None, note),
+            Figure(
+                f"time over a copy's: by {period}, {name}", seconds[name] / seconds["copied"], "x", None, note
+            ),
             Figure(f"size: by {period}, {name}", size, "MB"),
         ]
     return figures

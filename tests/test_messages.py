@@ -232,7 +232,7 @@ CHANGES = {
     "own property": Wrong(lambda t: t.it.set_properties({"qbeast.x": "1"}), INPUT, ("qbeast's own",)),
     "dialect": Wrong(lambda t: t.it.switch_dialect("jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
     "change feed": Wrong(lambda t: t.fed.merge(ROWS.with_columns(_change_type=1), "id", schema_mode="merge"), UNSUPPORTED, ("Table.set_properties({'delta.enableChangeDataFeed': None})",)),
-    "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("takes appends alone", "Table.set_properties({'delta.appendOnly': None})")),
+    "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("allows only appends", "Table.set_properties({'delta.appendOnly': None})")),
     "convert partitioned": Wrong(lambda t: qbeast.convert_table(t.partitioned, ["id"]), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(", "columns=['brand', ...]")),
     "open partitioned": Wrong(lambda t: qbeast.open_table(t.partitioned), UNSUPPORTED, ("qbeast.write_table(QueryBuilder().register(",)),
     "convert hive": Wrong(lambda t: qbeast.convert_table(t.hive, ["id"]), UNSUPPORTED, ("hive_partitioning=True",)),

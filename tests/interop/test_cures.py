@@ -40,8 +40,12 @@ def test_spark_reads_shredded_variants(spark: SparkSession, tmp_path: Path) -> N
     path = tmp_path / "t"
     spark.sql("set spark.sql.variant.writeShredding.enabled=true")
     spark.sql("set spark.sql.variant.forceShreddingSchemaForTest=a int, b string")
-    spark.sql(f"create table delta.`{path}` (id bigint, v variant) using delta tblproperties ('delta.enableVariantShredding'='true')")
-    spark.sql(f"""insert into delta.`{path}` select id, parse_json('{{"a": ' || id || ', "b": "x"}}') from range(100)""")
+    spark.sql(
+        f"create table delta.`{path}` (id bigint, v variant) using delta tblproperties ('delta.enableVariantShredding'='true')"
+    )
+    spark.sql(
+        f"""insert into delta.`{path}` select id, parse_json('{{"a": ' || id || ', "b": "x"}}') from range(100)"""
+    )
     print(next(path.glob("_delta_log/*0.json")).read_text())
     qbeast.convert_table(path, columns=["id"])
     assert qbeast.read_table(path, columns=["id"]).height == 100
@@ -50,7 +54,9 @@ def test_spark_reads_shredded_variants(spark: SparkSession, tmp_path: Path) -> N
     print(caught.value)
     df = run_call(caught.value, spark, tmp_path / "new")
     df.show(3)
-    assert sorted(tuple(row) for row in df.selectExpr("id", "v:a::int a").collect()) == [(i, i) for i in range(100)]
+    assert sorted(tuple(row) for row in df.selectExpr("id", "v:a::int a").collect()) == [
+        (i, i) for i in range(100)
+    ]
     for f in (lambda: qbeast.open_table(path).optimize(), lambda: qbeast.open_table(path).delete("id = 3")):
         try:
             print(f())
