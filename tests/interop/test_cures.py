@@ -26,16 +26,6 @@ def run_call(error: qbeast.QbeastError, spark: SparkSession, new: Path) -> objec
     return eval(call, {"qbeast_spark_bridge": qbeast_spark_bridge, "spark": spark, "new": new})  # noqa: S307 -- our own message is tested
 
 
-@pytest.mark.parametrize("name", ["geospatial/table-with-geo", "type-widening/type_widening_unsupported"])
-def test_copy_of_a_refused_table(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    path = Path(shutil.copytree(GOLDEN / name, tmp_path / "old"))
-    with pytest.raises(qbeast.UnsupportedTableError) as caught:
-        qbeast.read_table(path)
-    print(caught.value)
-    spark.read.format("delta").load(str(path)).show()
-    run_call(caught.value, spark, tmp_path / "new")
-
-
 def test_spark_reads_shredded_variants(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     spark.sql("set spark.sql.variant.writeShredding.enabled=true")
