@@ -1741,7 +1741,7 @@ class Table:
     def add_constraint(self, name: str, expression: str) -> MetadataResult:
         """Add a check constraint, in one commit: all writers of Delta refuse rows that do not meet it.
 
-        The rows of the table are read first. A writer without support for check constraints can no longer write to the table:
+        The rows of the table are read first. A writer without check constraints can no longer write to the table:
         it needs writer version 3, or the feature ``checkConstraints``.
 
         Parameters

@@ -1,4 +1,4 @@
-"""Read files with pyarrow that the reader of Polars refuses: Spark annotates variants, which Polars does not support."""
+"""Read files with pyarrow that Polars refuses: Spark annotates variants, which Polars does not support."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class IndexState:
 
     @cached_property
     def clustered_by_others(self) -> BoolArray:
-        """Mask of the live files that another implementation clustered. By the protocol only that one clusters them again."""
+        """Mask of the live files that another implementation clustered. By the protocol only it clusters them again."""
         files = self.snapshot.files
         if not is_clustered(self.snapshot.protocol):
             return np.zeros(files.height, np.bool_)

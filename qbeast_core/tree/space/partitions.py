@@ -48,7 +48,7 @@ class Partitions:
         return Partitions(pl.concat([self.values, new.sort(self.columns)])) if new.height else self
 
     def numbers(self, rows: pl.DataFrame) -> I64Array | None:
-        """Return the number of each row's tree, -1 for an unknown partition. None: the table has no partition columns."""
+        """Return the number of each row's tree, -1 for an unknown partition; None without partition columns."""
         if not self.columns:
             return None
         values = self.values.with_row_index(_NUMBER)

@@ -42,7 +42,8 @@ def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
     """Raise for a table without column mapping."""
     msg = (
         f"{snapshot.uri!r} does not map columns, so no column can be renamed or dropped; {_OUTCOME}. "
-        "upgrade_protocol=True adds the table feature columnMapping, which cannot be removed. Then these refuse the table: Polars' "
+        "upgrade_protocol=True adds the table feature columnMapping, which cannot be removed. Then these refuse the "
+        "table: Polars' "
         "scan_delta; to_pandas, to_pyarrow_table, optimize and alter of deltalake (QueryBuilder and write_deltalake go "
         "on); and Spark with Delta before 2.3."
     )
