@@ -29,6 +29,7 @@ NAMES = (
     "sample_column",
     "filters",
     "layouts",
+    "partitions",
     "estimates",
     "heavy_keys",
     "suggest",

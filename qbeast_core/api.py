@@ -113,9 +113,10 @@ def write_table(
         Comments of columns by name, like `comment`.
     partition_by : sequence of str, optional
         Partition columns of a new table, or of an overwrite with ``schema_mode="overwrite"``. A data file has rows of
-        one partition, and each partition has an index tree of its own. Use it for columns that nearly all queries
-        select one or a few values of, with many rows per value; index other columns. By default a table keeps its
-        partition columns; ``[]`` is none. Lists, structs and maps cannot be partition columns.
+        one partition, and each partition has its own index tree. It pays if nearly all queries select a few values
+        of the column, and each value has the rows of many cubes: other filters read more, because they search each
+        tree. By default a table keeps its partition columns; ``[]`` is none. Lists, structs and maps cannot be
+        partition columns.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional

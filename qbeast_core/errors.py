@@ -244,7 +244,7 @@ class ConstraintViolationError(InvalidInputError):
     expression : str
         The rule, in Spark SQL.
     rows : int
-        Number of rows that break the rule, of those that were checked before the error.
+        Number of rows that break the rule, among the rows that were checked before the error.
     example : dict of str to object
         Values of one of these rows, of the columns that the rule uses.
     """

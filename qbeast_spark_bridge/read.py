@@ -289,7 +289,7 @@ def _by_weights(
     has_samples = None if sample_column is None else reader.index_state.has_samples
     # A column of this name by another writer is not the weight.
     reserved = taken_name(reader.snapshot.schema_json) is not None
-    # The hidden weights of a file without index may be those of other columns, or of narrower types.
+    # The hidden weights of a file without index may be computed from other columns, or from narrower types.
     snapshot = reader.snapshot
     mixed = may_have_other_columns(snapshot.metadata.configuration) or bool(snapshot.columns.type_changes)
     groups: dict[_Weights, list[int]] = {}

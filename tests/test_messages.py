@@ -232,7 +232,7 @@ CHANGES = {
     "own property": Wrong(lambda t: t.it.set_properties({"qbeast.x": "1"}), INPUT, ("qbeast's own",)),
     "dialect": Wrong(lambda t: t.it.switch_dialect("jvm"), INPUT, ('"qbeast-spark"',), argument="dialect"),
     "change feed": Wrong(lambda t: t.fed.merge(ROWS.with_columns(_change_type=1), "id", schema_mode="merge"), UNSUPPORTED, ("Table.set_properties({'delta.enableChangeDataFeed': None})",)),
-    "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("takes appends alone", "Table.set_properties({'delta.appendOnly': None})")),
+    "append-only": Wrong(lambda t: t.appended.delete("id < 3"), UNSUPPORTED, ("allows only appends", "Table.set_properties({'delta.appendOnly': None})")),
     "convert nested": Wrong(lambda t: qbeast.convert_table(t.nested, ["id"]), UNSUPPORTED, ("Move them into one folder",)),
     "convert CSV": Wrong(lambda t: qbeast.convert_table(t.csv, ["id"]), ABSENT, ("pl.scan_csv(",), NO_TABLE),
     "convert again": Wrong(lambda t: qbeast.convert_table(t.table, ["brand"]), COLUMNS, ("Table.reindex",)),

@@ -18,13 +18,13 @@ APPEND_ONLY: Final = "delta.appendOnly"
 # How a table of these features is copied; the rest is in `copy_of`.
 COPIES: Final[Mapping[str, str]] = {
     "catalogManaged": (
-        "Let Spark, connected to the catalog, which alone knows the newest version, copy it: "
+        "Copy it with Spark that is connected to the catalog, because only the catalog has the newest version: "
         "qbeast_spark_bridge.write_table(spark.table(name), new, columns=[...])."
     ),
     "typeWidening": (
-        "Let Spark with Delta copy it, "
-        'qbeast_spark_bridge.write_table(spark.read.format("delta").load({path!r}), new, columns=[...]), or take the '
-        "feature out: ALTER TABLE ... DROP FEATURE typeWidening."
+        "Copy it with Spark and Delta: "
+        'qbeast_spark_bridge.write_table(spark.read.format("delta").load({path!r}), new, columns=[...]); or remove '
+        "the feature: ALTER TABLE ... DROP FEATURE typeWidening."
     ),
     MAPPING_OF_NO_PROTOCOL: (
         "Other readers return nulls for it. Name the feature first, deltalake.DeltaTable({path!r}).alter.add_feature("
@@ -74,8 +74,8 @@ def refusal(
     """Return why a table is refused, what works with it here, and what to do."""
     if list(features) == [APPEND_ONLY]:
         return (
-            f"{path} takes appends alone ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
-            f"work. If its rows may be changed after all: Table.set_properties({{{APPEND_ONLY!r}: None}})."
+            f"{path} allows only appends ({APPEND_ONLY} is true); nothing was changed. Appends, optimize and reads "
+            f"work. To allow changes of its rows: Table.set_properties({{{APPEND_ONLY!r}: None}})."
         )
     meanings = [(feature, feature_of(feature).meaning) for feature in features]
     used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
@@ -121,7 +121,7 @@ def _works(features: set[str], metadata: Metadata) -> str:
         )
         return (
             "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
-            f"that keeps them ({keeper}), and optimize then{drop}. "
+            f"that checks them ({keeper}), and optimize then{drop}. "
         )
     if not any(feature_of(name).binds_commit("settings") for name in features):
         return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "

@@ -1757,7 +1757,7 @@ class Table:
     def add_constraint(self, name: str, expression: str) -> MetadataResult:
         """Add a check constraint, in one commit: all writers of Delta refuse rows that do not meet it.
 
-        The rows of the table are read first. A writer that knows no check constraints can no longer write to the table:
+        The rows of the table are read first. A writer without check constraints can no longer write to the table:
         it needs writer version 3, or the feature ``checkConstraints``.
 
         Parameters
@@ -1901,7 +1901,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            There is no such column, the name is taken or invalid, or a constraint, an invariant or a generated column
+            The column does not exist, the name is taken or invalid, or a constraint, an invariant or a generated column
             names the column.
         UnsupportedTableError
             The table does not have column mapping, it has the dialect ``"qbeast-spark"``, or it cannot be written.
@@ -1943,7 +1943,7 @@ class Table:
         Raises
         ------
         InvalidInputError
-            There is no such column, or the table needs it: it is a partition, clustering, indexed, identity or sample
+            The column does not exist, or the table needs it: it is a partition, clustering, indexed, identity or sample
             column, a constraint or an invariant names it, a generated column is computed from it, or it is the last
             one.
         UnsupportedTableError
@@ -1986,7 +1986,7 @@ class Table:
             the point), ``pl.Datetime("us")`` for dates, any type for columns of type void. For a nested column, the
             whole new type.
         upgrade_protocol : bool, default False
-            Enable the feature typeWidening and rewrite no file. Readers that do not know the feature cannot read the
+            Enable the feature typeWidening and rewrite no file. Readers that do not support it cannot read the
             table from then on: among others delta-rs (deltalake, up to 1.6), Polars, DuckDB and Spark with Delta
             before 4.0.
         resources : Resources, optional

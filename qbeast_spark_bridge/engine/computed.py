@@ -54,7 +54,7 @@ def with_numbers(df: DataFrame, identities: Sequence[Identity]) -> tuple[DataFra
 
 
 def _number(partitions: int, most: int) -> Column:
-    """Return the number of a row, from 0; raise in a task if the partitions differ from those that were counted."""
+    """Return the number of a row, from 0; raise in a task if the partitions differ from the counted ones."""
     row = F.monotonically_increasing_id()
     place, part = row.bitwiseAND((1 << _PARTITION_SHIFT) - 1), F.shiftright(row, _PARTITION_SHIFT)
     changed = F.raise_error(

@@ -75,7 +75,7 @@ def _with_stored_values(df: DataFrame, partitions: list[StructField]) -> DataFra
 
 
 def _distinct(df: DataFrame, types: StructType, schema: pl.Schema) -> pl.DataFrame:
-    """Return the distinct values of the partition columns, from a job of its own: Spark cannot observe them."""
+    """Return the distinct values of the partition columns, by a separate job: Spark cannot observe them."""
     if not schema:
         return pl.DataFrame()
     return _frame(_collect(df.select(*_values(df, types)).distinct()), schema)

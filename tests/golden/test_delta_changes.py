@@ -19,7 +19,7 @@ from tests.helpers.tables import sampled
 WRITABLE = [name for name in NAMES if not name.startswith(SPARK_ALONE)]
 # delta-rs does not read their rows.
 NOT_BY_DELTALAKE = {"variant", "void", "type-widening"}
-# Marks of columns whose values are those of one moment, or of the next number.
+# Marks of columns whose values depend on the time, or are the next number.
 COMPUTED = ("delta.identity.", "now()")
 
 

@@ -28,7 +28,7 @@ def ids(table: Delta) -> dict[int, tuple[int, int]]:
     return {row: (row_id, version) for row, row_id, version in columns}
 
 
-def test_ids_stay_whoever_writes(spark: SparkSession, tmp_path: Path) -> None:
+def test_ids_stay_with_both_writers(spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(spark, tmp_path / "t")
     table.sql(CREATE + " tblproperties ('delta.enableRowTracking' = 'true')")
     table.append(rows_from(0))

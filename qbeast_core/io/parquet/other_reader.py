@@ -1,4 +1,4 @@
-"""Read files that the reader of Polars refuses with pyarrow: Spark annotates variants, which Polars does not know."""
+"""Read files with pyarrow that Polars refuses: Spark annotates variants, which Polars does not support."""
 
 from __future__ import annotations
 

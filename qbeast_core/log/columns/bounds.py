@@ -14,7 +14,7 @@ _SMALLEST: Final = 1.5e-45
 
 
 def sound_bounds(files: pl.DataFrame, columns: StoredColumns) -> pl.DataFrame:
-    """Return the files with wider bounds, or none, where those of the log do not enclose the values.
+    """Return the files with wider bounds, or none, where the bounds in the log do not enclose the values.
 
     The statistics of files from before a change from Float32 to Float64 are texts of the narrow numbers: 3.4 for a
     value that is 3.4000000953674316 now. The bounds of strings with a collation may follow its order, not that of

@@ -55,7 +55,7 @@ class DeclaredRules:
     not_null: tuple[tuple[str, ...], ...] = ()
 
     def same_checks(self, other: DeclaredRules) -> bool:
-        """Return whether rows that keep these rules keep the other ones, too."""
+        """Return whether rows that follow these rules also follow the other rules."""
         ours, theirs = (
             (rules.constraints, rules.invariants, rules.generated, rules.not_null) for rules in (self, other)
         )
@@ -66,7 +66,7 @@ NO_RULES: Final = DeclaredRules()
 
 
 def declared_rules(metadata: Metadata, protocol: Protocol) -> DeclaredRules | None:
-    """Return the rules that bind writers of a table. None: there are none.
+    """Return the rules for writers of a table; None if it has no rules.
 
     >>> protocol = Protocol(min_reader_version=1, min_writer_version=4)
     >>> field = '{"name":"x","type":"long","metadata":{"delta.generationExpression":"y + 1"}}'

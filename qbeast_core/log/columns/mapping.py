@@ -66,7 +66,7 @@ def with_sample_column(metadata: Metadata, name: str, new_id: Callable[[], str])
 
 
 def with_mapping(metadata: Metadata) -> Metadata:
-    """Return the metadata with column mapping by name: files have the columns under their names of today.
+    """Return the metadata with column mapping by name: files have the columns under their current names.
 
     >>> schema = '{"type":"struct","fields":[{"name":"x","type":"long","nullable":true,"metadata":{}}]}'
     >>> mapped = with_mapping(Metadata(id="", schema_string=schema))
@@ -83,7 +83,7 @@ def with_mapping(metadata: Metadata) -> Metadata:
 
 
 def with_max_id(metadata: Metadata, newest: Metadata) -> Metadata:
-    """Return older metadata, restored, in a way that no id of a column is used twice.
+    """Return older metadata, restored so that no id of a column is used twice.
 
     If only the newer metadata maps columns, the mapping stays.
     """
@@ -100,7 +100,7 @@ def renamed(metadata: Metadata, path: FieldPath, name: str) -> Metadata:
 
     def rename(field: Field) -> Field:
         notes = dict(field.get("metadata") or {})
-        if _COLLATIONS in notes:  # by the names of the field and of what is inside of it
+        if _COLLATIONS in notes:  # by the names of the field and of the fields inside of it
             keys = {_renamed_key(key, field["name"], name): text for key, text in notes[_COLLATIONS].items()}
             notes[_COLLATIONS] = keys
         return {**field, "name": name, "metadata": notes}

@@ -11,7 +11,7 @@ from qbeast_core.errors import InvalidMetadataError
 
 
 def configuration_of(domains: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return the configuration of a domain as JSON; empty if there is no such domain.
+    """Return the configuration of a domain as JSON; empty if the table does not have the domain.
 
     >>> configuration_of({"a": '{"x":1}'}, "a"), configuration_of({}, "a")
     ({'x': 1}, {})

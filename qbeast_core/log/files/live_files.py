@@ -70,7 +70,7 @@ def retag(live: LiveFiles, edit: Callable[[AddFile, bool], AddFile | None]) -> F
 def removes_of(
     files: pl.DataFrame, columns: StoredColumns = PLAIN, *, data_change: bool
 ) -> tuple[RemoveFile, ...]:
-    """Return the removes of files; the time is set when they are committed. `columns` are those of the table.
+    """Return the removes of files; the time is set when they are committed. `columns` are the columns of the table.
 
     >>> files = pl.DataFrame({"path": ["a"], "size_bytes": [7], "deletion_vector": [None], "base_row_id": [3],
     ...     "default_row_commit_version": [1]})

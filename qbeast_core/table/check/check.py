@@ -50,7 +50,7 @@ def check_and_restore(
     progress: ProgressCallback | None = None,
     engine: Engine | None = None,
 ) -> tuple[CheckReport, LostTags]:
-    """Check a table. Also return tags that can be restored: those that are lost, and those with faults."""
+    """Check a table. Also return tags that can be restored: lost tags, and tags with faults."""
     snapshot = reader.snapshot
     tags: LostTags = {}
     index, frames, notes = check_log(reader.index_state)
@@ -171,7 +171,7 @@ class _Files:
 def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
     indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
-    # Hidden weights of files without index may be those of other columns or types, then nothing relies on them.
+    # Hidden weights of files without index may be computed from other columns or types. Then nothing relies on them.
     others = may_have_other_columns(snapshot.metadata.configuration) or snapshot.columns.type_changes
     weighed = () if others else indexed
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
@@ -202,7 +202,7 @@ def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
 def _copies(snapshot: Snapshot, index: IndexTable) -> list[Fault]:
     paths = pl.Series("path", snapshot.data_paths, dtype=pl.String)
     blocks = index.binding.with_columns(paths[index.binding["file"]])
-    if not snapshot.columns.is_plain:  # layouts before 0.6.0 know neither mapping nor partitions
+    if not snapshot.columns.is_plain:  # layouts before 0.6.0 have neither mapping nor partitions
         return []
     store, options = snapshot.source.store, dict(snapshot.storage_options)
     return list(copy_faults(blocks, store=store, schema=snapshot.schema, options=options))

@@ -229,7 +229,7 @@ def _of_revision(blocks: pl.DataFrame, width: int) -> pl.DataFrame:
 
 
 def _thresholds_above(cubes: pl.DataFrame, width: int) -> pl.DataFrame:
-    """Give the highest and the nearest threshold over each cube, and whether it lies over others."""
+    """Add the highest and the nearest threshold above each cube, and whether it has cubes below."""
     no_number, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
     with_above = cubes.with_columns(highest=no_number, nearest=no_number, nearest_cube=no_text)
     inner = [cubes.select(_CUBE_KEY).head(0)]

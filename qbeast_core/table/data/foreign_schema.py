@@ -53,8 +53,8 @@ def refuse_mapping(uri: str, columns: StoredColumns, *, outcome: str) -> None:
     """Refuse the dialect qbeast-spark where files name columns in their own way: the JVM would miss them."""
     if columns.is_mapped:
         msg = (
-            f"{uri!r} maps columns (the table feature columnMapping), which qbeast-spark does not know; {outcome}. Use "
-            "the dialect 'documented', or copy the rows to a new table with dialect=\"qbeast-spark\"."
+            f"{uri!r} maps columns (the table feature columnMapping), which qbeast-spark does not support; {outcome}. "
+            "Use the dialect 'documented', or copy the rows to a new table with dialect=\"qbeast-spark\"."
         )
         raise UnsupportedTableError(msg, path=uri, feature="columnMapping")
 

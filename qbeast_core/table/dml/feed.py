@@ -62,7 +62,7 @@ def write_feed(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Eng
         written = engine.map(call, _parts(reader, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(store, replaced.adds)
-        # List files by prefix: workers may have written files that this process does not know.
+        # List files by prefix: workers may have written files without a report to this process.
         paths = [path for path in store.list(CHANGE_FOLDER) if path.rpartition("/")[2].startswith(prefix)]
         delete_files(store, paths)
         raise

@@ -29,7 +29,7 @@ class RowShape:
     sample_column: str | None = None
     # Rules of the table for new rows. None: it has none, or the rows are in the table already.
     rules: RowRules | None = field(default=None, repr=False)
-    # Partition columns, whose values are changed to those that Delta stores: the empty text to null.
+    # Partition columns, whose values become the values that Delta stores: the empty text becomes null.
     partitions: tuple[str, ...] = ()
 
     def fit(self, rows: FrameLike) -> pl.DataFrame:

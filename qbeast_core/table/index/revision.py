@@ -66,7 +66,7 @@ def choose_revision(
     if gone is not None:
         files = files.filter(~pl.Series(gone, dtype=pl.Boolean))
         blocks = blocks.filter(~pl.Series(gone[blocks["file"].to_numpy()], dtype=pl.Boolean))
-    # Cubes in addition to the roots: many partitions are no reason for larger cubes.
+    # Cubes in addition to the roots: many partitions do not make cubes larger.
     cubes = blocks.select("tree", "cube").n_unique() - blocks["tree"].n_unique()
     growth = growth_of(files, current, cubes=cubes)
     revision = next_revision(current, wish, summary, growth=growth, timestamp_ms=now_ms)

@@ -158,7 +158,7 @@ class IndexState:
 
     @cached_property
     def clustered_by_others(self) -> BoolArray:
-        """Mask of the live files that another implementation clustered. Delta lets only that one cluster them again."""
+        """Mask of the live files that another implementation clustered. By the protocol only it clusters them again."""
         files = self.snapshot.files
         if not is_clustered(self.snapshot.protocol):
             return np.zeros(files.height, np.bool_)
@@ -259,7 +259,7 @@ class IndexState:
     def with_partitions(
         self, adds: Sequence[AddFile], before: Partitions | None = None
     ) -> tuple[Partitions, I64Array]:
-        """Return the partitions `before`, by default those of the live files, with those of new files.
+        """Return the partitions `before`, by default of the live files, and the partitions of new files.
 
         Also return the number of the tree of each new file.
         """

@@ -151,7 +151,7 @@ def _refuse_other_columns(snapshot: Snapshot) -> None:
 def _refuse_partitions(snapshot: Snapshot) -> None:
     if snapshot.columns.partitions:
         msg = (
-            f"{snapshot.uri!r} is partitioned by {list(snapshot.columns.partitions)}, and qbeast-spark knows tables "
+            f"{snapshot.uri!r} is partitioned by {list(snapshot.columns.partitions)}, and qbeast-spark supports tables "
             'without partitions only; nothing was changed. Write the rows to a new table, with dialect="qbeast-spark".'
         )
         raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")

@@ -54,7 +54,7 @@ def begin_append(
 
 
 def _refuse_drawn(snapshot: Snapshot, columns: Sequence[str]) -> None:
-    """Raise if tasks would have to draw numbers of identity columns: they do not know of each other."""
+    """Raise if tasks would draw numbers of identity columns: they could draw the same numbers."""
     rules = declared_rules(snapshot.metadata, snapshot.protocol)
     drawn = () if rules is None else drawn_for(rules.identities, columns, "df")
     if drawn:

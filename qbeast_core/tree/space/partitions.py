@@ -38,7 +38,7 @@ class Partitions:
         return self.values.height if self.columns else 1
 
     def with_rows(self, rows: pl.DataFrame) -> Partitions:
-        """Return these partitions, then those that only `rows` have; `rows` are partition columns alone."""
+        """Return these partitions, then the new partitions in `rows`, which has only partition columns."""
         if not rows.columns:
             return self
         values = distinct_values(rows)
@@ -48,7 +48,7 @@ class Partitions:
         return Partitions(pl.concat([self.values, new.sort(self.columns)])) if new.height else self
 
     def numbers(self, rows: pl.DataFrame) -> I64Array | None:
-        """Return the number of each row's tree, -1 for an unknown partition. None: there are no partition columns."""
+        """Return the number of each row's tree, -1 for an unknown partition; None without partition columns."""
         if not self.columns:
             return None
         values = self.values.with_row_index(_NUMBER)

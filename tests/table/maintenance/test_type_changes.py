@@ -25,7 +25,7 @@ def table_of(change: Change, path: Path, columns: list[str]) -> Path:
 
 
 def check_reads(path: Path, expected: pl.DataFrame, columns: list[str], other: Path) -> None:
-    """Compare filters with Polars, and samples with those of a table that was written in the new types."""
+    """Compare filters with Polars, and samples with samples of a table that was written in the new types."""
     table = qbeast.open_table(path)
     assert_same_rows(table.read(), expected, "id")
     values = expected["v"].drop_nulls().unique().sort()

@@ -115,7 +115,7 @@ def test_given_values_are_kept(tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     wanted = complete(rows(10)).with_columns(kind=pl.when(pl.col("price") > 2).then(pl.lit("x")))
     qbeast.write_table(wanted.drop("id"), path, mode="append")
-    assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)  # an explicit null is no missing value
+    assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)  # an explicit null is not a missing value
 
 
 def test_overwrite_computes_columns_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Comments of tables and columns, names of tables, and notes that nobody knows: kept by every operation."""
+"""Comments of tables and columns, names of tables, and unknown notes: every operation keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitioned tables: files of one partition, a tree in each, and every row once, whoever moves the rows."""
+"""Partitioned tables: files of one partition, a tree in each, and every row once, after every operation."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_new_partition_grows_a_tree_of_its_own(tmp_path: Path) -> None:
     )
     blocks = check_invariants(tmp_path / "t")
     roots = {block.partition: block.rows for block in blocks if not block.cube}
-    # As many rows as the first tree kept in its root, not those that an append to it would keep.
+    # As many rows as the first tree kept in its root, not as many as an append to it would keep.
     assert 0.5 < roots[("1",)] / roots[("0",)] < 2
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowImages:
-    """Rows before and after a change, without those that stay as they are."""
+    """Rows before and after a change, without unchanged rows."""
 
     deleted: pl.DataFrame
     # The same rows in the same order.

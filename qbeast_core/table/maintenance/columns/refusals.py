@@ -42,7 +42,8 @@ def refuse_without_mapping(snapshot: Snapshot) -> NoReturn:
     """Raise for a table without column mapping."""
     msg = (
         f"{snapshot.uri!r} does not map columns, so no column can be renamed or dropped; {_OUTCOME}. "
-        "upgrade_protocol=True adds the table feature columnMapping for good. Then these refuse the table: Polars' "
+        "upgrade_protocol=True adds the table feature columnMapping, which cannot be removed. Then these refuse the "
+        "table: Polars' "
         "scan_delta; to_pandas, to_pyarrow_table, optimize and alter of deltalake (QueryBuilder and write_deltalake go "
         "on); and Spark with Delta before 2.3."
     )
@@ -105,7 +106,7 @@ def _uses(snapshot: Snapshot, path: FieldPath) -> Iterator[str]:
 def _rules_with(metadata: Metadata, path: FieldPath, *, is_dropped: bool = False) -> Iterator[str]:
     """Yield the rules of a table that name a column, in which a rename or a drop would change the meaning.
 
-    A name in a text counts, whatever it stands for there.
+    A name in a text counts, whatever it refers to there.
     """
     for key, text in metadata.configuration.items():
         if key.startswith(_CONSTRAINT) and _names(text, path[-1]):
@@ -157,7 +158,7 @@ def _fields(metadata: Metadata) -> Iterator[tuple[FieldPath, Field]]:
 def _refuse_dialect(snapshot: Snapshot) -> None:
     if dialect_of(snapshot) == "qbeast-spark" and snapshot.config.is_indexed:
         msg = (
-            f"{snapshot.uri!r} has the dialect 'qbeast-spark', and qbeast-spark does not know column mapping; "
+            f"{snapshot.uri!r} has the dialect 'qbeast-spark', and qbeast-spark does not support column mapping; "
             f"{_OUTCOME}. Use the dialect 'documented': Table.switch_dialect."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature=BLOCKS_DIALECT)
