@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.change_feed import enable_feed
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 from tests.spark.frames import of_spark, to_spark
 from tests.spark.twins import small_tasks
@@ -54,12 +55,14 @@ def rows_of(count: int = 900, first: int = 0) -> pl.DataFrame:
     )
 
 
-def mapped(path: Path, mode: str = "name") -> pl.DataFrame:
+def mapped(path: Path, mode: str = "name", *, feed: bool = False) -> pl.DataFrame:
     """Write a table whose files have the names of columns in other orders; return its rows."""
     old = rows_of().rename({"a": "b.c", "b.c": "a", "part": "p"})
     old = old.with_columns(pl.col("s").struct.rename_fields(["y", "x"]))
     with small_files(file_rows=40, page_rows=8):
         qbeast.write_table(old, path, ["row", "b.c", "p"], partition_by=["p", "day"], cube_size=40)
+    if feed:
+        enable_feed(path)
     table = qbeast.open_table(path)
     steps = [("b.c", "t"), ("a", "b.c"), ("t", "a"), ("p", "part"), ("list.element.z", "u")]
     steps += [("s.y", "t"), ("s.x", "y"), ("s.t", "x"), ("list.element.u", "z")]
@@ -189,8 +192,7 @@ def test_appends_and_streams_keep_columns_and_partitions(spark: SparkSession, tm
 
 def test_changes_and_feed_equal_those_of_memory(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
-    mapped(path)
-    qbeast.open_table(path).set_properties({"delta.enableChangeDataFeed": "true"})
+    mapped(path, feed=True)
     shutil.copytree(path, twin)
     table = qbeast.open_table(twin)
     source = pl.concat([rows_of(60, 300), rows_of(60, 2_000)]).with_columns(pl.col("a") + 5)
