@@ -204,7 +204,7 @@ def test_changes_and_feed_equal_those_of_memory(spark: SparkSession, tmp_path: P
             lambda: table.delete((pl.col("part") == "x") & (pl.col("a") % 3 == 0)),
         ),
         (
-            lambda: bridge.update(spark, path, "row % 7 = 1", {"part": "'moved'", "`b.c`": "a + 1"}),
+            lambda: bridge.update(spark, path, "row % 7 = 1", {"part": "'moved'", "b.c": "a + 1"}),
             lambda: table.update(pl.col("row") % 7 == 1, {"part": "'moved'", "b.c": pl.col("a") + 1}),
         ),
         (
