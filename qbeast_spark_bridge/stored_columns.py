@@ -26,10 +26,10 @@ _FILE: Final = "qbeast file\u2028"
 
 
 def stored_schema(schema: StructType, columns: StoredColumns) -> StructType:
-    """Return the columns that files have, by their names and with their types there."""
+    """Return the columns to read from files, by their names and with their types there."""
     if columns.is_plain:
         return schema
-    names = columns.in_files(schema.names)
+    names = columns.read_from_files(schema.names)
     if columns.mode == "none":
         return StructType([schema[name] for name in names])
     return nullable_schema(StructType([stored_field(columns.columns[name]) for name in names]))
@@ -50,11 +50,8 @@ def by_table_names(
     columns = reader.snapshot.columns
     if columns.is_plain:
         return files
-    missing = [name for name in columns.partitions if name not in columns.in_files([name])]
-    rows = _with_partitions(files, reader, numbers) if missing else files
-    shown = [
-        _partition(field, columns) if field.name in missing else _named(field, columns) for field in schema
-    ]
+    rows = _with_partitions(files, reader, numbers) if columns.partitions else files
+    shown = [(_partition if field.name in columns.partitions else _named)(field, columns) for field in schema]
     return rows.select(*shown, *([WEIGHT_COLUMN] if hidden else []))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -86,3 +88,26 @@ def test_several_partition_columns_keep_their_order(tmp_path: Path) -> None:
     assert_same_rows(table.scan().collect(), rows)
     where = (pl.col("q") == 2) & (pl.col("p") == "b")
     assert_same_rows(table.scan().filter(where).collect(), rows.filter(where))
+
+
+def test_partition_columns_are_stored_from_some_version_on(tmp_path: Path) -> None:
+    path, rows = tmp_path / "t", rows_with(["a", "b", None])
+    write_deltalake(path, rows, partition_by=["p"])
+    writer = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["materializePartitionColumns"]}
+    (path / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"protocol": writer}))
+    qbeast.convert_table(path, columns=["row", "p"])
+    more = rows.with_columns(pl.col("row") + 1_000)
+    qbeast.write_table(more, path, mode="append")
+    expected = pl.concat([rows, more])
+    stored = [pq.read_schema(file).names for file in path.rglob("*.parquet")]
+    assert [names.count("p") for names in stored].count(1) == len(stored) - 3 > 0
+    table = qbeast.open_table(path)
+    for where in (pl.col("p") == "a", pl.col("p").is_null() & (pl.col("a") < 50)):
+        assert_same_rows(table.scan().filter(where).collect(), expected.filter(where))
+    assert_same_rows(table.read(sample=0.4), sampled(expected, ["row", "p"], 0.4))
+    table.update(pl.col("row") < 20, {"a": 5})
+    expected = expected.with_columns(a=pl.when(pl.col("row") < 20).then(5).otherwise("a"))
+    table.optimize()
+    assert_same_rows(table.read(), expected)
+    assert_same_rows(pl.read_delta(str(path)).select(rows.columns), expected)
+    assert table.check().ok

@@ -53,7 +53,7 @@ class StoredColumns:
     mode: MappingMode = "none"
     # Partition columns, in the order of the metadata.
     partitions: tuple[str, ...] = ()
-    # Whether files also have the partition columns.
+    # Whether new files also have the partition columns.
     materialized: bool = False
 
     @staticmethod
@@ -162,8 +162,15 @@ class StoredColumns:
         return tuple(names)
 
     def in_files(self, names: Iterable[str]) -> list[str]:
-        """Return the columns among `names` that files have."""
+        """Return the columns among `names` that new files have."""
         return [name for name in names if self.materialized or name not in self.partitions]
+
+    def read_from_files(self, names: Iterable[str]) -> list[str]:
+        """Return the columns among `names` whose values are in files; those of partition columns are in the log.
+
+        New files may have partition columns too, but older ones do not.
+        """
+        return [name for name in names if name not in self.partitions]
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:

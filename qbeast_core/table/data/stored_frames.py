@@ -30,21 +30,21 @@ class FilesView:
     def stored_schema(self) -> pl.Schema:
         """Columns to read from files, with their types there."""
         columns = {} if self.columns.mode == "none" else self.columns.columns
-        found = ((columns.get(name), name) for name in self._in_files)
+        found = ((columns.get(name), name) for name in self._from_files)
         return pl.Schema(
             (name, self.schema[name]) if column is None else (column.stored_name, column.stored_type)
             for column, name in found
         )
 
     @property
-    def _in_files(self) -> list[str]:
-        return self.columns.in_files(self.names)
+    def _from_files(self) -> list[str]:
+        return self.columns.read_from_files(self.names)
 
     def frame(self, stored: pl.DataFrame, files: Sequence[tuple[str, int]]) -> pl.DataFrame:
         """Return rows of the table. `files` are the path and the number of rows of each part, in the order of rows."""
         if self.columns.is_plain:
             return stored
-        renamed = [self._renamed(series, name) for series, name in zip(stored, self._in_files, strict=True)]
+        renamed = [self._renamed(series, name) for series, name in zip(stored, self._from_files, strict=True)]
         frame = pl.DataFrame(renamed) if renamed else pl.DataFrame(height=stored.height)
         if self.constant_names:
             lengths = [rows for _, rows in files]
@@ -56,16 +56,16 @@ class FilesView:
         """Return the columns of files by their names in the table, from the columns in `stored_schema`."""
         if self.columns.is_plain:
             return list(values)
-        return [self._named(value, name) for value, name in zip(values, self._in_files, strict=True)]
+        return [self._named(value, name) for value, name in zip(values, self._from_files, strict=True)]
 
     @cached_property
     def constant_names(self) -> list[str]:
-        """Partition columns that files do not have."""
-        of_files = set(self._in_files)
+        """Partition columns to add to the rows."""
+        of_files = set(self._from_files)
         return [name for name in self.names if name not in of_files]
 
     def constants(self, paths: Sequence[str], number: pl.Expr) -> list[pl.Expr]:
-        """Return the partition columns that files do not have, given the number of the file of a row."""
+        """Return the partition columns, given the number of the file of a row."""
         rows = pl.Series([self._numbers[self.texts(path)] for path in paths], dtype=pl.UInt32)
         values = self._values[self.constant_names][rows]
         return [pl.lit(values[name]).gather(number).alias(name) for name in self.constant_names]

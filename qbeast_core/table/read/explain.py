@@ -176,7 +176,7 @@ class Plan:
     def _stored_of(self, number: int) -> list[str]:
         """Return the columns to read from one file by their names there."""
         columns = self.reader.snapshot.columns
-        return [columns.stored_name(name) for name in columns.in_files(self._needed_of(number))]
+        return [columns.stored_name(name) for name in columns.read_from_files(self._needed_of(number))]
 
     @property
     def _sizes(self) -> pl.Series:
