@@ -264,6 +264,7 @@ def _one_file(reader: Reader, plan: ScanPlan, file: int, columns: Sequence[str])
         version=reader.snapshot.version,
         parts=parts,
         keep=all_rows(reader, columns),
+        columns=reader.snapshot.columns,
         storage_options=dict(reader.snapshot.storage_options),
         allow_absolute_paths=reader.store.allow_absolute_paths,
     )

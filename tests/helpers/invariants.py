@@ -93,7 +93,7 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     revisions = log.revisions
     assert int(log.configuration["qbeast.lastRevisionID"]) == max(revisions)
     keys = BLOCK_KEYS[log.configuration["qbeast.blocksDialect"]]
-    adds = [add for add in log.adds.values() if not may_stage or add.get("tags")]
+    adds = [add for add in log.adds.values() if not may_stage or "revision" in (add.get("tags") or {})]
     is_mapped = log.configuration.get("delta.columnMapping.mode", "none") != "none"
     types = {
         field["metadata"]["delta.columnMapping.physicalName"] if is_mapped else field["name"]: field["type"]

@@ -21,7 +21,7 @@ from qbeast_core.io.stores.s3_locking import refuse_unsafe_locking
 from qbeast_core.io.stores.store import open_store
 from qbeast_core.log.actions import Metadata
 from qbeast_core.log.columns.revisions import config_by_name, stored_revision, stored_specs
-from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.log.columns.stored import PLAIN, StoredColumns
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.log.protocol import check_writable
 from qbeast_core.log.schema import schema_to_delta
@@ -116,7 +116,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
             created_time=now_ms(),
         )
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
-        look = AddParquet(open_files(uri, options.storage_options or {}), in_files, now_ms())
+        look = AddParquet(open_files(uri, options.storage_options or {}, PLAIN), in_files, now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
         sizes = [add.size for add in adds]
         rows = sum(int(orjson.loads(add.stats or "{}")["numRecords"]) for add in adds)

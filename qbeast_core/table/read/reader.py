@@ -84,7 +84,7 @@ class Reader:
     def files(self) -> TableFiles:
         """Access to the data files."""
         snapshot = self.snapshot
-        return TableFiles(self.store, snapshot.source.pages, snapshot.storage_options, snapshot.columns)
+        return TableFiles(self.store, snapshot.source.pages, snapshot.columns, snapshot.storage_options)
 
     @property
     def latest(self) -> Revision:

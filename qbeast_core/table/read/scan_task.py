@@ -15,7 +15,7 @@ from qbeast_core.io.parquet.page_plan import PageRequest
 from qbeast_core.io.parquet.pages import PageReader
 from qbeast_core.io.stores.store import Store, open_store
 from qbeast_core.log.columns.partition_values import PartitionTexts
-from qbeast_core.log.columns.stored import PLAIN, StoredColumns
+from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.query.plan.drawn import FileDraw
 from qbeast_core.query.plan.weights import WeightRange
@@ -124,15 +124,15 @@ class TableFiles:
 
     store: Store
     pages: PageReader
-    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     # How files store the columns of the table.
-    columns: StoredColumns = PLAIN
+    columns: StoredColumns
+    storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the arguments of `open_files`."""
         absolute = self.store.allow_absolute_paths
-        opened = partial(open_files, allow_absolute_paths=absolute, columns=self.columns)
-        return opened, (self.store.uri, dict(self.storage_options))
+        opened = partial(open_files, allow_absolute_paths=absolute)
+        return opened, (self.store.uri, dict(self.storage_options), self.columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,21 +152,21 @@ class ScanTask:
         Files and pages to read.
     keep : RowFilter
         Rows and columns to return.
+    columns : StoredColumns
+        How the files store the columns of the table.
     storage_options : Mapping
         Options of the store. They are part of the pickle, including secrets, and are not printed.
     allow_absolute_paths : bool
         Whether the log may name files by absolute paths.
-    columns : StoredColumns
-        How the files store the columns of the table.
     """
 
     uri: str
     version: int
     parts: FileParts = field(repr=False)
     keep: RowFilter = field(repr=False)
+    columns: StoredColumns = field(repr=False)
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     allow_absolute_paths: bool = False
-    columns: StoredColumns = field(default=PLAIN, repr=False)
 
     @property
     def schema(self) -> pl.Schema:
@@ -194,9 +194,7 @@ class ScanTask:
             If a path is outside the table.
         """
         absolute = self.allow_absolute_paths
-        files = open_files(
-            self.uri, self.storage_options, allow_absolute_paths=absolute, columns=self.columns
-        )
+        files = open_files(self.uri, self.storage_options, self.columns, allow_absolute_paths=absolute)
         frame = None
         for frame in read_parts(self.parts, self.keep, files):
             yield frame
@@ -207,13 +205,13 @@ class ScanTask:
 def open_files(
     uri: str,
     storage_options: Mapping[str, str],
+    columns: StoredColumns,
     *,
     allow_absolute_paths: bool = False,
-    columns: StoredColumns = PLAIN,
 ) -> TableFiles:
     """Return access to the data files of a table, with an empty cache."""
     store = open_store(uri, storage_options, allow_absolute_paths=allow_absolute_paths)
-    return TableFiles(store, PageReader(store), storage_options, columns)
+    return TableFiles(store, PageReader(store), columns, storage_options)
 
 
 def read_parts(
