@@ -14,7 +14,7 @@ from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.io.parquet.write.encodings import choose_dictionary
 from qbeast_core.io.parquet.write.value_bytes import page_rows_within
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
-from qbeast_core.log.columns.partition_values import folder_of, partition_values
+from qbeast_core.log.columns.partition_values import partition_values
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.space.weights import sample_values
 from qbeast_core.spec.file_path import FilePath
@@ -99,8 +99,8 @@ class WriteFeed:
             by_partition = rows.partition_by(columns.partitions, maintain_order=True)
         for part in by_partition:
             values = partition_values(part, columns)
-            folder = folder_of(values) if columns.mode == "none" else ""
-            path = f"{CHANGE_FOLDER}/{folder}{self.prefix}.{new_id()}.parquet"
+            # Not in a folder of the partition: deltalake cannot read a feed in folders with escaped characters.
+            path = f"{CHANGE_FOLDER}/{self.prefix}.{new_id()}.parquet"
             data = _encoded(part, columns)
             self.target.store.put(path, data)
             yield CdcFile(path=FilePath(path).encoded, size=len(data), partition_values=values)
