@@ -43,6 +43,10 @@ def _transaction(_ctx: click.Context, parameter: click.Parameter, text: str | No
     return application, int(version)
 
 
+def _listed(_ctx: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
+    return list(names) or None
+
+
 _sources: Final = click.argument(
     "sources", nargs=-1, required=True, type=click.Path(allow_dash=True), metavar="SOURCE..."
 )
@@ -148,7 +152,7 @@ def suggest(
         "Column to partition a new table by, for queries that nearly always select one value; may be repeated.",
         "NAME",
         multiple=True,
-        callback=lambda _context, _parameter, names: list(names) or None,
+        callback=_listed,
     ),
     reading_options,
     _writing,

@@ -101,7 +101,7 @@ def can_be_hashed(dtype: pl.DataType) -> bool:
     >>> can_be_hashed(pl.Boolean()), can_be_hashed(pl.List(pl.Int64))
     (True, False)
     """
-    return dtype in (pl.String, pl.Boolean, pl.Binary) or _kind_of(dtype) is not None
+    return dtype in (pl.String(), pl.Boolean(), pl.Binary()) or _kind_of(dtype) is not None
 
 
 def _hashable(series: pl.Series) -> IndexColumn:
