@@ -250,20 +250,22 @@ def _lines(item: RevisionMetrics, *, in_full: bool) -> list[str]:
     if spreads:
         rows = [(name.replace("_", " "), *_cells(value, _SHOWN)) for name, value in spreads]
         lines += _table(("", *_SHOWN), rows)
-    if item.levels:
-        lines += _table(
-            ("depth", "kind", "cubes", "blocks", "files", "rows", "rows per cube", "std"),
-            [
-                (
-                    str(level.depth),
-                    level.kind,
-                    *(f"{count:,}" for count in (level.cubes, level.blocks, level.files, level.rows)),
-                    *_cells(level.rows_per_cube, ("mean", "std")),
-                )
-                for level in item.levels
-            ],
-        )
-    return lines
+    return [*lines, *_level_lines(item)] if item.levels else lines
+
+
+def _level_lines(item: RevisionMetrics) -> list[str]:
+    return _table(
+        ("depth", "kind", "cubes", "blocks", "files", "rows", "rows per cube", "std"),
+        [
+            (
+                str(level.depth),
+                level.kind,
+                *(f"{count:,}" for count in (level.cubes, level.blocks, level.files, level.rows)),
+                *_cells(level.rows_per_cube, ("mean", "std")),
+            )
+            for level in item.levels
+        ],
+    )
 
 
 def _cells(spread: Distribution | None, names: Sequence[str]) -> list[str]:

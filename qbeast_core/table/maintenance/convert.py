@@ -109,12 +109,7 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
             raise  # its checkpoints are Parquet files
         paths, in_files, partitions = find_parquet(store, error)
         schema = pl.Schema({**in_files, **partitions})
-        plain = Metadata(
-            id=new_id(),
-            schema_string=schema_to_delta(schema),
-            partition_columns=tuple(partitions),
-            created_time=now_ms(),
-        )
+        plain = _new_metadata(schema, tuple(partitions))
         indexed_metadata(plain, schema, specs, options, uri=uri, rows=0)  # raises before every file is read
         look = AddParquet(open_files(uri, options.storage_options or {}, PLAIN), in_files, now_ms())
         adds = tuple(engine.map(look, paths, at_once=AT_ONCE))
@@ -142,6 +137,11 @@ def _convert(uri: str, specs: Sequence[ColumnSpec], options: WriteOptions, engin
     intent = replace(intent, metadata=metadata, operation="CONVERT", commit_info=info)
     outcome = commit(store, table, intent, storage_options=options.storage_options)
     return replace(planned, version=outcome.version, committed=True)
+
+
+def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:
+    text = schema_to_delta(schema)
+    return Metadata(id=new_id(), schema_string=text, partition_columns=partitions, created_time=now_ms())
 
 
 def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
