@@ -178,7 +178,7 @@ def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None 
     No file is read: a sample that begins at 0 is empty if no block begins below its end. Files without index may hold
     rows of the sample, so they prevent the warning.
     """
-    if sample is None or sample_to_weights(sample).is_full:
+    if sample is None or reader.weights_of(sample).is_full:  # raises if a sample needs other arguments
         return
     warn_of_full_read(reader)
     first, last = fractions_of(sample)
