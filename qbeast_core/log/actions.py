@@ -97,7 +97,8 @@ class AddFile(_Action):
 
     def without_index(self) -> AddFile:
         """Return the file as staging knows it: readers open it whole, and optimize indexes it later."""
-        return self.model_copy(update={"tags": STAGED_TAGS, "blocks": None})
+        tags = STAGED_TAGS if self.blocks else None  # only indexed files have a copy of their tags
+        return self.model_copy(update={"tags": tags, "blocks": None})
 
 
 class RemoveFile(_Action):

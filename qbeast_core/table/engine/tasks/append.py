@@ -117,7 +117,7 @@ class AppendTask:
                 path = f"{new_id()}.parquet"
                 shape = FileShape.plain(page_rows_for(len(rows), cube_size=len(rows)), np.array([len(rows)]))
                 add = store_sorted(self.target, sorted_rows, weights[rows], settings, path=path, shape=shape)
-                written.append(add.model_copy(update={"tags": None}))
+                written.append(add.without_index())
 
 
 def _file_rows(frame: pl.DataFrame) -> int:
