@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
-from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError
-from polars.io.plugins import register_io_source
 
 import qbeast
 from qbeast_core.cli.files import ENDINGS
 from qbeast_core.cli.standard_input import StandardInput
 from qbeast_core.errors import InvalidInputError
-from qbeast_core.io.stores.store import open_store
-from qbeast_core.log.refusals import PARTITIONING
 from qbeast_core.log.type_names import NAMES, type_of
-from qbeast_core.spec.file_path import FilePath
 
 SourceFormat: TypeAlias = Literal["parquet", "csv", "jsonl", "delta"]
 
@@ -126,7 +120,8 @@ def _scan(where: Any, file_format: SourceFormat, options: SourceOptions) -> pl.L
         case "parquet":
             return pl.scan_parquet(where, glob=patterns, storage_options=store)
         case "delta":
-            return _scan_delta(where, store)
+            # Our tables may hold copies of rows, which other readers return twice.
+            return qbeast.open_table(where, storage_options=store).scan()
         case "jsonl":
             lines = [glob.escape(str(path)) for path in where] if isinstance(where, list) else where
             return _scan_json(lines, options, store)
@@ -151,44 +146,6 @@ def _scan_json(where: Any, options: SourceOptions, store: dict[str, str] | None)
     types = {name: dtype for name, dtype in _types(options).items() if name in names}
     carriers = {name: _carrier(dtype) for name, dtype in types.items()}
     return lines(schema_overrides=carriers).with_columns(pl.col(name).cast(types[name]) for name in types)
-
-
-def _scan_delta(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
-    try:  # our tables may hold copies of rows, which other readers return twice
-        return qbeast.open_table(where, storage_options=store).scan()
-    except qbeast.UnsupportedTableError as error:
-        # None of our tables has either.
-        if error.feature != "columnMapping" and not error.feature.startswith(PARTITIONING):
-            raise
-        try:
-            return _scan_delta_of_others(where, store)
-        except DeltaError:
-            raise error from None
-
-
-def _scan_delta_of_others(where: str, store: dict[str, str] | None) -> pl.LazyFrame:
-    """Read with deltalake's engine, in batches, where Polars' `scan_delta` refuses or misreads a table."""
-    table = DeltaTable(where, storage_options=store)
-    files = open_store(where, store)
-    for path in pl.DataFrame(table.get_add_actions())["path"]:
-        files.locate(FilePath.of_log(path).text)  # refuses what lies outside: deltalake opens that too
-    # Without mapping and deleted rows Polars reads it right, and skips data.
-    if table.protocol().min_reader_version == 1:
-        return pl.scan_delta(table, storage_options=store)
-    builder = QueryBuilder().register("old", table)
-
-    def read(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        doubled = (name.replace('"', '""') for name in with_columns or schema)
-        limit = "" if n_rows is None or predicate is not None else f" LIMIT {n_rows}"
-        listed = ", ".join(f'"{name}"' for name in doubled)
-        for batch in builder.execute(f"SELECT {listed} FROM old{limit}"):  # noqa: S608 - names are quoted
-            rows = pl.DataFrame(batch)
-            yield rows if predicate is None else rows.filter(predicate)
-
-    schema = pl.DataFrame(builder.execute("SELECT * FROM old LIMIT 0").read_all()).schema
-    return register_io_source(read, schema=schema)
 
 
 def _types(options: SourceOptions) -> dict[str, pl.DataType]:

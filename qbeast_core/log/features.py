@@ -1,14 +1,13 @@
-"""The table features of Delta: which of them this library supports, what they are for, and what they bind."""
+"""The table features of Delta: which of them this library supports, and their meaning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 # The largest change of a commit: new rows; the same rows in other files or with other tags; a new schema;
 # properties.
 Brings: TypeAlias = Literal["rows", "files", "columns", "settings"]
-_LARGEST_FIRST: Final[tuple[Brings, ...]] = get_args(Brings)
 
 # The first version of readers, and of writers, that knows features by their names.
 NAMED_READER: Final = 3
@@ -22,40 +21,32 @@ class Feature(NamedTuple):
 
     # Meaning in words, for messages.
     meaning: str = ""
-    # "read": tables with it are read and written; "written": it binds writers alone, and we comply; "inactive": the
-    # same as "read" while nothing in the schema or the configuration uses it.
-    support: Literal["read", "written", "inactive", "none"] = "none"
-    # The smallest change that it binds: rules on rows are checked when rows come; column mapping gives ids to new
-    # columns.
-    binds: Brings = "settings"
+    # "read": tables with it are read and written; "written": the same, but the feature binds writers alone.
+    support: Literal["read", "written", "none"] = "none"
     # The first writer version with it, from before features had names.
     since: int = NAMED_WRITER
 
-    def binds_commit(self, brings: Brings) -> bool:
-        """Return whether a commit that brings this has to comply with the feature."""
-        return _LARGEST_FIRST.index(brings) <= _LARGEST_FIRST.index(self.binds)
-
 
 FEATURES: Final[Mapping[str, Feature]] = {
-    "allowColumnDefaults": Feature("values for columns that new rows lack", "written", "rows"),
+    "allowColumnDefaults": Feature("values for columns that new rows lack", "written"),
     "appendOnly": Feature("", "written", since=2),
     "catalogManaged": Feature("commits go through a catalog"),
     "catalogOwned": Feature("commits go through a catalog"),  # its name in previews
     "changeDataFeed": Feature("", "written", since=4),
-    "checkConstraints": Feature("rules that new rows have to meet", "written", "rows", since=3),
+    "checkConstraints": Feature("rules that new rows have to meet", "written", since=3),
     "clustering": Feature("", "written"),
     "collations": Feature("", "written"),
     "columnMapping": Feature("", "read", since=5),
     "coordinatedCommits": Feature("commits go through a coordinator"),
     "deletionVectors": Feature("", "read"),
     "domainMetadata": Feature("", "written"),
-    "generatedColumns": Feature("columns computed from others", "written", "rows", since=4),
+    "generatedColumns": Feature("columns computed from others", "written", since=4),
     "geospatial": Feature("columns of points and shapes"),
     "icebergCompatV1": Feature("", "written"),
     "icebergCompatV2": Feature("", "written"),
-    "identityColumns": Feature("numbers that the writer gives", "written", "rows", since=6),
+    "identityColumns": Feature("numbers that the writer gives", "written", since=6),
     "inCommitTimestamp": Feature("", "written"),
-    "invariants": Feature("rules that new rows have to meet", "written", "rows", since=2),
+    "invariants": Feature("rules that new rows have to meet", "written", since=2),
     "materializePartitionColumns": Feature("", "written"),
     "rowTracking": Feature("", "written"),
     "timestampNtz": Feature("", "read"),
@@ -67,15 +58,11 @@ FEATURES: Final[Mapping[str, Feature]] = {
     ),  # refused are such files alone
     "variantType": Feature("", "read"),
 }
-# Features that bind new rows alone.
-RULES: Final = frozenset(name for name, feature in FEATURES.items() if feature.binds == "rows")
 
 
 def feature_of(name: str) -> Feature:
     """Return the facts about a feature; a preview is like the final feature.
 
-    >>> feature_of("invariants").binds_commit("rows"), feature_of("invariants").binds_commit("files")
-    (True, False)
     >>> feature_of("new").support, feature_of("variantType-preview").support
     ('none', 'read')
     """

@@ -1,14 +1,13 @@
 """Which tables may be read and written: an allow-list of Delta features; all others are refused by name.
 
-A program must not touch a table with a feature that it does not know. Some features count only while they are
-*active*: a table may allow generated columns and have none, or have their marks in its schema under a protocol that
-ignores them. And a feature may bind some changes alone: rules on rows do not bind a commit without new rows.
+A program must not touch a table with a feature that it does not know. A feature that binds writers alone does not
+matter to readers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
@@ -33,14 +32,6 @@ CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 WriteMode: TypeAlias = Literal["append", "overwrite", "create", "metadata"]
 
 _WITHOUT_ZONE: Final = re.compile(r'"(?:type|elementType|keyType|valueType)"\s*:\s*"timestamp_ntz"')
-# Keys, of which "delta.identity." is only the beginning, and the features that they mark. Delta reads these of columns
-# alone, not of fields inside of structs.
-_OF_COLUMNS: Final[Mapping[str, str]] = {
-    "delta.generationExpression": "generatedColumns",
-    "delta.identity.": "identityColumns",
-    "CURRENT_DEFAULT": "allowColumnDefaults",
-}
-_OF_FIELDS: Final[Mapping[str, str]] = {"delta.invariants": "invariants"}
 _MAX_DIGITS: Final = 18  # of a version
 _CONSTRAINTS: Final = "checkConstraints"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
@@ -72,9 +63,7 @@ def check_writable(
 ) -> None:
     """Raise unless a commit of this mode keeps what the table promises; call it before writing files."""
     check_readable(protocol, metadata, path=path)
-    named = {name for name in protocol.writer_features or () if feature_of(name).support == "none"}
-    in_the_way = sorted(named) + sorted(_active(protocol, metadata))
-    refused = [name for name in in_the_way if feature_of(name).binds_commit(brings)]
+    refused = sorted({name for name in protocol.writer_features or () if feature_of(name).support == "none"})
     if protocol.min_writer_version > NAMED_WRITER:
         refused.insert(0, f"writer version {protocol.min_writer_version}")
     if brings in ("rows", "files"):
@@ -162,25 +151,6 @@ def with_features(has: Protocol, features: Iterable[str]) -> Protocol:
     )
 
 
-def marks_in_use(schema_string: str) -> set[str]:
-    """Return the features whose marks the schema's fields bear.
-
-    >>> marks_in_use('{"type":"struct","fields":[{"name":"x","type":"long",'
-    ...              '"metadata":{"delta.generationExpression":"y + 1"}}]}')
-    {'generatedColumns'}
-    >>> marks_in_use('{"type":"struct","fields":[{"name":"delta.generationExpression","type":"long"}]}')
-    set()
-    """
-    # Most schemas bear no mark, and a search is much faster than reading a wide schema.
-    if '"delta.' not in schema_string and "CURRENT_DEFAULT" not in schema_string:
-        return set()
-    columns = orjson.loads(schema_string)["fields"]
-    keys = ["delta.identity." if key.startswith("delta.identity.") else key for key in _keys(columns)]
-    marks = {_OF_COLUMNS[key] for key in keys if key in _OF_COLUMNS}
-    inner = set(_keys(_fields({"type": "struct", "fields": columns})))
-    return marks | {feature for mark, feature in _OF_FIELDS.items() if mark in inner}
-
-
 def is_true(metadata: Metadata, key: str) -> bool:
     """Return whether a property is true."""
     return metadata.configuration.get(key, "").lower() == "true"
@@ -191,18 +161,6 @@ def is_bound(feature: str, protocol: Protocol) -> bool:
     if protocol.min_writer_version >= NAMED_WRITER:
         return not {feature, f"{feature}-preview"}.isdisjoint(protocol.writer_features or ())
     return protocol.min_writer_version >= feature_of(feature).since
-
-
-def _active(protocol: Protocol, metadata: Metadata) -> set[str]:
-    """Return the features in use that are supported only while nothing uses them."""
-    active = marks_in_use(metadata.schema_string)
-    if any(key.startswith("delta.constraints.") for key in metadata.configuration):
-        active.add("checkConstraints")
-    return {
-        feature
-        for feature in active
-        if feature_of(feature).support == "inactive" and is_bound(feature, protocol)
-    }
 
 
 def _reads_mapped(protocol: Protocol) -> bool:
@@ -244,11 +202,6 @@ def _is_mapped(metadata: Metadata) -> bool:
         return mode != "none"
     fields = _fields(orjson.loads(metadata.schema_string))
     return any((field.get("metadata") or {}).get(_PHYSICAL) != field["name"] for field in fields)
-
-
-def _keys(fields: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for field in fields:
-        yield from field.get("metadata") or ()
 
 
 def _fields(dtype: Any) -> Iterator[dict[str, Any]]:

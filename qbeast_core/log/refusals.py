@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
-from qbeast_core.log.features import PREVIEW, RULES, feature_of
+from qbeast_core.log.features import PREVIEW, feature_of
 from qbeast_core.spec.table_config import TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
-PARTITIONING: Final = "partitioning by"
 VOID_INSIDE: Final = "the type void inside"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
@@ -80,7 +79,8 @@ def refusal(
     meanings = [(feature, feature_of(feature).meaning) for feature in features]
     used = ", ".join(f"{feature} ({text})" if text else feature for feature, text in meanings)
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
-    works = "" if verb == "read" else _works(set(features), metadata)
+    indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
+    works = "Reads and samples work. " if verb == "written" and indexed else ""
     cure = _cure(features, protocol, path)
     cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
     return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
@@ -90,9 +90,13 @@ def unsupported_rule(
     feature: str, name: str, expression: str, reason: str, metadata: Metadata, *, path: str
 ) -> str:
     """Return why rows of a table cannot be written: a rule of its rows is not understood."""
+    keeper = "deltalake or Spark" if feature in _RULES_OF_DELTALAKE else "Spark"
+    constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
+    drop = f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
     return (
         f"rows cannot be written to {path}: qbeast does not support the expression {expression!r} of {name!r} "
-        f"({feature}): {reason}. Nothing was changed. {_works({feature}, metadata)}".rstrip()
+        f"({feature}): {reason}. Nothing was changed. Reads, samples, delete, optimize, convert_table and changes of "
+        f"properties work. Append with an engine that checks them ({keeper}), and optimize then{drop}."
     )
 
 
@@ -111,24 +115,6 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
     )
 
 
-def _works(features: set[str], metadata: Metadata) -> str:
-    """Return the operations that the table supports."""
-    if features <= RULES:
-        keeper = "deltalake or Spark" if features <= _RULES_OF_DELTALAKE else "Spark"
-        constraints = sorted(key for key in metadata.configuration if key.startswith("delta.constraints."))
-        drop = (
-            f", or drop the rule: Table.set_properties({{{constraints[0]!r}: None}})" if constraints else ""
-        )
-        return (
-            "Reads, samples, delete, optimize, convert_table and changes of properties work. Append with an engine "
-            f"that checks them ({keeper}), and optimize then{drop}. "
-        )
-    if not any(feature_of(name).binds_commit("settings") for name in features):
-        return "Reads, samples, convert_table and changes of properties work; leave the rest to other Delta engines. "
-    indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
-    return "Reads and samples work. " if indexed else ""
-
-
 def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
     """Return what to do with the table, as a sentence."""
     for feature in features:
@@ -138,8 +124,4 @@ def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
         special = COPIES.get(feature.removesuffix(PREVIEW)) or COPIES.get(feature.partition(" ")[0])
         if special is not None:
             return special.format(path=path)
-    partitions = [name.removeprefix(PARTITIONING) for name in features if name.startswith(PARTITIONING)]
-    if not partitions:
-        return f"Copy it into a table without: {copy_of(protocol, path)}."
-    copy = copy_of(protocol, path, columns=[name.strip() for name in partitions[0].split(", ")])
-    return f"Copy it into a new table, where an index on these columns does their work: {copy}."
+    return f"Copy it into a table without: {copy_of(protocol, path)}."

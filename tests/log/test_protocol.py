@@ -13,7 +13,6 @@ from qbeast_core.log.protocol import (
     check_readable,
     check_writable,
     in_commit_timestamps,
-    marks_in_use,
     required_protocol,
 )
 
@@ -114,64 +113,10 @@ def test_rules_count_where_the_protocol_has_them(feature: str) -> None:
     assert all(declared_rules(metadata, protocol) is None for protocol in free)
 
 
-@pytest.mark.parametrize(
-    ("feature", "binds"),
-    [
-        ("checkpointProtection", ("rows", "files", "columns", "settings")),
-    ],
-)
-def test_features_bind_only_related_changes(feature: str, binds: tuple[Brings, ...]) -> None:
-    for brings in get_args(Brings):
-        if brings in binds:
-            with pytest.raises(UnsupportedTableError, match=feature):
-                check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
-        else:
-            check_writable(named(feature), table(), mode="metadata", path="t", brings=brings)
-
-
-def column(name: str, dtype: object = "long", **marks: object) -> dict[str, object]:
-    return {"name": name, "type": dtype, "nullable": True, "metadata": marks}
-
-
-@pytest.mark.parametrize(
-    ("columns", "actual"),
-    [
-        ([column("x", **{"delta.generationExpression": "1"})], {"generatedColumns"}),
-        ([column("delta.generationExpression"), column("delta.invariants")], set()),
-        ([column("x", comment='"delta.generationExpression": "1"')], set()),
-        (
-            [column("s", {"type": "struct", "fields": [column("x", **{"delta.generationExpression": "1"})]})],
-            set(),
-        ),
-        ([column("s", {"type": "struct", "fields": [column("x", CURRENT_DEFAULT="1")]})], set()),
-        (
-            [column("s", {"type": "struct", "fields": [column("x", **{"delta.invariants": "{}"})]})],
-            {"invariants"},
-        ),
-        (
-            [
-                column(
-                    "s",
-                    {
-                        "type": "array",
-                        "elementType": {
-                            "type": "struct",
-                            "fields": [column("x", **{"delta.invariants": "{}"})],
-                        },
-                        "containsNull": True,
-                    },
-                )
-            ],
-            {"invariants"},
-        ),
-        (
-            [column("x", **{"delta.identity.start": 1}), column("y", CURRENT_DEFAULT="1")],
-            {"identityColumns", "allowColumnDefaults"},
-        ),
-    ],
-)
-def test_field_marks_ignore_similar_texts(columns: list[dict[str, object]], actual: set[str]) -> None:
-    assert marks_in_use(json.dumps({"type": "struct", "fields": columns})) == actual
+@pytest.mark.parametrize("brings", get_args(Brings))
+def test_unknown_feature_binds_every_change(brings: Brings) -> None:
+    with pytest.raises(UnsupportedTableError, match="checkpointProtection"):
+        check_writable(named("checkpointProtection"), table(), mode="metadata", path="t", brings=brings)
 
 
 def mapped(physical: str, mode: str = "name") -> Metadata:
@@ -278,8 +223,3 @@ def test_version_seven_without_features_implies_the_old_ones() -> None:
         "invariants",
         "timestampNtz",
     }
-
-
-def test_similar_keys_mark_no_feature() -> None:
-    field = {"name": "x", "type": "long", "nullable": True, "metadata": {"CURRENT_DEFAULT_X": "1"}}
-    assert marks_in_use(json.dumps({"type": "struct", "fields": [field]})) == set()
