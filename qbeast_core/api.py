@@ -115,7 +115,7 @@ def write_table(
         Partition columns of a new table, or of an overwrite with ``schema_mode="overwrite"``. A data file has rows of
         one partition, and each partition has its own index tree. It pays if nearly all queries select a few values
         of the column, and each value has the rows of many cubes: other filters read more, because they search each
-        tree. By default a table keeps its partition columns; ``[]`` is none. Lists, structs and maps cannot be
+        tree. By default a table keeps its partition columns; ``[]`` removes them. Lists, structs and maps cannot be
         partition columns.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.

@@ -285,7 +285,9 @@ def _indexed(
             config = TableConfig.from_configuration(metadata.configuration).left_unindexed()
             metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
         return None, metadata
-    ours = stored_revision(intent.revision, StoredColumns.of(metadata))
+    ours = intent.revision
+    if mapping_mode(metadata.configuration) != "none":
+        ours = stored_revision(ours, StoredColumns.of(metadata))
     chosen = _revision(intent, ours, metadata, head, dialect)
     if isinstance(chosen, str):
         return chosen

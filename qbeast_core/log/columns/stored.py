@@ -100,6 +100,11 @@ class StoredColumns:
             if is_special(column.field["type"])
         }
 
+    @property
+    def stored_special_types(self) -> dict[str, Any]:
+        """`special_types` by the names of the columns in files."""
+        return {self.stored_name(name): dtype for name, dtype in self.special_types.items()}
+
     @cached_property
     def type_changes(self) -> tuple[TypeChange, ...]:
         """The changes of types since which older files may have other types."""

@@ -204,7 +204,7 @@ def _encoded(
         dictionary=[*map(name, settings.dictionary)],
         levels={name(column): level for column, level in settings.levels.items()},
         values={name(column): distinct for column, distinct in values.items()},
-        special_types={name(column): dtype for column, dtype in columns.special_types.items()},
+        special_types=columns.stored_special_types,
         stored=None if columns.mode == "none" else partial(as_stored, columns=columns),
         metadata=metadata,
     )
@@ -261,6 +261,14 @@ def write_data_files(
 def delete_data_files(store: Store, files: Iterable[AddFile | CdcFile]) -> None:
     """Delete files that no commit names, as far as the store allows."""
     delete_files(store, [FilePath.of_log(file.path).text for file in files])
+
+
+def delete_files_named(store: Store, folder: str, prefix: str) -> None:
+    """Delete the files of a folder whose names begin with a prefix, as far as the store allows.
+
+    This includes files of workers that ended without a report.
+    """
+    delete_files(store, [path for path in store.list(folder) if FilePath(path).name.startswith(prefix)])
 
 
 class _Sender:

@@ -38,8 +38,8 @@ def fit_frame(
 
     The same holds for fields of structs, of elements of lists, and of values of maps. Narrower integers and floats are
     widened to the table's type; a column of nulls takes any type. Numbers fit integers if each of them is one: pandas
-    makes floats of integers with nulls, and longs of integers. NaN is none. Rows that replace all others have to have
-    the types.
+    makes floats of integers with nulls, and longs of integers. NaN does not fit an integer. Rows that replace all
+    others have to have the types.
     """
     required = {path for path, f in fields_of(orjson.loads(schema_json)) if not f.get("nullable", True)}
     columns_now = frame.schema  # once: Polars makes it anew each time

@@ -13,7 +13,7 @@ from qbeast_core.errors import UnsupportedTableError
 from qbeast_core.log.actions import CHANGE_FOLDER, CdcFile
 from qbeast_core.log.protocol import CHANGE_FEED, has_change_feed
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import delete_data_files, delete_files
+from qbeast_core.table.data.data_files import delete_data_files, delete_files_named
 from qbeast_core.table.dml.plan import ChangePlan
 from qbeast_core.table.dml.write_feed import CHANGE_TYPE, FeedPart, WriteFeed
 from qbeast_core.table.engine.live_files import FilesSource
@@ -62,9 +62,7 @@ def write_feed(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Eng
         written = engine.map(call, _parts(reader, plan, call.file_bytes), at_once=_AT_ONCE)
     except BaseException:  # also after an interrupt or a panic of Rust
         delete_data_files(store, replaced.adds)
-        # List files by prefix: workers may have written files without a report to this process.
-        paths = [path for path in store.list(CHANGE_FOLDER) if path.rpartition("/")[2].startswith(prefix)]
-        delete_files(store, paths)
+        delete_files_named(store, CHANGE_FOLDER, prefix)
         raise
     return tuple(file for files in written for file in files)
 

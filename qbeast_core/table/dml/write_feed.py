@@ -121,6 +121,6 @@ def _encoded(rows: pl.DataFrame, columns: StoredColumns) -> bytes:
         weights=None,
         cuts=cuts,
         dictionary=choose_dictionary(rows),
-        special_types={columns.stored_name(name): dtype for name, dtype in columns.special_types.items()},
+        special_types=columns.stored_special_types,
         stored=stored,
     ).data

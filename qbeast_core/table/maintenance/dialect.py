@@ -80,9 +80,7 @@ def switch_dialect(
     entries: dict[str, str] = {BLOCKS_DIALECT: dialect}
     if dialect == "qbeast-spark":
         refuse_mapping(snapshot.uri, snapshot.columns, outcome=_OUTCOME)
-        _refuse_sample_column(snapshot)
-        _refuse_other_columns(snapshot)
-        _refuse_partitions(snapshot)
+        _refuse_unsupported(snapshot)
         check_columns([ColumnSpec(name) for name in latest.columns], snapshot.schema, dialect)
         if jvm == "0.7":
             _refuse_new_transformations(snapshot)
@@ -128,33 +126,23 @@ def _respelled(add: AddFile, dialect: BlocksDialect) -> AddFile:
     return add.model_copy(update={"tags": {**tags, "blocks": respell_blocks(text, dialect)}})
 
 
-def _refuse_sample_column(snapshot: Snapshot) -> None:
-    name = snapshot.sample_column
+def _refuse_unsupported(snapshot: Snapshot) -> None:
+    """Raise if qbeast-spark does not support a property of the table."""
+    name, partitions = snapshot.sample_column, snapshot.columns.partitions
+    new_table = 'to a new table, with dialect="qbeast-spark".'
     if name is not None:
-        msg = (
-            f"{snapshot.uri!r} has the sample column {name!r}, and appends of qbeast-spark would leave nulls in it; "
-            "nothing was changed. Write the rows without the column to a new table, with "
-            'dialect="qbeast-spark".'
-        )
-        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
-
-
-def _refuse_other_columns(snapshot: Snapshot) -> None:
-    if snapshot.config.has_other_columns:
-        msg = (
-            f"revisions of {snapshot.uri!r} have different columns, after a reindex, and qbeast-spark knows one list "
-            'of columns; nothing was changed. Call Table.optimize(into="new") first: it leaves one revision.'
-        )
-        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
-
-
-def _refuse_partitions(snapshot: Snapshot) -> None:
-    if snapshot.columns.partitions:
-        msg = (
-            f"{snapshot.uri!r} is partitioned by {list(snapshot.columns.partitions)}, and qbeast-spark supports tables "
-            'without partitions only; nothing was changed. Write the rows to a new table, with dialect="qbeast-spark".'
-        )
-        raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
+        reason = f"it has the sample column {name!r}, and appends of qbeast-spark would leave nulls in it"
+        cure = f"Write the rows without the column {new_table}"
+    elif snapshot.config.has_other_columns:
+        reason = "its revisions have different columns, after a reindex, and qbeast-spark supports one list of columns"
+        cure = 'Call Table.optimize(into="new") first: it leaves one revision.'
+    elif partitions:
+        reason = f"it is partitioned by {list(partitions)}, and qbeast-spark supports tables without partitions only"
+        cure = f"Write the rows {new_table}"
+    else:
+        return
+    msg = f"{snapshot.uri!r} cannot have this dialect: {reason}; nothing was changed. {cure}"
+    raise InvalidInputError(msg, argument="dialect", value="qbeast-spark")
 
 
 def _refuse_new_transformations(snapshot: Snapshot) -> None:

@@ -250,7 +250,7 @@ def _paths(parts: FileParts) -> Iterator[str]:
 
 
 def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | None) -> Iterator[pl.DataFrame]:
-    options = dict(files.storage_options)
+    options, all_values = dict(files.storage_options), parts.partitions
     view = FilesView(keep.needed, keep.schema, files.columns, parts.partitions)
 
     def scan(paths: list[str], dropped: I64Array | None = None) -> pl.LazyFrame:
@@ -264,7 +264,7 @@ def _read(parts: FileParts, keep: RowFilter, files: TableFiles, limit: int | Non
             sizes=parts.others,
             dropped=dropped,
             stored=files.columns,
-            partitions=parts.partitions,
+            partitions=None if all_values is None else {path: all_values[path] for path in paths},
             row_ids=parts.row_ids,
         )
 

@@ -11,10 +11,9 @@ import polars as pl
 from qbeast_core.log.actions import AddFile
 from qbeast_core.space.arrays import BoolArray, I64Array
 from qbeast_core.spec.block import Block
-from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import new_id
-from qbeast_core.table.data.data_files import delete_files
+from qbeast_core.table.data.data_files import delete_files_named
 from qbeast_core.table.engine.live_files import FilesSource, all_rows, whole_parts
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.engine.tasks.changed_file import ChangeFile, FileToChange
@@ -66,9 +65,7 @@ def change_in_place(reader: Reader, files: I64Array, change: RowChange | None, e
     try:
         answers = engine.map(call, list(items.values()), at_once=at_once)
     except BaseException:  # also after an interrupt or a panic of Rust
-        # List files by prefix: workers may have written files that this process does not know.
-        paths = reader.store.list("")
-        delete_files(reader.store, [path for path in paths if FilePath(path).name.startswith(operation)])
+        delete_files_named(reader.store, "", operation)
         raise
     results = InPlace()
     for file, answer in zip(items, answers, strict=True):
