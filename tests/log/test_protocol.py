@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from qbeast_core.errors import UnsupportedTableError
+from qbeast_core.errors import InvalidMetadataError, UnsupportedTableError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.columns.declared_rules import declared_rules
 from qbeast_core.log.features import Brings
@@ -111,6 +111,15 @@ def test_rules_count_where_the_protocol_has_them(feature: str) -> None:
             check_writable(protocol, metadata, mode="append", path="t", brings=brings)
     assert all(declared_rules(metadata, protocol) is not None for protocol in heeding)
     assert all(declared_rules(metadata, protocol) is None for protocol in free)
+
+
+@pytest.mark.parametrize("key", ["start", "step", "highWaterMark"])
+@pytest.mark.parametrize("value", ["many", [], {}, "9" * 5000])
+def test_invalid_identity_number_raises_for_writers(key: str, value: object) -> None:
+    metadata = table({"delta.identity.start": 1, f"delta.identity.{key}": value})
+    with pytest.raises(InvalidMetadataError, match=rf"identity\.{key}.*'x' is not an integer"):
+        declared_rules(metadata, named("identityColumns"))
+    check_readable(named("identityColumns"), metadata, path="t")
 
 
 @pytest.mark.parametrize("brings", get_args(Brings))

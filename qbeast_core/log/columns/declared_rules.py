@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from qbeast_core.errors import InvalidMetadataError
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.protocol import is_bound
 
@@ -18,6 +19,7 @@ _INVARIANT: Final = "delta.invariants"
 _START: Final = "delta.identity.start"
 _STEP: Final = "delta.identity.step"
 _HIGH_WATER_MARK: Final = "delta.identity.highWaterMark"
+_SHOWN: Final = 40  # characters of an invalid value
 _EXPLICIT: Final = "delta.identity.allowExplicitInsert"
 
 
@@ -154,14 +156,28 @@ def _identities(columns: Sequence[Mapping[str, Any]]) -> tuple[Identity, ...]:
     return tuple(
         Identity(
             column=column["name"],
-            start=int(notes.get(_START, 1)),
-            step=int(notes.get(_STEP, 1)),
-            high_water_mark=notes.get(_HIGH_WATER_MARK),
+            start=_number(column, _START),
+            step=_number(column, _STEP),
+            high_water_mark=_number(column, _HIGH_WATER_MARK)
+            if notes.get(_HIGH_WATER_MARK) is not None
+            else None,
             allows_values=bool(notes.get(_EXPLICIT)),
         )
         for column in columns
         if not {_START, _STEP}.isdisjoint(notes := _notes(column))
     )
+
+
+def _number(column: Mapping[str, Any], key: str) -> int:
+    value = _notes(column).get(key, 1)
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        message = (
+            f"{key!r} of the identity column {column['name']!r} is not an integer: {str(value)[:_SHOWN]!r}. Nothing "
+            "was changed; reads and samples work. Correct it with the program that wrote the table."
+        )
+        raise InvalidMetadataError(message) from error
 
 
 def _invariants(columns: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ def fit_frame(
     """Return the rows with the table's columns, order and types; new columns follow at the end.
 
     The same holds for fields of structs, of elements of lists, and of values of maps. Narrower integers and floats are
-    widened to the table's type; a column of nulls takes any type. Numbers fit integers if each of them is one: pandas
+    widened to the table's type; a column of nulls takes any type. Floats fit integers if all of them are whole: pandas
     makes floats of integers with nulls, and longs of integers. NaN does not fit an integer. Rows that replace all
     others have to have the types.
     """

@@ -27,7 +27,7 @@ def warn_if_small(before: Snapshot | None, after: Snapshot) -> None:
     msg = (
         f"half of the partitions of {columns} have {median:,.0f} rows or fewer, less than one cube ({size:,} rows): "
         "the index cannot skip rows inside of them, and each has files of its own. The rows are written and complete. "
-        "Partition by fewer values, for example by month instead of day, or by none and index these columns."
+        "Partition by fewer values, for example by month instead of day, or index these columns instead."
     )
     warnings.warn(msg, SmallPartitionsWarning, stacklevel=caller_stacklevel())
 
