@@ -167,5 +167,8 @@ def _refuse_dialect(snapshot: Snapshot) -> None:
 def _refuse(path: FieldPath, done: str, reasons: list[str]) -> None:
     if reasons:
         name = ".".join(path)
-        msg = f"{name!r} cannot be {done}: {'; '.join(reasons)}. Nothing was changed."
+        msg = (
+            f"{name!r} cannot be {done}: {'; '.join(reasons)}. Nothing was changed. Change that first, or write the "
+            "rows as you need them to a new table."
+        )
         raise InvalidInputError(msg, argument="column", value=name)
