@@ -249,7 +249,7 @@ def test_change_feed_is_written_until_it_is_disabled(tmp_path: Path) -> None:
     feed = pl.DataFrame(DeltaTable(path).load_cdf(starting_version=version, ending_version=version))
     same(feed.filter(_change_type="delete").select(ROWS.columns), ROWS.filter(pl.col("id") < 5))
     with pytest.raises(qbeast.UnsupportedTableError, match="cannot be set"):
-        table.set_properties({"delta.enableChangeDataFeed": "true"})
+        table.set_properties({"delta.enableIcebergCompatV2": "true"})
     table.set_properties({"delta.enableChangeDataFeed": None})
     table.delete("id < 7")
     assert len(list((path / "_change_data").iterdir())) == 1
