@@ -20,6 +20,10 @@ COPIES: Final[Mapping[str, str]] = {
         "Copy it with Spark that is connected to the catalog, because only the catalog has the newest version: "
         "qbeast_spark_bridge.write_table(spark.table(name), new, columns=[...])."
     ),
+    "geospatial": (
+        "Spark with Delta 4.4 does not support it either. Copy it with the program that wrote it, without the columns "
+        "of points and shapes, or with these as binaries (WKB)."
+    ),
     "typeWidening": (
         "Copy it with Spark and Delta: "
         'qbeast_spark_bridge.write_table(spark.read.format("delta").load({path!r}), new, columns=[...]); or remove '

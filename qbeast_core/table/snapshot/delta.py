@@ -381,5 +381,8 @@ def _unsupported(text: str, path: str) -> UnsupportedTableError | None:
         text = "Feature 'geospatial': columns of points and shapes"
     match = _FEATURE.search(text)
     reason = text if match is None else f"it uses {match[1]}, which neither qbeast nor deltalake supports"
-    message = f"{path} cannot be read: {reason}. Nothing was changed. Copy it with {copy_of(_FUTURE, path)}."
-    return UnsupportedTableError(message, path=path, feature=text if match is None else match[1])
+    feature = text if match is None else match[1]
+    known = COPIES.get(feature)
+    cure = f"Copy it with {copy_of(_FUTURE, path)}." if known is None else known.format(path=path)
+    message = f"{path} cannot be read: {reason}. Nothing was changed. {cure}"
+    return UnsupportedTableError(message, path=path, feature=feature)
