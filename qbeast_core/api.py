@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.write.options import ColumnStats
     from qbeast_core.table.write.partition_by import PartitionBy
+    from qbeast_core.table.write.sampling_key import SampleBy
     from qbeast_core.table.write.target import Mode
     from qbeast_core.table.write.write import WriteResult
 
@@ -49,6 +50,7 @@ def write_table(
     comment: str | None = None,
     column_comments: Mapping[str, str] | None = None,
     partition_by: PartitionBy | None = None,
+    sample_by: SampleBy | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     resources: Resources | None = None,
@@ -117,6 +119,12 @@ def write_table(
         of the column, and each value has the rows of many cubes: other filters read more, because they search each
         tree. By default a table keeps its partition columns; ``[]`` removes them. Lists, structs and maps cannot be
         partition columns.
+    sample_by : sequence of str, optional
+        Sampling key of a new table, or of an overwrite: the columns by whose values rows enter a sample. A sample then
+        holds all rows of some keys, such as whole users, and filters skip data by the indexed columns as without the
+        key. `estimate` can count keys, and compute values per key. By default samples are by the indexed columns; an
+        overwrite keeps the key of the table, and ``[]`` removes it. The columns need not be indexed. Floats and nested
+        columns cannot be in a key. Plain sums are less precise if keys have many rows, see docs/sampling.md.
     dry_run : bool, default False
         Plan the write without writing. The result says what would be done.
     progress : callable or bool, optional
@@ -188,6 +196,7 @@ def write_table(
         comment=comment,
         column_comments=column_comments or {},
         partition_by=partition_by,
+        sample_by=sample_by,
         dry_run=dry_run,
         progress=callback_of(progress),
     )
@@ -279,9 +288,9 @@ def scan_table(
         Fraction of the rows in [0, 1], or ``(from, to)`` for the rows between two fractions. Texts such as ``"1%"``,
         ``"0.01"`` and ``"10%:20%"`` are accepted too.
     sample_by : sequence of str, optional
-        Columns by whose values rows enter a sample. By default the indexed columns. A table without an index needs
-        them. If the table is indexed by other columns or has no index, a sample reads all files, and has the same rows
-        before and after the table gets an index.
+        Columns by whose values rows enter a sample. By default the sampling key of the table, or else its indexed
+        columns. A table without an index needs them. A sample by other columns than these reads all files, and has the
+        same rows before and after the table gets an index.
     version : int, date, datetime or str, optional
         See `open_table`.
     rows : int, optional

@@ -15,6 +15,7 @@ from qbeast_core.table.maintenance.convert import ConvertResult, convert
 from qbeast_core.table.maintenance.drop import DropResult, drop, newest_version
 from qbeast_core.table.maintenance.upgrade import Copies, UpgradeResult, upgrade
 from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.sampling_key import SampleBy
 
 
 def convert_table(
@@ -23,6 +24,7 @@ def convert_table(
     *,
     cube_size: int | None = None,
     dialect: BlocksDialect | None = None,
+    sample_by: SampleBy | None = None,
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
@@ -50,6 +52,8 @@ def convert_table(
         Target number of rows per cube, at least 1. By default it is chosen from the number of rows.
     dialect : {"documented", "qbeast-spark"}, optional
         Encoding of the index, see `write_table`.
+    sample_by : sequence of str, optional
+        Sampling key, see `write_table`.
     storage_options : mapping of str to str, optional
         Options for object stores, as in `deltalake`.
     commit_metadata : mapping of str to str, optional
@@ -92,6 +96,7 @@ def convert_table(
         columns=columns,
         cube_size=cube_size,
         dialect=dialect,
+        sample_by=sample_by,
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,

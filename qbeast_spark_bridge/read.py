@@ -297,8 +297,8 @@ def _by_weights(
         stored = None if reserved or (mixed and table.revision_of[number] == NO_REVISION) else WEIGHT_COLUMN
         if has_samples is not None:
             stored = sample_column if has_samples[number] else None
-        indexed = reader.other_columns(table, number) or reader.indexed
-        groups.setdefault((indexed, None if job.weights.is_full else stored), []).append(number)
+        hashed = reader.other_columns(table, number) or reader.hashed
+        groups.setdefault((hashed, None if job.weights.is_full else stored), []).append(number)
     return groups
 
 

@@ -15,6 +15,7 @@ from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.index.column_texts import IndexColumns
 from qbeast_core.table.write.options import ColumnStats, WriteOptions, metadata_of
 from qbeast_core.table.write.partition_by import PartitionBy
+from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_core.table.write.target import Mode
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_spark_bridge.engine.engine import SparkEngine, SparkSource, persisted
@@ -41,6 +42,7 @@ def write_table(
     comment: str | None = None,
     column_comments: Mapping[str, str] | None = None,
     partition_by: PartitionBy | None = None,
+    sample_by: SampleBy | None = None,
     dry_run: bool = False,
     progress: ProgressLike = None,
     persist: bool = False,
@@ -59,7 +61,7 @@ def write_table(
     path : str or path-like
         Folder or address of the table as in `qbeast.write_table`, the same for executors and this process.
     columns, mode, cube_size, column_stats, schema_mode, storage_options, txn, commit_metadata, dialect, \
-    sample_column, comment, column_comments, partition_by, dry_run
+    sample_column, comment, column_comments, partition_by, sample_by, dry_run
         See `qbeast.write_table`. Strings with a collation cannot be indexed.
     progress : callable or bool, optional
         Called with a `Progress` at every step; files are counted once all of them are written.
@@ -108,6 +110,7 @@ def write_table(
         comment=comment,
         column_comments=column_comments or {},
         partition_by=partition_by,
+        sample_by=sample_by,
         dry_run=dry_run,
         progress=callback_of(progress),
     )

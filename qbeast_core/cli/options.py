@@ -185,7 +185,13 @@ sample_option: Final = option(
 
 sample_by_option: Final = names_option(
     "--sample-by",
-    "Columns by whose values rows enter a sample; by default the indexed ones. Needed if the table has no index.",
+    "Columns by whose values rows enter a sample; by default the sampling key, or the indexed columns. Needed if the "
+    "table has no index.",
+)
+
+sampling_key_option: Final = names_option(
+    "--sample-by",
+    "Sampling key: columns by whose values rows enter a sample, such as user; by default the indexed columns.",
 )
 
 select_option: Final = names_option("--select", "Columns, separated by commas; all by default.")

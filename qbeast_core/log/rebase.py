@@ -42,6 +42,7 @@ from qbeast_core.spec.table_config import (
     MAX_REVISION_ID,
     REPLICATED_SET_PREFIX,
     REVISION_PREFIX,
+    SAMPLE_BY,
     TableConfig,
     may_have_other_columns,
     min_reader_entry,
@@ -221,6 +222,8 @@ def _excluded_dialect(metadata: Metadata) -> str | None:
         other = "partitions"
     elif mapping_mode(configuration) != "none":
         other = "column mapping"
+    elif SAMPLE_BY in configuration:
+        other = "a sampling key"
     elif (
         may_have_other_columns(configuration)
         and TableConfig.from_configuration(configuration).has_other_columns
@@ -264,6 +267,8 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
     written_for = intent.metadata or base
     if written_for is not None and written_for.partition_columns != metadata.partition_columns:
         return "another writer changed the partition columns"
+    if written_for is not None and _sampling_key(written_for) != _sampling_key(metadata):
+        return "another writer changed the sampling key, whose hash is the weight of these rows"
     if written_for is not None and written_for.schema_string != metadata.schema_string:
         # By their names in files: columns may have other names in the table now.
         ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
@@ -274,6 +279,10 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         if problems:
             return f"another writer changed the schema: {'; '.join(problems)}"
     return metadata
+
+
+def _sampling_key(metadata: Metadata) -> str | None:
+    return metadata.configuration.get(SAMPLE_BY)
 
 
 def _indexed(

@@ -47,6 +47,8 @@ class Revision(SpecModel):
     # As many as transformers, or none: a table without rows may have no space yet.
     transformations: tuple[Transformation, ...]
     _text: str | None = PrivateAttr(default=None)  # only where it differs from what the fields would write
+    # Sampling key of the table, which the configuration has, not this JSON. Empty: the indexed columns.
+    _sample_by: tuple[str, ...] = PrivateAttr(default=())
 
     @classmethod
     @lru_cache(maxsize=64)  # a table's revisions are read with each of its versions
@@ -81,6 +83,34 @@ class Revision(SpecModel):
         """Names of the indexed columns, in order."""
         return tuple(transformer.column_name for transformer in self.column_transformers)
 
+    @property
+    def sample_by(self) -> tuple[str, ...]:
+        """Sampling key of the table. Empty: it has none."""
+        return self._sample_by
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """Columns whose hash is the weight of a row, in order: the sampling key, or else the indexed columns."""
+        return self._sample_by or self.columns
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """All columns that the place of a row depends on: the indexed columns, then others of the sampling key.
+
+        >>> revision = staging_revision(["x", "y"], timestamp_ms=0, table_id="/t", cube_size=500)
+        >>> revision.with_sample_by(["user", "y"]).key_columns
+        ('x', 'y', 'user')
+        """
+        return tuple(dict.fromkeys((*self.columns, *self.hashed)))
+
+    def with_sample_by(self, names: Sequence[str]) -> Self:
+        """Return the same space in a table with this sampling key. Empty: the table has none."""
+        if self._sample_by == tuple(names):
+            return self
+        copied = self.model_copy()
+        copied._sample_by = tuple(names)  # noqa: SLF001 -- its own class
+        return copied
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Return what `repr` shows: a table may have many revisions, and their list should fit a screen."""
         yield "revision_id", self.revision_id
@@ -111,7 +141,7 @@ class Revision(SpecModel):
             timestamp_ms=self.timestamp_ms - 1,
             table_id=self.table_id,
             cube_size=self.desired_cube_size,
-        )
+        ).with_sample_by(self._sample_by)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy; one with other fields forgets the text it was read from. Fields are not checked."""

@@ -29,16 +29,19 @@ COLUMN_SPECS: Final = "qbeast.columnSpecs"
 NO_COLUMNS: Final = "[]"
 HIGHEST_REVISION_ID: Final = "qbeast.highestRevisionID"
 SAMPLE_COLUMN: Final = "qbeast.sampleColumn"
+SAMPLE_BY: Final = "qbeast.sampleBy"
 MIN_READER: Final = "qbeast.minReader"
 
 # The version of readers and writers that this library is (format 2). A table may need a higher one.
-READER_VERSION: Final = 4
+READER_VERSION: Final = 5
 # The version that tables with a sample column need.
 SAMPLE_COLUMN_READER: Final = 2
 # The version that tables need whose revisions have different columns.
 OTHER_COLUMNS_READER: Final = 3
 # The version that tables with column mapping or partitions need.
 MAPPING_READER: Final = 4
+# The version that tables with a sampling key need.
+SAMPLE_BY_READER: Final = 5
 
 # Ids grow by one, so no table comes this far: larger ones are damage, and new ids are not counted from them.
 MAX_REVISION_ID: Final = 10**9
@@ -66,6 +69,8 @@ class TableConfig:
     dialect: BlocksDialect | None
     # Column specs of a conversion, until the first real revision. Empty: see `is_left_unindexed`.
     column_specs: tuple[str, ...] | None
+    # Sampling key: the columns whose hash is the weight of a row, in all revisions. Empty: the indexed columns.
+    sample_by: tuple[str, ...]
     # Per revision, the cubes with copied rows (layouts before 0.6.0); empty if it cannot be read.
     replicated_sets: Mapping[int, tuple[str, ...]]
     # Our keys that cannot be read or are wrong, and why; they are kept as they are.
@@ -81,11 +86,12 @@ class TableConfig:
         ['qbeast.revision.1', 'qbeast.lastRevisionID']
         """
         faults: dict[str, str] = {}
+        sample_by = _read(_read_sample_by, SAMPLE_BY, configuration.get(SAMPLE_BY), faults) or ()
         revisions: dict[int, Revision] = {}
         for number, key, text in sorted(_numbered(configuration, REVISION_PREFIX)):
             revision = _read(_read_revision, key, text, faults)
             if revision is not None:
-                revisions[number] = revision
+                revisions[number] = revision.with_sample_by(sample_by)
         last = _last_revision_id(configuration, revisions, faults)
         specs_of = partial(_read_specs, indexed=None if last is None else revisions[last].columns)
         _read(_read_highest, HIGHEST_REVISION_ID, configuration.get(HIGHEST_REVISION_ID), faults)
@@ -95,6 +101,7 @@ class TableConfig:
             revisions=revisions,
             dialect=_read(_read_dialect, BLOCKS_DIALECT, configuration.get(BLOCKS_DIALECT), faults),
             column_specs=_read(specs_of, COLUMN_SPECS, configuration.get(COLUMN_SPECS), faults),
+            sample_by=sample_by,
             replicated_sets={
                 number: _read(_read_texts, key, text, faults) or ()
                 for number, key, text in _numbered(configuration, REPLICATED_SET_PREFIX)
@@ -115,7 +122,7 @@ class TableConfig:
     @property
     def newest_fault(self) -> str | None:
         """Why the newest revision is uncertain, so that nothing may be indexed in it; None: it is certain."""
-        return self.faults.get(LAST_REVISION_ID)
+        return self.faults.get(LAST_REVISION_ID) or self.faults.get(SAMPLE_BY)
 
     @property
     def revision_ids(self) -> tuple[int, ...]:
@@ -167,6 +174,13 @@ class TableConfig:
         text = json.dumps(list(specs), separators=(",", ":"), ensure_ascii=False)
         return self.with_entries({COLUMN_SPECS: text})
 
+    def with_sample_by(self, names: Sequence[str]) -> Self:
+        """Return the configuration with a sampling key, by names of columns in files. Empty: without one."""
+        if not names:
+            return self.without(SAMPLE_BY)
+        text = json.dumps(list(names), separators=(",", ":"), ensure_ascii=False)
+        return self.with_entries({SAMPLE_BY: text, **min_reader_entry(self.entries, SAMPLE_BY_READER)})
+
     def without(self, prefix: str) -> Self:
         """Return the configuration without the keys that begin with `prefix`."""
         kept = {key: text for key, text in self.entries.items() if not key.startswith(prefix)}
@@ -179,7 +193,7 @@ class TableConfig:
         >>> config.left_unindexed().to_configuration(), config.left_unindexed().is_left_unindexed
         ({'owner': 'me', 'qbeast.columnSpecs': '[]'}, True)
         """
-        dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT)
+        dropped = (REVISION_PREFIX, REPLICATED_SET_PREFIX, LAST_REVISION_ID, BLOCKS_DIALECT, SAMPLE_BY)
         kept = {key: text for key, text in self.entries.items() if not key.startswith(dropped)}
         highest = {HIGHEST_REVISION_ID: str(self.highest_revision_id)} if self.highest_revision_id else {}
         return self.from_configuration({**kept, **highest, COLUMN_SPECS: NO_COLUMNS})
@@ -194,7 +208,7 @@ class TableConfig:
         {'owner': 'me', 'qbeast.highestRevisionID': '7'}
         """
         kept = {key: text for key, text in self.entries.items() if key not in self.faults}
-        if self.newest_fault is not None and self.last_revision_id is not None:
+        if LAST_REVISION_ID in self.faults and self.last_revision_id is not None:
             kept[LAST_REVISION_ID] = str(self.last_revision_id)
         left, highest = self.from_configuration(kept), self.highest_revision_id
         is_known = left.highest_revision_id == highest
@@ -285,6 +299,13 @@ def _read_specs(key: str, text: str, *, indexed: tuple[str, ...] | None) -> tupl
     if indexed is not None and named != indexed:
         raise invalid_metadata(key, text, [f"the table is indexed by {', '.join(indexed)}"])
     return specs
+
+
+def _read_sample_by(key: str, text: str) -> tuple[str, ...]:
+    names = _read_texts(key, text)
+    if not names or len(set(names)) < len(names):
+        raise invalid_metadata(key, text, ["it must be a list of different columns, at least one"])
+    return names
 
 
 def _numbered(configuration: Mapping[str, str], prefix: str) -> list[tuple[int, str, str]]:

@@ -199,6 +199,11 @@ class Table:
         return self._reader.indexed
 
     @property
+    def sample_by(self) -> tuple[str, ...]:
+        """Sampling key: columns whose values decide whether a row is in a sample. Empty: the indexed columns do."""
+        return self._snapshot.config.sample_by
+
+    @property
     def cube_size(self) -> int:
         """Target number of rows per cube of the newest revision. Raises NotQbeastTableError without an index."""
         return self._reader.latest.desired_cube_size
@@ -213,7 +218,8 @@ class Table:
         live files: exactly for a table of one file or of few keys, else to about 4 %. Deleted rows are counted. None if
         a live file has no such tag, because another writer made it or it is not indexed yet; `optimize` adds the tag.
 
-        Above 2 a sample is clustered: index a column of many values as well.
+        Above 2 a sample is clustered: index a column of many values as well. A table with a sampling key is clustered
+        on purpose: the keys are those of the sampling key then, and no warning is shown.
         """
         return counts_of(self._snapshot).design_effect
 

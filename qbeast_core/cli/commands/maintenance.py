@@ -23,6 +23,7 @@ from qbeast_core.cli.options import (
     flag,
     memory_option,
     option,
+    sampling_key_option,
     spill_dir_option,
     table_argument,
     writing_options,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         "--cube-size", "Target number of rows per cube; by default chosen from the number of rows.", type=int
     ),
     dialect_option("Dialect of the index."),
+    sampling_key_option,
     commit_metadata_option,
     memory_option,
     dry_run_option,

@@ -346,4 +346,5 @@ def _facts(table: qbeast.Table | qbeast.CarbonTable) -> dict[str, Any]:
         return {"table": table.uri, "carbondata": True, "segments": table.segments.to_dicts()}
     rows = table.explain().rows_total
     facts = {"table": table.uri, "version": table.version}
-    return {**facts, "indexed_columns": list(table.indexed_columns), "rows_total": rows}
+    key = {"sample_by": list(table.sample_by)} if table.sample_by else {}
+    return {**facts, "indexed_columns": list(table.indexed_columns), **key, "rows_total": rows}

@@ -19,6 +19,7 @@ from qbeast_core.cli.options import (
     memory_option,
     option,
     pairs_option,
+    sampling_key_option,
     spill_dir_option,
     table_argument,
     together,
@@ -154,6 +155,7 @@ def suggest(
         multiple=True,
         callback=_listed,
     ),
+    sampling_key_option,
     reading_options,
     _writing,
 )

@@ -20,7 +20,8 @@ def config_by_name(configuration: Mapping[str, str], columns: StoredColumns) -> 
     specs = config.column_specs
     if specs is not None:
         specs = tuple(_renamed_spec(spec, columns.name) for spec in specs)
-    return replace(config, revisions=revisions, column_specs=specs)
+    sample_by = tuple(columns.name(name) for name in config.sample_by)
+    return replace(config, revisions=revisions, column_specs=specs, sample_by=sample_by)
 
 
 def named_revision(revision: Revision, columns: StoredColumns) -> Revision:
@@ -43,7 +44,8 @@ def _renamed(revision: Revision, name_of: Callable[[str], str]) -> Revision:
         transformer.model_copy(update={"column_name": name_of(transformer.column_name)})
         for transformer in revision.column_transformers
     )
-    return revision.model_copy(update={"column_transformers": transformers})
+    renamed = revision.model_copy(update={"column_transformers": transformers})
+    return renamed.with_sample_by([name_of(name) for name in revision.sample_by])
 
 
 def _renamed_spec(spec: str, name_of: Callable[[str], str]) -> str:

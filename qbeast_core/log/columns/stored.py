@@ -123,6 +123,13 @@ class StoredColumns:
         }
 
     @cached_property
+    def reweighted(self) -> frozenset[str]:
+        """Columns whose older files have other weights because the type was widened."""
+        return frozenset(
+            change.column for change in self.type_changes if change.is_whole and changes_hash(change)
+        )
+
+    @cached_property
     def collated(self) -> frozenset[str]:
         """Columns that are or contain strings with a collation other than the order of bytes."""
         return frozenset(name for name, column in self.columns.items() if _is_collated(column.field))

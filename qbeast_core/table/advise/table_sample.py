@@ -51,7 +51,7 @@ def table_sample(reader: Reader, *, rows: int, max_bytes: int = _MAX_BYTES) -> T
     kept = _within(frames, max_bytes, schema=reader.snapshot.schema, share=wanted / fraction)
     # Shuffled: rows with equal keys are written in the order of the input, which should not be that of this table.
     shuffled = kept.sample(fraction=1.0, shuffle=True, seed=0)
-    return TableSample(shuffled, max(total, kept.height), reader.indexed if fraction < 1.0 else ())
+    return TableSample(shuffled, max(total, kept.height), reader.hashed if fraction < 1.0 else ())
 
 
 def ends_of(files: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:

@@ -105,7 +105,7 @@ class Trial:
 
     def weights(self, columns: ColumnSet) -> I32Array:
         """Return the weight of each row."""
-        names = tuple(column.name for column in columns)
+        names = self.sample_by or tuple(column.name for column in columns)
         weights = frame_weights(self.rows, names)
         if names != self.drawn_by:
             return weights

@@ -24,7 +24,7 @@ from qbeast_core.table.check.log import check_log
 from qbeast_core.table.check.lost_tags import LostTags, fitting_tags, proven_tags, untagged, untagged_files
 from qbeast_core.table.check.placement import Placement
 from qbeast_core.table.check.rows import AnswerT, FileCheck, JobT, OnEachFile, check_file
-from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import Snapshot
@@ -170,10 +170,11 @@ class _Files:
 
 def _jobs(snapshot: Snapshot, index: IndexTable) -> list[FileCheck]:
     latest = snapshot.config.latest
-    indexed = () if latest is None or lost_columns(latest.columns, snapshot.schema) else latest.columns
+    is_lost = latest is None or lost_key_columns(latest, snapshot.schema, snapshot.columns)
+    hashed = () if latest is None or is_lost else latest.hashed
     # Hidden weights of files without index may be computed from other columns or types. Then nothing relies on them.
     others = may_have_other_columns(snapshot.metadata.configuration) or snapshot.columns.type_changes
-    weighed = () if others else indexed
+    weighed = () if others and not snapshot.config.sample_by else hashed
     columns = ["file", "cube", "min_weight", "max_weight", "rows", "legacy"]
     blocks = index.binding.select(columns).partition_by("file", as_dict=True, include_key=False)
     reserved = taken_name(snapshot.schema_json) is not None

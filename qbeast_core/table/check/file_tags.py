@@ -20,9 +20,7 @@ from qbeast_core.table.check.rows import CHUNK_ROWS, FileCheck
 from qbeast_core.table.data.footers import Unreadable, read_footer, read_footer_bytes, stored_size
 from qbeast_core.table.data.whole_batches import SCAN_ERRORS
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.keys.heavy_keys import HeavyKeys
-from qbeast_core.tree.keys.key_sketch import KeySketch
-from qbeast_core.tree.keys.key_tag import dump_keys
+from qbeast_core.tree.keys.key_tag import dump_keys, keys_of_file
 from qbeast_core.tree.space.columns import frame_weights
 
 _END: Final = 8  # length of the footer, and the magic bytes
@@ -69,7 +67,8 @@ def read_tags(store: Store, job: UntaggedFile, storage_options: dict[str, str]) 
         if tail is not None:
             hidden = copy.layout.has_hidden_weights
             layout = dump_layout(shape.layout(weights, tail_bytes=tail, hidden_weights=hidden))
-        keys = dump_keys(KeySketch.of(weights), HeavyKeys.of(weights, shape.runs.starts()[:-1]))
+        starts, is_scattered = shape.runs.starts()[:-1], bool(revision.sample_by)
+        keys = dump_keys(*keys_of_file(weights, starts, is_scattered=is_scattered))
         return FileTags(revision, copy.blocks, layout, keys)
     except (Unreadable, *SCAN_ERRORS, OSError):
         return None  # the check of the file reports it
@@ -83,10 +82,10 @@ def _shape(copy: TagCopy, rows: int) -> FileShape | None:
 def _weights(
     store: Store, file: FileCheck, revision: Revision, rows: int, options: dict[str, str]
 ) -> I32Array:
-    scan = file.scan(store, revision.columns, file.schema, options)
+    scan = file.scan(store, revision.hashed, file.schema, options)
     starts = range(0, rows, CHUNK_ROWS)
     parts = (scan.slice(start, CHUNK_ROWS).collect() for start in starts)
-    return np.concatenate([frame_weights(part, revision.columns) for part in parts])
+    return np.concatenate([frame_weights(part, revision.hashed) for part in parts])
 
 
 def _tail_bytes(store: Store, path: str, size: int) -> int | None:

@@ -18,7 +18,7 @@ from qbeast_core.spec.layout import Layout, parse_layout
 from qbeast_core.spec.revision import Revision
 from qbeast_core.spec.table_config import REVISION_PREFIX, SAMPLE_COLUMN
 from qbeast_core.table.check.faults import NO_FAULTS, Fault, fault_frame, faults_at
-from qbeast_core.table.data.foreign_schema import lost_columns, taken_name
+from qbeast_core.table.data.foreign_schema import lost_key_columns, taken_name
 from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.tree.bands.shape import FileShape
@@ -80,9 +80,11 @@ def _revision_faults(snapshot: Snapshot) -> pl.DataFrame:
     if newest is not None and config.newest_fault is None and config.last_revision_id != newest:
         message = f"qbeast.lastRevisionID is {config.last_revision_id}, and the newest revision is {newest}"
         faults.append(Fault(code="last-revision", message=message, revision=newest))
-    indexed = () if config.latest is None else config.latest.columns
-    for name, why in lost_columns(indexed, snapshot.schema).items():
-        message = f"the table is indexed by {name!r}, which {why}: samples and appends are refused"
+    latest = config.latest
+    lost = {} if latest is None else lost_key_columns(latest, snapshot.schema, snapshot.columns)
+    for name, why in lost.items():
+        use = "has the sampling key" if name in config.sample_by else "is indexed by"
+        message = f"the table {use} {name!r}, which {why}: samples and appends are refused"
         faults.append(Fault(code="indexed-columns", message=message, revision=config.last_revision_id))
     taken = taken_name(snapshot.schema_json)
     if taken is not None:

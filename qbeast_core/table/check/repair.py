@@ -20,7 +20,7 @@ from qbeast_core.results import Result
 from qbeast_core.spec.block import BlocksDialect, respell_blocks
 from qbeast_core.spec.file_path import FilePath
 from qbeast_core.spec.revision import STAGING_REVISION_ID
-from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX
+from qbeast_core.spec.table_config import BLOCKS_DIALECT, REVISION_PREFIX, SAMPLE_BY
 from qbeast_core.support.plain_text import in_lines
 from qbeast_core.support.runtime import ProgressCallback
 from qbeast_core.table.check.check import check_and_restore
@@ -170,6 +170,8 @@ def _repaired_settings(snapshot: Snapshot) -> Metadata | None:
     """
     config = snapshot.config
     if not config.faults or (config.newest_fault is not None and config.last_revision_id is None):
+        return None
+    if SAMPLE_BY in config.faults:  # without it, the weights of all rows would change
         return None
     repaired = config.without_faults()
     if BLOCKS_DIALECT in config.faults:

@@ -46,7 +46,8 @@ class FileCheck:
     # Its row of the snapshot's files.
     record: pl.DataFrame
     # The columns whose hash is the hidden weight in files without index; empty if these weights are not known.
-    indexed: tuple[str, ...]
+    # Columns whose hash is the weight of a row. Empty: it is not known.
+    hashed: tuple[str, ...]
     # Whether another writer added a column with the name of the hidden one: files of others may hold its values.
     reserved: bool
     # The table's sample column.
@@ -173,7 +174,7 @@ def _places_of(
     if in_blocks not in {None, rows} and job.num_records != rows:  # else it is a fault of the log
         yield Fault("block-rows", f"it holds {rows:,} rows, its blocks {in_blocks:,}")
     computed: list[str] = []
-    hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.indexed)
+    hidden = WEIGHT_COLUMN in names and (job.ours or not job.reserved) and bool(job.hashed)
     if placement is not None and in_blocks == rows:
         if job.ours and job.layout is not None and job.shape is not None:
             checks.append(OurRows(placement, job.layout, job.shape))
@@ -189,12 +190,13 @@ def _places_of(
     if not checks:
         return
     schema = pl.Schema({**job.schema, WEIGHT_COLUMN: pl.Int32()})
-    indexed = job.indexed if placement is None else placement.revision.columns
-    columns = [*indexed, *computed, WEIGHT_COLUMN] if hidden else [*indexed, *computed]
+    hashed = job.hashed if placement is None else placement.revision.hashed
+    keys = hashed if placement is None else placement.revision.key_columns
+    columns = [*keys, *computed, *([WEIGHT_COLUMN] if hidden else [])]
     scan = job.scan(store, columns, schema, options)
     for start in range(0, rows, CHUNK_ROWS):
         frame = scan.slice(start, CHUNK_ROWS).collect()
-        weights = frame_weights(frame, indexed)
+        weights = frame_weights(frame, hashed)
         for check in checks:
             check.add(start, frame, weights)
     for check in checks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 
@@ -38,6 +38,22 @@ def refuse_names(fields: Mapping[str, Any], *, argument: str) -> None:
     if problems:
         msg = f"columns cannot be called so: {'; '.join(problems)}. Nothing was written. Rename them."
         raise InvalidInputError(msg, argument=argument)
+
+
+def listed_names(value: object, argument: str, outcome: str) -> tuple[str, ...]:
+    """Return an argument that names columns, in a list or one alone. Raise if it is of another type.
+
+    >>> listed_names("year", "partition_by", "nothing was written"), listed_names(["a", "b"], "", "")
+    (('year',), ('a', 'b'))
+    """
+    if isinstance(value, str):
+        return (value,)
+    is_list = isinstance(value, Iterable) and not isinstance(value, Mapping | set | frozenset)
+    names = list(cast("Iterable[object]", value)) if is_list else [value]
+    texts = tuple(name for name in names if isinstance(name, str))
+    if not is_list or len(texts) < len(names):
+        invalid_argument(argument, "must be a list of names of columns", outcome, value=value)
+    return texts
 
 
 def check_sample_column(

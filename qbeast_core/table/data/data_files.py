@@ -37,9 +37,7 @@ from qbeast_core.spec.layout import Layout, dump_layout
 from qbeast_core.support.runtime import Progress, ProgressCallback, new_id, now_ms
 from qbeast_core.table.data.stored_frames import as_stored
 from qbeast_core.tree.bands.shape import FileShape
-from qbeast_core.tree.keys.heavy_keys import HeavyKeys
-from qbeast_core.tree.keys.key_sketch import KeySketch
-from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys
+from qbeast_core.tree.keys.key_tag import KEYS_TAG, dump_keys, keys_of_file
 from qbeast_core.tree.layout.pack import RowNumbers
 from qbeast_core.tree.layout.parallel import workers
 
@@ -81,6 +79,8 @@ class FileSettings:
     columns: StoredColumns
     # Whether the rows have the hidden columns of row tracking.
     row_ids: bool
+    # Whether rows of a key are scattered, because the table has a sampling key.
+    is_scattered: bool = False
 
     @staticmethod
     def of(
@@ -92,6 +92,7 @@ class FileSettings:
         columns: StoredColumns = PLAIN,
         clustered_by: Sequence[tuple[str, ...]] = (),
         size_bytes: int | None = None,
+        is_scattered: bool = False,
     ) -> FileSettings:
         """Derive the settings from the rows and the table; of many rows, some are encoded to see what shrinks."""
         sample_column = sample_column_of(configuration, frame.schema, columns)
@@ -126,6 +127,7 @@ class FileSettings:
             hidden_weights=dialect != "qbeast-spark" and sample_column is None,
             columns=columns,
             row_ids=bool(hidden),
+            is_scattered=is_scattered,
         )
 
 
@@ -145,10 +147,11 @@ def store_file(
     The file repeats its index, which stays out of the add. Also return what `put` returns. Without weights, the order
     is kept, and the file has no tags.
     """
-    columns, heavy = settings.columns, None
+    columns, keys = settings.columns, ""
     if weights is not None:
-        heavy = HeavyKeys.of(weights, shape.runs.starts()[:-1] if len(shape.runs.rows) else None)
-        order = heavy.shuffled(rows.height)
+        starts = shape.runs.starts()[:-1] if len(shape.runs.rows) else None
+        sketch, heavy = keys_of_file(weights, starts, is_scattered=settings.is_scattered)
+        keys, order = dump_keys(sketch, heavy), heavy.shuffled(rows.height)
         if order is not None:
             rows = rows[pl.Series(order)]
         if settings.sample_column is not None:
@@ -167,7 +170,7 @@ def store_file(
         size=encoded.size_bytes,
         modification_time=now_ms(),
         stats=file_stats(rows, columns=settings.stats_columns, few=values, named=columns.stored_leaf),
-        tags=None if weights is None else _tags(weights, heavy, layout, tail_bytes=encoded.tail_bytes),
+        tags=None if weights is None else _tags(keys, layout, tail_bytes=encoded.tail_bytes),
         partition_values=partition,
         has_hidden_weights=settings.hidden_weights and weights is not None,
         has_row_ids=settings.row_ids,
@@ -175,11 +178,9 @@ def store_file(
     return add, put(path, encoded.data)
 
 
-def _tags(
-    weights: I32Array, heavy: HeavyKeys | None, layout: Layout | None, *, tail_bytes: int
-) -> dict[str, str]:
+def _tags(keys: str, layout: Layout | None, *, tail_bytes: int) -> dict[str, str]:
     """Return the tags of a file that do not depend on its blocks."""
-    tags = {RULES_TAG: RULES, KEYS_TAG: dump_keys(KeySketch.of(weights), heavy)}
+    tags = {RULES_TAG: RULES, KEYS_TAG: keys}
     if tail_bytes and layout is not None:
         tags["qbeast.layout"] = dump_layout(replace(layout, tail_bytes=tail_bytes))
     return tags

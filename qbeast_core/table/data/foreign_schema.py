@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 import orjson
 import polars as pl
@@ -11,7 +12,7 @@ from qbeast_core.errors import InvalidColumnsError, InvalidInputError, Unsupport
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.spec.layout import WEIGHT_COLUMN
 from qbeast_core.spec.revision import Revision
-from qbeast_core.tree.space.columns import data_type_of
+from qbeast_core.tree.space.columns import can_be_hashed, data_type_of
 
 
 def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
@@ -32,12 +33,29 @@ def lost_columns(indexed: Sequence[str], schema: pl.Schema) -> dict[str, str]:
     return lost
 
 
-def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done: str) -> None:
-    """Refuse what needs the weights of rows where indexed columns are lost."""
+def lost_key_columns(revision: Revision, schema: pl.Schema, columns: StoredColumns) -> dict[str, str]:
+    """Return the columns of the index and of the sampling key whose values do not give the weights, and why."""
+    lost = lost_columns(revision.columns, schema)
+    for name in revision.sample_by:
+        if name not in schema:
+            lost[name] = "is gone"
+        elif not can_be_hashed(schema[name]):
+            lost[name] = f"has type {schema[name]}, which cannot be hashed"
+        elif name in columns.reweighted:
+            lost[name] = "has a wider type, whose values have another hash than in older files"
+    return lost
+
+
+def refuse_lost_columns(
+    uri: str, revision: Revision, schema: pl.Schema, columns: StoredColumns, *, done: str
+) -> None:
+    """Refuse what needs the weights of rows where columns of the index or of the sampling key are lost."""
     indexed = revision.columns
-    lost = lost_columns(indexed, schema)
+    lost = lost_key_columns(revision, schema, columns)
     if not lost:
         return
+    if not set(lost) & set(indexed):
+        _refuse_lost_key(uri, revision, lost, done)
     kept = [repr(spec) for name, spec in zip(indexed, revision.column_specs, strict=True) if name not in lost]
     why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
     message = (
@@ -45,6 +63,18 @@ def refuse_lost_columns(uri: str, revision: Revision, schema: pl.Schema, *, done
         "sample is chosen by the values of these columns, and rows are placed by them; reads without a sample go on. "
         f"Index it anew: qbeast.write_table(qbeast.read_table({uri!r}), {uri!r}, "
         f"columns=[{', '.join([*kept, '...'])}], mode='overwrite', schema_mode='overwrite')."
+    )
+    raise InvalidColumnsError(message, columns=list(lost))
+
+
+def _refuse_lost_key(uri: str, revision: Revision, lost: Mapping[str, str], done: str) -> NoReturn:
+    """Raise where columns of the sampling key alone are lost."""
+    why = ", ".join(f"{name!r} {reason}" for name, reason in lost.items())
+    message = (
+        f"{uri!r} has the sampling key {list(revision.sample_by)}, and another writer changed its columns: {why}. "
+        f"Nothing was {done}. A sample is chosen by the values of these columns; reads without a sample go on. Copy "
+        f"the rows to a new table: qbeast.write_table(qbeast.scan_table({uri!r}), new, "
+        f"columns={list(revision.columns)}, sample_by=[...])."
     )
     raise InvalidColumnsError(message, columns=list(lost))
 

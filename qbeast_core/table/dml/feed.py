@@ -82,7 +82,7 @@ def _call(reader: Reader, plan: ChangePlan, replaced: Replaced, engine: Engine, 
         keep=reader.row_filter(scan, list(reader.snapshot.schema)),
         change=plan.replacement.change,
         target=FilesSource(reader=reader, files=plan.replacement.files).target,
-        indexed=reader.indexed if replaced.revision is None else replaced.revision.columns,
+        hashed=reader.hashed if replaced.revision is None else replaced.revision.hashed,
         prefix=prefix,
         file_bytes=_FILE_BYTES if has_room else _SMALL_FILE_BYTES,
     )

@@ -36,7 +36,7 @@ class Update(MatchedRows, Change):
         assignments = assignments.of_updates(snapshot.row_id_columns)
         matches = count_matches(reader, condition, engine)
         updated = int(matches.rows.sum())
-        keeps_keys = not set(assignments.columns) & set(reader.indexed)
+        keeps_keys = not set(assignments.columns) & set(reader.key_columns)
         return ChangePlan(
             matches=matches,
             replacement=Replacement(

@@ -51,7 +51,7 @@ class WriteFeed:
     change: RowChange | None
     target: FileTarget
     # Indexed columns of new rows.
-    indexed: tuple[str, ...]
+    hashed: tuple[str, ...]
     # First part of the names of the files, to find the files of failed tasks.
     prefix: str
     # Approximate size in memory of the rows of a file.
@@ -90,7 +90,7 @@ class WriteFeed:
         name = self.target.shape.sample_column
         if name is None:
             return rows
-        return rows.with_columns(pl.Series(name, sample_values(frame_weights(rows, self.indexed))))
+        return rows.with_columns(pl.Series(name, sample_values(frame_weights(rows, self.hashed))))
 
     def _store(self, rows: pl.DataFrame) -> Iterator[CdcFile]:
         columns = self.target.columns

@@ -97,16 +97,14 @@ class DistributedRows:
     def summary(self, names: Sequence[str], *, cube_size: int | None = None) -> IndexSummary:
         """See `Rows`."""
         if tuple(names) not in self.summaries:
-            task = SummaryTask(self._schema(names), cube_size, partitions=self._partitions)
+            task = self._summary_task(names, cube_size=cube_size)
             self.summaries[tuple(names)] = self.workers.summarise(task)
         return self.summaries[tuple(names)]
 
     def split(self, revision: Revision) -> tuple[Rows | None, Rows | None]:
         """See `Rows`. Parts are not split again."""
         names = revision.columns
-        both = self.workers.summarise(
-            SummaryTask(self._schema(names), apart=revision, partitions=self._partitions)
-        )
+        both = self.workers.summarise(self._summary_task(names, apart=revision))
         inside, outside = replace(both, outside=None), both.outside
         if outside is None:
             raise AssertionError  # `apart` is set
@@ -126,7 +124,7 @@ class DistributedRows:
             return unindexed_rows(partial(self.workers.write_plain, self.target))
         summary = self.summary(revision.columns)
         report(self.progress, Progress("plan", rows=summary.rows))
-        weights = frame_weights(summary.sample, revision.columns)
+        weights = frame_weights(summary.sample, revision.hashed)
         partitions = partitions_of(tree).with_rows(summary.partitions)
         outline, keys = _draw(summary, weights, revision, tree, partitions)
         file_rows = self.file_rows or rows_per_file(guess_row_bytes(self.target.shape.schema))
@@ -155,9 +153,16 @@ class DistributedRows:
     def _schema(self, names: Sequence[str]) -> pl.Schema:
         return pl.Schema({name: self.target.shape.schema[name] for name in names})
 
-    @property
-    def _partitions(self) -> pl.Schema:
-        return self._schema(self.target.columns.partitions)
+    def _summary_task(
+        self, names: Sequence[str], *, cube_size: int | None = None, apart: Revision | None = None
+    ) -> SummaryTask:
+        return SummaryTask(
+            self._schema(names),
+            cube_size,
+            apart=apart,
+            partitions=self._schema(self.target.columns.partitions),
+            sample_by=self._schema(self.target.sample_by),
+        )
 
     def _write(self, task: PlaceTask) -> list[AddFile]:
         report(self.progress, Progress("write", 0, task.file_count, task.rows))

@@ -141,7 +141,7 @@ def needs_row_ids(reader: Reader, names: Sequence[str]) -> bool:
 
 def all_rows(reader: Reader, names: Sequence[str]) -> RowFilter:
     """Return the filter that keeps all rows, with these columns."""
-    return RowFilter(tuple(names), reader.snapshot.copied_schema, reader.indexed, ALL_WEIGHTS)
+    return RowFilter(tuple(names), reader.snapshot.copied_schema, reader.hashed, ALL_WEIGHTS)
 
 
 def _uncompressed_bytes(reader: Reader, file: int) -> int:

@@ -24,6 +24,7 @@ from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.engine.tasks.sorted_file import settings_for
 from qbeast_core.tree.keys.design_effect import design_effect
 from qbeast_core.tree.keys.key_sketch import KeySketch
+from qbeast_core.tree.keys.key_tag import keys_of_file
 from qbeast_core.tree.keys.key_total import KeyTotal
 from qbeast_core.tree.layout.existing import ExistingTree, partitions_of
 from qbeast_core.tree.layout.pack import rows_per_file
@@ -109,11 +110,11 @@ class _MemoryRows:
         if revision is None:
             return self._plan_unindexed()
         rows = self.in_memory_rows
-        keys = rows[list(revision.columns)]
+        keys = rows[list(revision.key_columns)]
         of_partitions = rows.select(self.target.columns.partitions)
         partitions = partitions_of(tree).with_rows(of_partitions)
         report(self.progress, Progress("plan", rows=keys.height))
-        weights = frame_weights(keys, revision.columns)
+        weights = frame_weights(keys, revision.hashed)
         row_bytes = rows.estimated_size() / max(rows.height, 1)
         with workers(2, rows=keys.height, calls=2) as pool:  # while this thread plans
             counted = pool.submit(design_effect, weights)
@@ -135,7 +136,7 @@ class _MemoryRows:
             opened_rows=plan.opened_rows,
             cube_count=len(plan.assignment.counts),
             design_effect=effect,
-            keys=partial(_keys, plan, effect),
+            keys=partial(_keys, plan, effect, is_scattered=bool(revision.sample_by)),
             write=partial(
                 write_data_files,
                 source,
@@ -159,8 +160,8 @@ class _MemoryRows:
         return settings, CodedRows(self.in_memory_rows, settings)
 
 
-def _keys(plan: IndexPlan, effect: float) -> KeySketch:
+def _keys(plan: IndexPlan, effect: float, *, is_scattered: bool) -> KeySketch:
     total = KeyTotal()
     for number in range(plan.file_count):
-        total.add(KeySketch.of(plan.file(number).weights))
+        total.add(keys_of_file(plan.file(number).weights, None, is_scattered=is_scattered)[0])
     return total.joined(effect * total.rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from qbeast_core.io.stores.store import Store, checked_options, open_store
+from qbeast_core.log.columns.revisions import config_by_name
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.sample_column import sample_column_of, without_values
 from qbeast_core.spec.block import BlocksDialect
@@ -77,6 +78,8 @@ class FileTarget:
     columns: StoredColumns
     # Paths of columns that need statistics because the table is clustered by them.
     clustered_by: tuple[tuple[str, ...], ...] = ()
+    # Sampling key. Empty: the weight of a row is the hash of the indexed columns.
+    sample_by: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -104,6 +107,7 @@ class FileTarget:
             dialect=dialect,
             columns=columns,
             clustered_by=clustered_by,
+            sample_by=config_by_name(configuration, columns).sample_by,
         )
 
     @property

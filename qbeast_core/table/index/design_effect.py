@@ -10,6 +10,7 @@ import polars as pl
 
 from qbeast_core.errors import DesignEffectWarning, InvalidColumnsError
 from qbeast_core.log.actions import AddFile
+from qbeast_core.spec.revision import Revision
 from qbeast_core.support.runtime import caller_stacklevel
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.tree.keys.design_effect import CLUSTERED, design_effect
@@ -41,26 +42,29 @@ def with_write(others: KeyCounts | None, keys: KeySketch) -> tuple[float, KeyCou
 
 def warn_if_clustered(
     effects: tuple[float, float],
-    indexed: Sequence[str],
+    revision: Revision | None,
     frame: pl.DataFrame | None = None,
     *,
     own_effect: float = 1.0,
 ) -> None:
     """Warn if a write brings the design effect of its table above 2. Later writes do not warn again."""
     before, effect = effects
-    if before > CLUSTERED or effect <= CLUSTERED:
+    if revision is None or before > CLUSTERED or effect <= CLUSTERED:
         return
+    if revision.sample_by:  # whole keys are requested
+        return
+    indexed = revision.columns
     cure = _cure(frame, indexed) if frame is not None and own_effect > CLUSTERED else None
     warnings.warn(
         _clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
     )
 
 
-def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, indexed: Sequence[str]) -> None:
+def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, revision: Revision | None) -> None:
     """Warn if a change brings the lower bound of the design effect of its table above 2."""
     effect = count_keys(after).lower_bound
     if effect > CLUSTERED:  # count the files before the change only if needed: it takes time per file
-        warn_if_clustered((count_keys(before).lower_bound, effect), indexed)
+        warn_if_clustered((count_keys(before).lower_bound, effect), revision)
 
 
 def _clustered_message(effect: float, indexed: Sequence[str], cure: tuple[str, float] | None = None) -> str:

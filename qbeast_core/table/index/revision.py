@@ -81,10 +81,16 @@ def wish_of_table(state: IndexState, *, redraw: bool = False) -> IndexWish:
     specs = specs_of_table(state, redraw=redraw)
     refuse_taken_name(snapshot.uri, snapshot.schema_json)
     if latest is not None:
-        refuse_lost_columns(snapshot.uri, latest, snapshot.schema, done="written")
+        refuse_lost_columns(snapshot.uri, latest, snapshot.schema, snapshot.columns, done="written")
     check_columns(specs, snapshot.schema, dialect)
     size = None if latest is None or keeps else latest.desired_cube_size
-    return IndexWish(specs=specs, cube_size=size, dialect=dialect, decimals=snapshot.columns.rehashed)
+    return IndexWish(
+        specs=specs,
+        cube_size=size,
+        dialect=dialect,
+        decimals=snapshot.columns.rehashed,
+        sample_by=snapshot.config.sample_by,
+    )
 
 
 def specs_of_table(state: IndexState, *, redraw: bool = False) -> tuple[ColumnSpec, ...]:

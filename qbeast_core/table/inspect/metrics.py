@@ -150,6 +150,8 @@ class Metrics(_Value):
         Metrics of each revision, by id.
     design_effect : float or None
         Design effect of the table, see `Table.design_effect`.
+    sample_by : tuple of str
+        Sampling key, see `Table.sample_by`.
     health : Health
         State of the table: `needs_optimize`; `reasons` as in the plan of ``optimize(dry_run=True)``; `saved_share`,
         the share of the rows that filters open now and would not open after the next optimize, in [0, 1] (a rough
@@ -169,6 +171,7 @@ class Metrics(_Value):
     version: int
     revisions: tuple[RevisionMetrics, ...]
     design_effect: float | None = None
+    sample_by: tuple[str, ...] = ()
     health: Health
 
     @property
@@ -192,7 +195,8 @@ class Metrics(_Value):
 
     def __repr__(self) -> str:
         effect = "" if self.design_effect is None else f", design effect {self.design_effect:.2f}"
-        head = f"Index metrics of version {self.version}{effect}, needs optimize: {self.health}"
+        key = f", sampling key {', '.join(self.sample_by)}" if self.sample_by else ""
+        head = f"Index metrics of version {self.version}{key}{effect}, needs optimize: {self.health}"
         newest = [item.revision_id for item in self.revisions if item.blocks][-_IN_FULL:]
         parts = (_lines(item, in_full=item.revision_id in newest) for item in self.revisions)
         return in_lines([head, *(line for lines in parts for line in lines)])
@@ -200,7 +204,9 @@ class Metrics(_Value):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        facts = {} if self.design_effect is None else {"design effect": f"{self.design_effect:.2f}"}
+        facts = {"sampling key": ", ".join(self.sample_by)} if self.sample_by else {}
+        if self.design_effect is not None:
+            facts["design effect"] = f"{self.design_effect:.2f}"
         facts["needs optimize"] = str(self.health)
         revisions = self.frame.select(
             *("revision_id", "columns", "rows", "cubes", "blocks", "files", "bytes", "height", "fan_out")
@@ -313,6 +319,7 @@ def build_metrics(state: IndexState, revision: int | None = None) -> Metrics:
             if revision in {None, number}
         ),
         design_effect=counts_of(snapshot).design_effect,
+        sample_by=snapshot.config.sample_by,
         health=_health(state),
     )
 

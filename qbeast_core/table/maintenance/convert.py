@@ -48,6 +48,7 @@ from qbeast_core.table.read.scan_task import open_files
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 from qbeast_core.table.write.options import WriteOptions, check_options
 from qbeast_core.table.write.partition_by import partition_columns
+from qbeast_core.table.write.sampling_key import sampling_key, with_sampling_key
 from qbeast_core.tree.space.evolve import default_cube_size
 
 _DEFAULT: Final[BlocksDialect] = "documented"
@@ -162,6 +163,13 @@ def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options
             "changed. Table.reindex(columns=[...]) indexes it by other columns."
         )
         raise InvalidColumnsError(msg, columns=requested)
+    sampling_key(
+        options.sample_by,
+        snapshot.schema,
+        now=config.sample_by,
+        may_change=False,
+        dialect=config.dialect or _DEFAULT,
+    )
     if options.dialect not in (None, config.dialect) and config.column_specs:
         what = f"{snapshot.uri!r} is a qbeast table already, in dialect {config.dialect!r}"
         msg = f"{what}; nothing was changed. Use Table.switch_dialect()."
@@ -189,6 +197,7 @@ def indexed_metadata(
         return plain.model_copy(update={"configuration": unindexed.to_configuration()})
     size = options.cube_size or default_cube_size(rows or 0)
     dialect = options.dialect or _DEFAULT
+    sample_by = sampling_key(options.sample_by, schema, now=None, may_change=True, dialect=dialect)
     partition_columns(None, schema, now=plain.partition_columns, may_change=False, dialect=dialect)
     names = [spec.name for spec in specs]
     staging = staging_revision(names, timestamp_ms=now_ms(), table_id=uri, cube_size=size)
@@ -200,7 +209,8 @@ def indexed_metadata(
     columns = StoredColumns.of(plain)
     config = config.with_revisions([stored_revision(staging, columns)])
     config = config.with_column_specs(stored_specs(listed, columns))
-    return plain.model_copy(update={"configuration": config.to_configuration()})
+    indexed = plain.model_copy(update={"configuration": config.to_configuration()})
+    return with_sampling_key(indexed, sample_by)
 
 
 def _result(

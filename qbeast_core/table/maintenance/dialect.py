@@ -136,6 +136,10 @@ def _refuse_unsupported(snapshot: Snapshot) -> None:
     elif snapshot.config.has_other_columns:
         reason = "its revisions have different columns, after a reindex, and qbeast-spark supports one list of columns"
         cure = 'Call Table.optimize(into="new") first: it leaves one revision.'
+    elif snapshot.config.sample_by:
+        key = list(snapshot.config.sample_by)
+        reason = f"its samples are by the hash of {key}, and qbeast-spark samples by the indexed columns"
+        cure = f"Write the rows {new_table}"
     elif partitions:
         reason = f"it is partitioned by {list(partitions)}, and qbeast-spark supports tables without partitions only"
         cure = f"Write the rows {new_table}"

@@ -221,7 +221,13 @@ def _revision(
 ) -> Revision | None:
     """Return the new revision, or None if the newest one has these columns and this cube size."""
     newest, uri = reader.index_state.newest, reader.snapshot.uri
-    wish = IndexWish(specs, size, "documented", decimals=reader.snapshot.columns.rehashed)
+    wish = IndexWish(
+        specs,
+        size,
+        "documented",
+        decimals=reader.snapshot.columns.rehashed,
+        sample_by=reader.snapshot.config.sample_by,
+    )
     if newest is not None and tuple(wish.names) == newest.columns:
         pairs = zip(specs, newest.column_transformers, strict=True)
         if all(keeps_kind(spec.kind, transformer.kind) for spec, transformer in pairs):
@@ -254,8 +260,11 @@ def _staged(snapshot: Snapshot, latest: Revision, specs: tuple[ColumnSpec, ...],
         return snapshot.metadata
     names = [spec.name for spec in specs]
     staging = staging_revision(names, timestamp_ms=now_ms(), table_id=snapshot.uri, cube_size=size)
+    staging = staging.with_sample_by(config.sample_by)
     entries = _entries(config, specs, size)
-    if staging.columns != latest.columns:  # other weights than the hidden ones, if files have them
+    if (
+        staging.hashed != latest.hashed
+    ):  # other weights than the hidden ones, if files have them
         entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
     config = config.with_entries(entries).with_revisions([stored_revision(staging, snapshot.columns)])
     config = config.with_column_specs(stored_specs(listed, snapshot.columns))

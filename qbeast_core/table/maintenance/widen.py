@@ -162,10 +162,11 @@ def _refuse_sample_column(snapshot: Snapshot, types: Mapping[str, pl.DataType]) 
 
 def _refuse_indexed(reader: Reader, changes: Sequence[TypeChange]) -> None:
     snapshot = reader.snapshot
-    indexed = sorted({change.column for change in changes if changes_hash(change)} & set(reader.indexed))
+    indexed = sorted({change.column for change in changes if changes_hash(change)} & set(reader.key_columns))
     if indexed:
         msg = (
-            f"column(s) {indexed} are indexed: rows are placed by the hash of their values as they are stored, which "
+            f"column(s) {indexed} are indexed or in the sampling key: rows are placed by the hash of their "
+            "values as they are stored, which "
             f"another type would change. Nothing was changed. Cast them into a new table: {_copy(snapshot)}."
         )
         raise UnsupportedTableError(msg, path=snapshot.uri, feature="typeWidening")
@@ -185,4 +186,5 @@ def _copy(snapshot: Snapshot) -> str:
     """Return the call that copies a table, indexed as it is."""
     latest = snapshot.config.latest
     indexed = "[...]" if latest is None else list(latest.column_specs)
-    return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed})"
+    key = f", sample_by={list(snapshot.config.sample_by)}" if snapshot.config.sample_by else ""
+    return f"qbeast.write_table(qbeast.scan_table({snapshot.uri!r}), new, columns={indexed}{key})"

@@ -263,13 +263,18 @@ class Plan:
                 if self.reader.snapshot.config.is_indexed
                 else {"index": "none; statistics of files skip files"}
             ),
-            "sample": "none" if self.sample is None else str(self.sample),
+            "sample": "none" if self.sample is None else f"{self.sample}{self._sampling_key}",
             "files": f"{int(files['opened'].sum()):,} of {files.height:,} opened{why}",
             "pages": f"{int(files['pages_opened'].sum()):,} of {int(files['pages_total'].sum()):,}",
             "rows": f"{self.rows_opened:,} of {self.rows_total:,} ({rows:.2%})",
             "bytes": f"{self.bytes_opened:,} of {self.bytes_total:,} ({self.share:.2%})",
         }
         return facts if self.sample is None else facts | {"design effect": self._clustering()}
+
+    @property
+    def _sampling_key(self) -> str:
+        names = self.reader.snapshot.config.sample_by
+        return f" of the values of {', '.join(names)}" if names else ""
 
     def _clustering(self) -> str:
         effect, scope = self.design_effect, self.design_effect_scope

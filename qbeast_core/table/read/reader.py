@@ -104,16 +104,30 @@ class Reader:
     @property
     def hashed(self) -> tuple[str, ...]:
         """Columns whose hash is the weight of a row, in order. Empty if the table has no index, without `sample_by`."""
-        return self.indexed if self.sample_by is None else self.sample_by
+        if self.sample_by is not None:
+            return self.sample_by
+        latest = self.snapshot.config.latest
+        return () if latest is None else latest.hashed
+
+    @property
+    def hashes_differ(self) -> bool:
+        """Whether revisions hash different columns, after a reindex of a table without a sampling key."""
+        return bool(self._other_columns)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """All columns that the place of a row depends on. Empty if there is no valid revision."""
+        latest = self.snapshot.config.latest
+        return () if latest is None else latest.key_columns
 
     @cached_property
     def _other_columns(self) -> dict[int, tuple[str, ...]]:
-        """Columns by revision, of revisions that have other columns than the newest one."""
+        """Hashed columns by revision, of revisions that hash other columns than the newest one."""
         revisions = {} if self.sample_by is not None else self.snapshot.config.revisions
         return {
-            number: revision.columns
+            number: revision.hashed
             for number, revision in revisions.items()
-            if revision.columns != self.indexed
+            if revision.hashed != self.hashed
         }
 
     def other_columns(self, table: IndexTable, number: int) -> tuple[str, ...] | None:
@@ -233,7 +247,7 @@ class Reader:
                 f"moves no data: {index_call(self.snapshot)}."
             )
             raise InvalidInputError(msg, argument="sample_by")
-        refuse_lost_columns(uri, self.latest, self.snapshot.schema, done="read")
+        refuse_lost_columns(uri, self.latest, self.snapshot.schema, self.snapshot.columns, done="read")
         return weights
 
     def names_of(self, columns: Sequence[str] | None) -> list[str]:

@@ -30,8 +30,7 @@ def sampled_by(reader: Reader, columns: Sequence[str] | None) -> Reader:
     if unfit:
         problem = f"must name columns with a hash; no hash is known for the types of {unfit}"
         invalid_argument("sample_by", problem, "nothing was read", value=names)
-    config = reader.snapshot.config
-    if config.latest is not None and tuple(names) == config.latest.columns and not config.has_other_columns:
+    if tuple(names) == reader.hashed and not reader.hashes_differ:
         return reader
     return Reader(reader.snapshot, tuple(names))
 
@@ -52,8 +51,9 @@ def warn_of_full_read(reader: Reader) -> None:
         return
     if snapshot.config.is_indexed:
         columns = list(reader.hashed)
-        reason = f"is indexed by {list(reader.indexed)}, not by {columns}"
-        cure = f"Leave sample_by out to sample by the index, or index other columns: Table.reindex({columns})"
+        now = Reader(snapshot).hashed
+        reason = f"is sampled by {list(now)}, not by {columns}"
+        cure = f"Leave sample_by out to sample by {list(now)}, or write a table with sample_by={columns}"
     else:
         reason = "has no index"
         cure = f"Index it, which moves no data, and sample by the same columns: {index_call(snapshot)}"

@@ -188,7 +188,7 @@ def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None 
         return
     message = (
         f"the sample {sample} of {reader.snapshot.uri!r} holds no row; about {expected:,.0f} of {rows:,} rows were "
-        f"expected: rows with equal values of {list(reader.indexed)} enter a sample together (cluster sampling), "
+        f"expected: rows with equal values of {list(reader.hashed)} enter a sample together (cluster sampling), "
         "and there are few such values. Take a larger sample, or index a column of many values as well: Table.reindex."
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())

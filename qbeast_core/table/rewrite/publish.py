@@ -54,7 +54,7 @@ def publish_replaced(
     outcome = publish(reader.store, base, intent, conflict_with=conflict_with)
     warn_of_added_columns(base, snapshot.schema)
     if intent.brings == "rows" and outcome.snapshot is not None:
-        warn_if_growing(snapshot.files, outcome.snapshot.files, reader.indexed)
+        warn_if_growing(snapshot.files, outcome.snapshot.files, reader.snapshot.config.latest)
     return outcome
 
 

@@ -102,8 +102,8 @@ def publish_parts(
     if outcome.already_applied:
         delete_data_files(target.store, adds)
     elif outcome.snapshot is not None:
-        files, latest = outcome.snapshot.files, outcome.snapshot.config.latest
+        files = outcome.snapshot.files
         before = files.filter(~pl.col("path").is_in([add.path for add in adds]))
-        warn_if_growing(before, files, () if latest is None else latest.columns)
+        warn_if_growing(before, files, outcome.snapshot.config.latest)
         warn_if_small(base, outcome.snapshot)
     return outcome

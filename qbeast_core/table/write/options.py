@@ -23,6 +23,7 @@ from qbeast_core.support.suggestions import did_you_mean
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.partition_by import PartitionBy
+from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_core.table.write.target import Mode
 from qbeast_core.tree.space.columns import to_index_column
 from qbeast_core.tree.space.fit import ColumnBounds
@@ -83,6 +84,8 @@ class WriteOptions:
     sample_column: str | None = None
     # None: a table keeps its partition columns.
     partition_by: PartitionBy | None = None
+    # None: a table keeps its sampling key.
+    sample_by: SampleBy | None = None
     dry_run: bool = False
     progress: ProgressCallback | None = None
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import polars as pl
 
-from qbeast_core.errors import InvalidInputError, invalid_argument
+from qbeast_core.errors import InvalidInputError
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.table.data.column_names import listed_names
 
 # Names of partition columns, or the name of one.
 PartitionBy: TypeAlias = Sequence[str] | str
@@ -30,7 +31,7 @@ def partition_columns(
 
     `now` are those of the table, None for a new table. Without a request, a table keeps its partition columns.
     """
-    names = (now or ()) if requested is None else _names(requested)
+    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT, _OUTCOME)
     if now is not None and names != now and not may_change:
         has = f"is partitioned by {list(now)}" if now else "has no partitions"
         msg = (
@@ -41,18 +42,6 @@ def partition_columns(
     if names:
         _check(names, schema, dialect)
     return names
-
-
-def _names(requested: PartitionBy) -> tuple[str, ...]:
-    value = cast("object", requested)  # callers without a type checker pass anything
-    if isinstance(value, str):
-        return (value,)
-    is_list = isinstance(value, Iterable) and not isinstance(value, Mapping | set | frozenset)
-    names = list(cast("Iterable[object]", value)) if is_list else [value]
-    texts = tuple(name for name in names if isinstance(name, str))
-    if not is_list or len(texts) < len(names):
-        invalid_argument(_ARGUMENT, "must be a list of names of columns", _OUTCOME, value=value)
-    return texts
 
 
 def _check(names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect) -> None:

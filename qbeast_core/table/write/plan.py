@@ -48,6 +48,7 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.snapshot.snapshot import Snapshot
 from qbeast_core.table.write.options import WriteOptions, parse_column_stats
 from qbeast_core.table.write.partition_by import partition_columns
+from qbeast_core.table.write.sampling_key import sampling_key, with_sampling_key
 from qbeast_core.tree.space.evolve import IndexWish
 
 _OUTCOME: Final = "nothing was written"
@@ -110,10 +111,11 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     frame = _with_optional(without_values(frame, sample_column), target, options)
     frame, schema_json = _fitted(frame, target, options)
     if target is not None and appending and latest is not None:
-        refuse_lost_columns(target.uri, latest, frame.schema, done="written")
+        refuse_lost_columns(target.uri, latest, frame.schema, target.columns, done="written")
     specs = _specs(target, state, options, frame.schema)
     if not specs:
         _refuse_index_options(options, sample_column)
+    sample_by = _sampling_key(frame.schema, target, options, dialect, has_index=bool(specs))
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, frame.schema, options, dialect)
@@ -122,6 +124,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
         metadata = metadata.model_copy(update={"configuration": config.to_configuration()})
     if sample_column is not None:
         metadata = with_sample_column(metadata, sample_column, new_id)
+    metadata = with_sampling_key(metadata, sample_by)
     # A converted table, or one whose columns another writer changed, still waits for a real revision.
     waits = state is not None and state.newest is None
     stays = latest is not None and (waits or (not appending and options.columns is None))
@@ -135,7 +138,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     clustered_by = () if target is None else target.clustered_by
     known = () if latest is None else latest.columns
     refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)
-    wish = IndexWish(specs, size, dialect, bounds, columns.rehashed)
+    wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
     rules = None
     if target is not None:
         rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
@@ -225,6 +228,7 @@ def _refuse_index_options(options: WriteOptions, sample_column: str | None) -> N
         "sample_column": sample_column,
         "cube_size": options.cube_size,
         "column_stats": options.column_stats,
+        "sample_by": options.sample_by or None,
         "dialect": None if options.dialect == "documented" else options.dialect,
     }
     for name, value in given.items():
@@ -262,6 +266,27 @@ def _sample_column(
     if name is None or name == now:
         return None if now is None else check_sample_column(now, (), dialect)
     return check_sample_column(name, frame.columns, dialect)
+
+
+def _sampling_key(
+    schema: pl.Schema,
+    target: Snapshot | None,
+    options: WriteOptions,
+    dialect: BlocksDialect,
+    *,
+    has_index: bool,
+) -> tuple[str, ...]:
+    """Return the sampling key of the table after the write. A table without index has none."""
+    if not has_index:
+        return ()
+    return sampling_key(
+        options.sample_by,
+        schema,
+        now=None if target is None else target.config.sample_by,
+        may_change=options.mode == "overwrite",
+        dialect=dialect,
+        sample_column=options.sample_column,
+    )
 
 
 def _metadata(

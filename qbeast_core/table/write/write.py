@@ -106,7 +106,7 @@ def _write(
     before, counts = with_write(_others(stays, outcome, adds), keys)
     result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
-    warn_if_clustered(effects, planned.wish.names, rows.in_memory_rows, own_effect=plan.design_effect)
+    warn_if_clustered(effects, chosen.revision, rows.in_memory_rows, own_effect=plan.design_effect)
     return _done(result, adds, outcome)
 
 

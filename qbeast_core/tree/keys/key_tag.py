@@ -32,6 +32,24 @@ _MAX_VARINT_BITS: Final = 14 * 7  # of a number in groups of seven bits; the squ
 _COUNTERS_OF_BYTE: Final = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], np.int64)
 
 
+def keys_of_file(
+    weights: I32Array, starts: I64Array | None, *, is_scattered: bool
+) -> tuple[KeySketch, HeavyKeys]:
+    """Count the keys of a file, given the weights in the order of the file and the first row of each block.
+
+    Rows of a key are contiguous in each block, and usually in one block. With a sampling key they are scattered over
+    many blocks; then no position is returned.
+
+    >>> weights = np.array([1, 5, 1], dtype=np.int32)
+    >>> sketch, heavy = keys_of_file(weights, np.array([0, 2]), is_scattered=True)
+    >>> sketch.squares, heavy.weights.tolist(), heavy.firsts.tolist()
+    (5, [1], [-1])
+    """
+    if is_scattered:
+        weights, starts = np.sort(weights), None
+    return KeySketch.of(weights), HeavyKeys.of(weights, starts)
+
+
 def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:
     """Return the tag of a file.
 

@@ -45,6 +45,8 @@ class IndexWish:
     dialect: BlocksDialect
     bounds: Mapping[str, ColumnBounds] = field(default_factory=dict[str, ColumnBounds])
     decimals: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Sampling key; empty: the indexed columns.
+    sample_by: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -133,4 +135,4 @@ def _revision(
             for transformer, _ in fitted
         ),
         transformations=tuple(transformation for _, transformation in fitted),
-    )
+    ).with_sample_by(wish.sample_by)

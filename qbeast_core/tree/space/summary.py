@@ -97,16 +97,17 @@ def summarise(
     names: Sequence[str],
     *,
     partitions: Sequence[str] = (),
+    sample_by: Sequence[str] = (),
     first_row: int = 0,
     limits: SampleLimits = _QUANTILE_LIMITS,
 ) -> IndexSummary:
-    """Summarise one batch of rows. The sample also has the partition columns.
+    """Summarise one batch of rows. The sample also has the partition columns and the sampling key.
 
     >>> s = summarise(pl.DataFrame({"a": [3, None, 1]}), ["a"])
     >>> s.rows, s.columns[0].lowest, s.columns[0].highest, s.columns[0].nulls
     (3, 1, 3, 1)
     """
-    columns_frame = frame[list(dict.fromkeys((*names, *partitions)))]
+    columns_frame = frame[list(dict.fromkeys((*names, *partitions, *sample_by)))]
     rows, keys = _sampled_rows(first_row, frame.height, limits.rows)
     sample = columns_frame[pl.Series(rows)] if len(rows) < frame.height else columns_frame
     sample = sample.hstack([pl.Series(KEY_COLUMN, keys)])

@@ -70,7 +70,7 @@ class Merge(Change):
                 files=files[~is_whole],
                 dropped=files[is_whole],
                 change=matched.change,
-                keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.indexed),
+                keeps_keys=rules.updates is None or not set(rules.updates.columns) & set(reader.key_columns),
                 in_place=files[lost == 0],
                 added=matched.added.numbered(rules.drawn),
             ),

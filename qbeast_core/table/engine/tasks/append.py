@@ -84,7 +84,7 @@ class AppendTask:
         return AppendedPart(self.version, revision, indexed, tuple(written[len(indexed) :]), frame.height)
 
     def _index(self, frame: pl.DataFrame, revision: Revision, settings: FileSettings) -> list[AddFile]:
-        weights = frame_weights(frame, self.indexed)
+        weights = frame_weights(frame, revision.hashed)
         partitions = partitions_of(self.tree).with_rows(frame.select(self.target.columns.partitions))
         plan = plan_index(
             frame,
@@ -109,7 +109,7 @@ class AppendTask:
             self._stage_tree(frame, settings, written)
 
     def _stage_tree(self, frame: pl.DataFrame, settings: FileSettings, written: list[AddFile]) -> None:
-        weights = frame_weights(frame, self.indexed)
+        weights = frame_weights(frame, self.target.sample_by or self.indexed)
         order = np.argsort(weights, kind="stable")
         for rows in np.array_split(order, max(-(-frame.height // _file_rows(frame)), 1)):
             if len(rows):

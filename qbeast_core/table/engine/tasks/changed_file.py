@@ -59,7 +59,7 @@ class ChangeFile:
         stay = True
         for rows in _first_alone(read_parts(file.parts, self.keep, self.files)):
             changed = _in_order(rows, file.change)
-            placing = list(dict.fromkeys((*self.revision.columns, *self.target.columns.partitions)))
+            placing = list(dict.fromkeys((*self.revision.key_columns, *self.target.columns.partitions)))
             stay = stay and changed.select(placing).equals(rows.select(placing))
             if not (stay or self.returns_rows):
                 return None
@@ -67,7 +67,7 @@ class ChangeFile:
         if not frames:
             return None
         rows = pl.concat(frames, rechunk=True)
-        weights = frame_weights(rows, self.revision.columns)
+        weights = frame_weights(rows, self.revision.hashed)
         shape = _shape(file) if stay else None
         if shape is None or not _lie_in_blocks(weights, file.blocks, shape):
             return rows if self.returns_rows else None

@@ -37,11 +37,18 @@ class SummaryTask:
     apart: Revision | None = None
     # Schema of the partition columns.
     partitions: pl.Schema = field(default_factory=pl.Schema)
+    # Schema of the sampling key. Empty: the weight of a row is the hash of the columns of `schema`.
+    sample_by: pl.Schema = field(default_factory=pl.Schema)
 
     @property
     def read_schema(self) -> pl.Schema:
         """Schema of all columns to read."""
-        return pl.Schema({**self.schema, **self.partitions})
+        return pl.Schema({**self.schema, **self.sample_by, **self.partitions})
+
+    @property
+    def hashed(self) -> list[str]:
+        """Columns whose hash is the weight of a row."""
+        return list(self.sample_by or self.schema)
 
     def summarise(self, rows: ArrowStream | pl.DataFrame, *, first_row: int) -> IndexSummary:
         """Summarise one batch."""
@@ -54,11 +61,15 @@ class SummaryTask:
         return replace(inside, outside=outside)
 
     def _summarise(self, frame: pl.DataFrame, first_row: int) -> IndexSummary:
-        names = list(self.schema)
         summary = summarise(
-            frame, names, partitions=list(self.partitions), first_row=first_row, limits=self.limits
+            frame,
+            list(self.schema),
+            partitions=list(self.partitions),
+            sample_by=list(self.sample_by),
+            first_row=first_row,
+            limits=self.limits,
         )
-        return replace(summary, weight_sum=int(frame_weights(frame, names).sum(dtype=np.int64)))
+        return replace(summary, weight_sum=int(frame_weights(frame, self.hashed).sum(dtype=np.int64)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class PlaceTask:
     def place(self, frame: pl.DataFrame) -> U64Array:
         """Return the sort key of each row. It defines the order of rows across and within files."""
         revision = self.revision
-        weights = frame_weights(frame, revision.columns)
+        weights = frame_weights(frame, revision.hashed)
         trees = self.partitions.numbers(frame)
         if trees is not None and (trees < 0).any():
             msg = (

@@ -28,6 +28,7 @@ def settings_for(
         columns=target.columns,
         clustered_by=target.clustered_by,
         size_bytes=size_bytes,
+        is_scattered=bool(target.sample_by),
     )
 
 

@@ -98,6 +98,8 @@ def _uses(snapshot: Snapshot, path: FieldPath) -> Iterator[str]:
         yield "the table is partitioned by it"
     if name == snapshot.sample_column:
         yield "it is the sample column"
+    if name in config.sample_by:
+        yield "it is in the sampling key of the table"
     numbers = [str(number) for number, revision in config.revisions.items() if name in revision.columns]
     if numbers:
         yield f"it is indexed (revision {', '.join(numbers)}); Table.reindex takes other columns"

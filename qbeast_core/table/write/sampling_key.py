@@ -1,0 +1,98 @@
+"""The sampling key of a table after a write: the columns whose hash is the weight of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.log.actions import Metadata
+from qbeast_core.log.columns.stored import StoredColumns
+from qbeast_core.spec.block import BlocksDialect
+from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.support.suggestions import did_you_mean
+from qbeast_core.table.data.column_names import listed_names
+from qbeast_core.tree.space.columns import can_be_hashed
+
+# Names of the columns of a sampling key, or the name of one.
+SampleBy: TypeAlias = Sequence[str] | str
+
+_OUTCOME: Final = "nothing was written"
+_ARGUMENT: Final = "sample_by"
+
+
+def sampling_key(
+    requested: SampleBy | None,
+    schema: pl.Schema,
+    *,
+    now: tuple[str, ...] | None,
+    may_change: bool,
+    dialect: BlocksDialect,
+    sample_column: str | None = None,
+) -> tuple[str, ...]:
+    """Return the sampling key of a table of these columns after a write. Empty: the indexed columns.
+
+    `now` is that of the table, None for a new table. Without a request, a table keeps its sampling key.
+    """
+    names = (now or ()) if requested is None else listed_names(requested, _ARGUMENT, _OUTCOME)
+    if now is not None and names != now and not may_change:
+        has = f"has the sampling key {list(now)}" if now else "has no sampling key"
+        msg = (
+            f"the table {has}, not {list(names)}; {_OUTCOME}. Leave `{_ARGUMENT}` out, or replace the rows with "
+            'mode="overwrite".'
+        )
+        raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names))
+    if names:
+        _check(names, schema, dialect, sample_column)
+    return names
+
+
+def with_sampling_key(metadata: Metadata, names: tuple[str, ...]) -> Metadata:
+    """Return the metadata with this sampling key, by the names of columns in files."""
+    columns = StoredColumns.of(metadata)
+    config = TableConfig.from_configuration(metadata.configuration)
+    stored = tuple(columns.stored_name(name) for name in names)
+    if stored == config.sample_by:
+        return metadata
+    return metadata.model_copy(update={"configuration": config.with_sample_by(stored).to_configuration()})
+
+
+def _check(
+    names: tuple[str, ...], schema: pl.Schema, dialect: BlocksDialect, sample_column: str | None
+) -> None:
+    """Raise if a table of these columns cannot have this sampling key."""
+    unknown = [name for name in names if name not in schema]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    unfit = [name for name in names if name in schema and not _is_key(schema[name])]
+    if unknown:
+        msg = (
+            f"the rows have no column(s) {unknown} to sample by; {_OUTCOME}. They have {list(schema)}."
+            f"{did_you_mean(unknown, schema)} A table without a sampling key: {_ARGUMENT}=[]."
+        )
+    elif twice:
+        msg = f"columns to sample by named twice: {twice}; {_OUTCOME}. Name each once."
+    elif sample_column in names:
+        msg = (
+            f"{sample_column!r} is the sample column, which is computed from the sampling key; {_OUTCOME}. "
+            "Choose other columns."
+        )
+    elif unfit:
+        types = ", ".join(f"{name!r} ({schema[name]})" for name in unfit)
+        msg = (
+            f"columns of these types cannot be a sampling key: {types}; {_OUTCOME}. Equal keys must have equal "
+            "bytes, so floats and nested columns are refused: cast them to integers, decimals or text."
+        )
+    elif dialect == "qbeast-spark":
+        msg = (
+            f"tables of the dialect 'qbeast-spark' cannot have a sampling key: the JVM samples by the indexed "
+            f"columns; {_OUTCOME}. Use the dialect 'documented'."
+        )
+    else:
+        return
+    raise InvalidInputError(msg, argument=_ARGUMENT, value=list(names), known=list(schema))
+
+
+def _is_key(dtype: pl.DataType) -> bool:
+    return can_be_hashed(dtype) and not dtype.is_float()
