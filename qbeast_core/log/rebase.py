@@ -265,11 +265,16 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         metadata = merged
     # The data files are written already: they have to fit the schema that the table has by now.
     written_for = intent.metadata or base
-    if written_for is not None and written_for.partition_columns != metadata.partition_columns:
+    return metadata if written_for is None else _misfit(intent, written_for, metadata) or metadata
+
+
+def _misfit(intent: WriteIntent, written_for: Metadata, metadata: Metadata) -> str | None:
+    """Return why files that were written for a table do not fit it as it is now; None if they do."""
+    if written_for.partition_columns != metadata.partition_columns:
         return "another writer changed the partition columns"
-    if written_for is not None and _sampling_key(written_for) != _sampling_key(metadata):
+    if _sampling_key(written_for) != _sampling_key(metadata):
         return "another writer changed the sampling key, whose hash is the weight of these rows"
-    if written_for is not None and written_for.schema_string != metadata.schema_string:
+    if written_for.schema_string != metadata.schema_string:
         # By their names in files: columns may have other names in the table now.
         ours, now = StoredColumns.of(written_for), StoredColumns.of(metadata)
         if intent.removes and {**now.names, **ours.names} != {**ours.names, **now.names}:
@@ -278,7 +283,7 @@ def _metadata(intent: WriteIntent, base: Metadata | None, head: _TableState | No
         problems = schema_problems(stored_schema(written_for), stored_schema(metadata), names)
         if problems:
             return f"another writer changed the schema: {'; '.join(problems)}"
-    return metadata
+    return None
 
 
 def _sampling_key(metadata: Metadata) -> str | None:

@@ -48,11 +48,13 @@ def summarise_rows(df: DataFrame, task: SummaryTask, schema_json: str) -> IndexS
     """Summarise all rows of a DataFrame on the executors."""
     table = spark_schema(schema_json)
     types = StructType([table[name] for name in task.schema])
-    others = StructType([table[name] for name in task.partitions if name not in task.schema])
+    others = StructType([table[name] for name in task.read_schema if name not in task.schema])
     counts = Observation()
     rows = _with_stored_values(df, [table[name] for name in task.partitions])
     drawn = _with_random_numbers(rows, types, others, task.cube_size)
-    observed = drawn.observe(counts, *_aggregates(types))
+    numbers = {name: f"c{number}" for number, name in enumerate(task.read_schema)}
+    weight = F.hash(*(numbers[name] for name in task.hashed))
+    observed = drawn.observe(counts, *_aggregates(types, weight))
     sample = _collect(observed.where("drawn < max_drawn").drop("max_drawn"))
     partitions = _distinct(rows, StructType([table[name] for name in task.partitions]), task.partitions)
     return _summary(sample, counts.get, task, partitions)
@@ -139,10 +141,9 @@ def _share(cube_size: int | None) -> Column:
     return F.least(F.lit(1.0), share, max_share)
 
 
-def _aggregates(types: StructType) -> list[Column]:
+def _aggregates(types: StructType, weight: Column) -> list[Column]:
     """Return the aggregates of all rows, with the names that `_summary` uses."""
     names = [f"c{number}" for number in range(len(types))]
-    weight = F.hash(*names)
     aggregates = [
         F.count(F.lit(1)).alias("rows"),
         F.min("max_drawn").alias("max_drawn"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -16,7 +16,8 @@ from qbeast_core.query.plan.evaluate import evaluate
 from qbeast_core.query.plan.intervals import coordinate_intervals
 from qbeast_core.query.plan.statistics import Statistics, trusted_counts
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
-from qbeast_core.space.arrays import BoolArray, I64Array
+from qbeast_core.space.arrays import BoolArray, I32Array, I64Array
+from qbeast_core.space.weights import MIN_WEIGHT
 
 if TYPE_CHECKING:
     from qbeast_core.query.plan.drawn import FileDraw
@@ -128,6 +129,20 @@ class MatchingBlocks:
             page_numbers=pages,
             # A block may match while none of its pages does: pages have tighter weight bounds.
             reason_codes=np.select(masks, list(range(len(masks))), default=_REASONS.index("weights")),
+        )
+
+    def of_keys(self, keys: I32Array) -> Selection:
+        """Choose what to read for all rows of some keys, given by their weights."""
+        parts = [self.within(WeightRange(key, key + 1)) for key in keys.tolist()]
+        nothing = self.within(WeightRange(MIN_WEIGHT, MIN_WEIGHT))
+        return replace(
+            nothing,
+            opened=np.logical_or.reduce([nothing.opened, *(part.opened for part in parts)]),
+            blocks=np.logical_or.reduce([nothing.blocks, *(part.blocks for part in parts)]),
+            mixed=np.logical_or.reduce([nothing.mixed, *(part.mixed for part in parts)]),
+            page_numbers=np.unique(
+                np.concatenate([nothing.page_numbers, *(part.page_numbers for part in parts)])
+            ),
         )
 
 

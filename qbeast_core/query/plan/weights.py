@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from qbeast_core.space.arrays import BoolArray, I32Array
 from qbeast_core.space.weights import MAX_WEIGHT, MIN_WEIGHT
 
 
@@ -35,6 +38,25 @@ class WeightRange:
     def is_empty(self) -> bool:
         """Whether the range holds no row."""
         return self.from_ >= self.to
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyChoice:
+    """The rows of some keys only, or of all keys but these."""
+
+    # Weights of the keys, ascending.
+    weights: I32Array
+    only: bool
+
+    def mask(self, weights: I32Array) -> BoolArray:
+        """Return which rows are chosen, given their weights.
+
+        >>> keys = KeyChoice(np.array([3, 5], dtype=np.int32), only=False)
+        >>> keys.mask(np.array([5, 4], dtype=np.int32))
+        array([False,  True])
+        """
+        mask: BoolArray = np.isin(weights, self.weights, invert=not self.only)
+        return mask
 
 
 # The range of a read without a sample.

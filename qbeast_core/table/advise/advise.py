@@ -151,6 +151,7 @@ class _Advising:
             row_bytes=sample.rows.estimated_size() / sample.rows.height,
             ends=ends_of(snapshot.files, snapshot.schema),
             drawn_by=sample.drawn_by,
+            sample_by=snapshot.config.sample_by,
             configuration=snapshot.metadata.configuration,
             partition_shares=_shares_of_partitions(reader, workload) if partitions else None,
         )

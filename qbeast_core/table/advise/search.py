@@ -74,6 +74,7 @@ class TableFacts:
     ends: pl.DataFrame
     # Columns by whose weights the sample was chosen.
     drawn_by: tuple[str, ...] = ()
+    sample_by: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict[str, str])
     # Share of the table in the partitions that each filter opens. None: the table has no partitions.
     partition_shares: F64Array | None = None
@@ -102,6 +103,7 @@ class Search:
             filtered=workload.named,
             ends=facts.ends,
             drawn_by=facts.drawn_by,
+            sample_by=facts.sample_by,
             partition_shares=facts.partition_shares,
         )
         return Candidates(trial, workload.importance, self._encoder)

@@ -63,6 +63,8 @@ class Trial:
     ends: pl.DataFrame
     # Columns by whose weights `rows` were chosen: rows of an index on them have the lowest weights only.
     drawn_by: tuple[str, ...] = ()
+    # Sampling key of the table, whatever its index.
+    sample_by: tuple[str, ...] = ()
     # Share of the table in the partitions that each filter opens. All rows are simulated as one tree.
     partition_shares: F64Array | None = None
     _axes: dict[tuple[ColumnSpec, int], tuple[Revision, U32Array]] = field(

@@ -5,7 +5,6 @@ Otherwise a sample would hold all rows of a heavy key or none, which would domin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import compress
@@ -30,8 +29,10 @@ class HeavyRows:
     # Rows that can be drawn one by one, and rows of keys that fit in a page, by number of the file. The latter are
     # read separately, because each round would read their page again.
     files: Mapping[int, FileDraw]
-    # Minimum sum of the squared row counts of the other keys, from the tags of files without a list. Infinite if the
-    # rows of a listed key are not in random order; 0.0 if all files have a list, or none has a tag.
+    # Weights of keys whose rows are read separately, ascending: their rows lie in many places, or are needed together.
+    keys: I32Array
+    # Minimum sum of the squared row counts of the other keys, from the tags of files without a list; 0.0 if all files
+    # have a list, or none has a tag.
     others: float
 
     def rows_apart(self, deleted: Mapping[int, I64Array]) -> int:
@@ -47,10 +48,11 @@ class HeavyRows:
 
 
 _NO_ROWS: Final = np.zeros(0, np.int64)
+_NO_KEYS: Final = np.zeros(0, np.int32)
 
 
-def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
-    """Return the rows of the keys that are heavy among the opened rows."""
+def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
+    """Return the rows of the keys that are heavy among the opened rows. `whole_keys`: draw no row by itself."""
     tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
     for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():
@@ -59,23 +61,24 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int) -> HeavyRows:
             listed[number] = heavy_keys
     others = _squares_without_list(reader.snapshot.files, pl.Series(opened.opened))
     if not listed:
-        return HeavyRows({}, others)
-    heavy = _heaviest(listed.values(), rows)
+        return HeavyRows({}, _NO_KEYS, others)
+    heavy = np.sort(_heaviest(listed.values(), rows))
+    places = {number: np.isin(keys.weights, heavy) for number, keys in listed.items()}
+    can_draw = {number: (listed[number].firsts >= 0) & (opened.pages_total[number] > 0) for number in listed}
+    apart = [listed[number].weights[is_heavy & ~can_draw[number]] for number, is_heavy in places.items()]
+    keys = heavy if whole_keys else np.unique(np.concatenate(apart))
     files: dict[int, FileDraw] = {}
-    for number, keys in listed.items():
-        is_heavy = np.isin(keys.weights, heavy)
-        ordered = is_heavy & (keys.firsts >= 0) & (opened.pages_total[number] > 0)
-        if (is_heavy & ~ordered).any():
-            others = math.inf
-        pairs = zip(keys.firsts[ordered].tolist(), keys.rows[ordered].tolist(), strict=True)
-        if ordered.any():
+    for number, of_file in listed.items():
+        drawn = places[number] & ~np.isin(of_file.weights, keys)
+        if drawn.any():
+            pairs = zip(of_file.firsts[drawn].tolist(), of_file.rows[drawn].tolist(), strict=True)
             stretches = [Stretch.of(first, count, path=reader.paths[number]) for first, count in pairs]
             is_long = [_pages_of(opened, number, stretch) > 1 for stretch in stretches]
             files[number] = FileDraw(
                 one_by_one=tuple(compress(stretches, is_long)),
                 apart=tuple(s for s, several in zip(stretches, is_long, strict=True) if not several),
             )
-    return HeavyRows(files, others)
+    return HeavyRows(files, keys, others)
 
 
 def _pages_of(opened: Selection, file: int, stretch: Stretch) -> float:

@@ -75,6 +75,8 @@ class Question:
     memory_bytes: int
     # Columns of the table to read.
     columns: tuple[str, ...]
+    # Whether samples must hold all rows of their keys, also rows of files without index.
+    whole_keys: bool = False
 
     @property
     def by(self) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
@@ -18,7 +17,7 @@ from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.select import match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
@@ -31,7 +30,7 @@ from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
-from qbeast_core.table.read.reader import Reader, ScanPlan
+from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 
@@ -76,6 +75,8 @@ class Reading:
     # Number of matching rows of files with an index, if counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
+    # Rows of keys that were read apart, also those that do not match if these are counted.
+    _rows_apart: int = field(default=0, init=False)
     # Empty until they are known; until then, batches must be summed in order.
     _centres: dict[str, float] = field(default_factory=dict[str, float], init=False)
     # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
@@ -87,7 +88,9 @@ class Reading:
     def unplaced(self) -> BoolArray:
         """Files whose rows are all read: without index, or without an index of the columns to sample by."""
         unplaced = self.reader.blocks.unplaced_files
-        return unplaced if self.reader.sample_by is None else np.ones_like(unplaced)
+        if self.reader.sample_by is not None:
+            return np.ones_like(unplaced)
+        return np.zeros_like(unplaced) if self.question.whole_keys else unplaced
 
     @property
     def rows_known(self) -> int | None:
@@ -95,7 +98,9 @@ class Reading:
         if self.counted is not None:
             return self.counted - self._kept_apart
         rows = self.rows_indexed
-        return None if rows is None else rows - self.heavy.rows_apart(self.reader.deleted_rows)
+        if rows is None:
+            return None
+        return rows - self._rows_apart - self.heavy.rows_apart(self.reader.deleted_rows)
 
     @cached_property
     def rows_indexed(self) -> int | None:
@@ -132,7 +137,8 @@ class Reading:
     @cached_property
     def heavy(self) -> HeavyRows:
         """The heavy keys that the tags of files list."""
-        return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened)
+        whole_keys = self.question.whole_keys
+        return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
     @property
     def is_calibrated(self) -> bool:
@@ -162,12 +168,8 @@ class Reading:
 
     @property
     def squares(self) -> float | None:
-        """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows.
-
-        Infinite if there are heavy keys whose rows cannot be drawn one by one.
-        """
-        compares_all = self.counted is None and self.is_calibrated
-        return self.heavy.others if compares_all or math.isinf(self.heavy.others) else None
+        """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows."""
+        return self.heavy.others if self.counted is None and self.is_calibrated else None
 
     @property
     def bounds(self) -> tuple[int, int] | None:
@@ -217,24 +219,50 @@ class Reading:
         return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
-    def _planners(self) -> tuple[Callable[[Sample | None], ScanPlan], ...]:
+    def _planners(self) -> tuple[Planner, ...]:
         """Planners of reads without and with the conditions."""
         return self.reader.planner(None), self.reader.planner(self.question.pushed)
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples skip, once; see `HeavyRows`."""
-        sums = self.read(self.apart, max_bytes=max_bytes)
+        sums = self.read(self._stretches_apart, max_bytes=max_bytes)
+        before = self.rows_read
+        sums += self.read(self._keys_apart, max_bytes=max_bytes)
+        self._rows_apart = self.rows_read - before
         self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
         return sums
 
     @cached_property
-    def apart(self) -> Window | None:
-        """The read of the rows that samples skip; None if there are none."""
+    def bytes_apart(self) -> int:
+        """Bytes of the rows that samples skip."""
+        windows = self._stretches_apart, self._keys_apart
+        return sum(window.plan.bytes_opened for window in windows if window is not None)
+
+    @cached_property
+    def _stretches_apart(self) -> Window | None:
+        """The read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
         selection = apart(self._kept.selection, self.heavy.files)
         plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
+
+    @cached_property
+    def _keys_apart(self) -> Window | None:
+        """The read of all rows of the keys that samples skip; None if there are none."""
+        if not len(self.heavy.keys):
+            return None
+        pushed = self._pushes(by_key=True)
+        plan = self._planners[pushed].of_keys(self.heavy.keys)
+        opened = plan.selection.opened & ~self.unplaced
+        plan = replace(plan, selection=replace(plan.selection, opened=opened))
+        read = Plan(self.reader, plan, None, self.question.columns)
+        left = self.question.left if pushed else self.question
+        return Window(read, by_key=False, left=left) if opened.any() else None
+
+    def _pushes(self, *, by_key: bool) -> bool:
+        """Whether a read leaves out rows that the conditions exclude. Totals may be calibrated to all rows."""
+        return self.counted is not None or not (by_key and self._compares_all)
 
     def without_index(self) -> Window | None:
         """Return the read of all rows without index; None if there are none."""
@@ -243,8 +271,7 @@ class Reading:
     def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
         """Return the read of the indexed rows between two fractions; None if it opens no file."""
         sample = None if (start, end) == (0.0, 1.0) else (start, end)
-        pushed = self.counted is not None or not (by_key and self._compares_all)
-        return self._window(sample, pushed=pushed, indexed=True, by_key=by_key)
+        return self._window(sample, pushed=self._pushes(by_key=by_key), indexed=True, by_key=by_key)
 
     def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
         """Return the plan of a read, cached; None if it opens no file."""
@@ -256,6 +283,8 @@ class Reading:
             if sample is not None and indexed and self.heavy.files:
                 matching = (self._kept if pushed else self._planners[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, matching, self.heavy.files, plan.weights))
+            if sample is not None and indexed and len(self.heavy.keys):
+                plan = replace(plan, keys=KeyChoice(self.heavy.keys, only=False))
             opened = plan.selection.opened & (self.unplaced != indexed)
             opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, opened_plan, sample, self.question.columns)

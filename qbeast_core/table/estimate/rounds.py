@@ -128,7 +128,8 @@ class _State:
         window, everything = self.window(end), self.everything()
         if window is None or everything is None:
             return end
-        return 1.0 if window.plan.bytes_opened >= _MAX_ROUND_BYTES * everything.plan.bytes_opened else end
+        cost = window.plan.bytes_opened + (self.reading.bytes_apart if self.apart is None else 0)
+        return 1.0 if cost >= _MAX_ROUND_BYTES * everything.plan.bytes_opened else end
 
     def everything(self) -> Window | None:
         """Return the cheaper read of all rows: the rest, or all rows again without weights."""
@@ -185,8 +186,8 @@ class _State:
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
-        if self.apart is None and not self.is_all(end) and self.reading.apart is not None:
-            remaining -= self.reading.apart.plan.bytes_opened
+        if self.apart is None and not self.is_all(end):
+            remaining -= self.reading.bytes_apart
         for _ in range(_MAX_REDUCTIONS if remaining > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:

@@ -262,7 +262,8 @@ def refuse_collations(names: Sequence[str], collated: Collection[str]) -> None:
     refused = [name for name in names if name in collated]
     if refused:
         msg = (
-            f"columns {refused} have a collation: values that are equal by it would be far apart in the index. "
-            "Nothing was written. Index other columns, or cast them to plain strings (collate UTF8_BINARY)."
+            f"columns {refused} have a collation: values that are equal by it would be far apart in the index, and "
+            "have different weights. Nothing was written. Choose other columns, or cast them to plain strings (collate "
+            "UTF8_BINARY)."
         )
         raise InvalidColumnsError(msg, columns=refused)

@@ -36,7 +36,7 @@ from qbeast_core.spec.table_config import (
 )
 from qbeast_core.support.runtime import new_id, now_ms
 from qbeast_core.table.commit.commit import commit
-from qbeast_core.table.data.column_names import refuse_names
+from qbeast_core.table.data.column_names import listed_names, refuse_names
 from qbeast_core.table.data.foreign_schema import refuse_mapping
 from qbeast_core.table.data.found_instead import log_instead
 from qbeast_core.table.engine.memory import MEMORY
@@ -148,7 +148,8 @@ def _new_metadata(schema: pl.Schema, partitions: tuple[str, ...]) -> Metadata:
 def _refuse_stored_columns(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:
     if options.dialect == "qbeast-spark":
         refuse_mapping(snapshot.uri, snapshot.columns, outcome="nothing was changed")
-    refuse_collations([spec.name for spec in specs], snapshot.columns.collated)
+    key = listed_names(options.sample_by or (), "sample_by", "nothing was changed")
+    refuse_collations([*(spec.name for spec in specs), *key], snapshot.columns.collated)
 
 
 def _refuse_other_index(snapshot: Snapshot, specs: Sequence[ColumnSpec], options: WriteOptions) -> None:

@@ -262,9 +262,7 @@ def _staged(snapshot: Snapshot, latest: Revision, specs: tuple[ColumnSpec, ...],
     staging = staging_revision(names, timestamp_ms=now_ms(), table_id=snapshot.uri, cube_size=size)
     staging = staging.with_sample_by(config.sample_by)
     entries = _entries(config, specs, size)
-    if (
-        staging.hashed != latest.hashed
-    ):  # other weights than the hidden ones, if files have them
+    if staging.hashed != latest.hashed:  # other weights than the hidden ones, if files have them
         entries |= min_reader_entry(config.entries, OTHER_COLUMNS_READER)
     config = config.with_entries(entries).with_revisions([stored_revision(staging, snapshot.columns)])
     config = config.with_column_specs(stored_specs(listed, snapshot.columns))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -29,8 +29,8 @@ from qbeast_core.query.index.build import build_index_table
 from qbeast_core.query.index.index_table import IndexTable
 from qbeast_core.query.plan.fractions import Sample, sample_to_weights
 from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_may_match, match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
-from qbeast_core.space.arrays import I64Array
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
+from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
@@ -52,6 +52,35 @@ class ScanPlan:
     predicate: pl.Expr | None
     # Whether the predicate only compares values, see `qbeast_core.query.filters.predicate.understand`.
     compares_values: bool = False
+    # Keys to read, or to leave out. None: all.
+    keys: KeyChoice | None = None
+
+
+class Planner:
+    """Plans reads of one filter. The filter is parsed once."""
+
+    def __init__(self, reader: Reader, predicate: pl.Expr | None) -> None:
+        self._reader, self._predicate = reader, predicate
+
+    @cached_property
+    def _matches(self) -> tuple[MatchingBlocks, bool]:
+        schema, predicate = self._reader.snapshot.schema, self._predicate
+        node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
+        return match(self._reader.blocks_for(node), node), compares
+
+    def __call__(self, sample: Sample | None) -> ScanPlan:
+        """Choose files and pages for a sample."""
+        weights = self._reader.weights_of(sample)
+        blocks, compares = self._matches
+        reads_all = self._reader.sample_by is not None and not weights.is_empty
+        selection = blocks.within(ALL_WEIGHTS if reads_all else weights)
+        return ScanPlan(selection, weights, self._predicate, compares)
+
+    def of_keys(self, keys: I32Array) -> ScanPlan:
+        """Choose files and pages for all rows of some keys, given by their weights in ascending order."""
+        blocks, compares = self._matches
+        choice = KeyChoice(keys, only=True)
+        return ScanPlan(blocks.of_keys(keys), ALL_WEIGHTS, self._predicate, compares, choice)
 
 
 class Reader:
@@ -165,7 +194,7 @@ class Reader:
         """Blocks of all live files. Warns of invalid tags and settings."""
         return self._warned(self.snapshot.index)
 
-    def _blocks_for(self, node: Node) -> IndexTable:
+    def blocks_for(self, node: Node) -> IndexTable:
         """Return the blocks that a filter needs: all blocks, except for the first filter on a table of many files.
 
         Decoding all tags takes longer than one narrow filter, so the first filter skips the tags of files that
@@ -214,25 +243,10 @@ class Reader:
         """Choose files and pages for a read."""
         return self.planner(predicate)(sample)
 
-    def planner(self, predicate: pl.Expr | None) -> Callable[[Sample | None], ScanPlan]:
-        """Return a function that plans reads of one filter. The filter is parsed once for all samples."""
+    def planner(self, predicate: pl.Expr | None) -> Planner:
+        """Return the planner of reads of one filter."""
         refuse_forked(self.snapshot.uri)
-
-        @cache
-        def matches() -> tuple[MatchingBlocks, bool]:
-            schema = self.snapshot.schema
-            node, compares = (Unknown(), False) if predicate is None else understand(predicate, schema)
-            return match(self._blocks_for(node), node), compares
-
-        def plan(sample: Sample | None) -> ScanPlan:
-            weights = self.weights_of(sample)
-            blocks, compares = matches()
-            reads_all = self.sample_by is not None and not weights.is_empty
-            return ScanPlan(
-                blocks.within(ALL_WEIGHTS if reads_all else weights), weights, predicate, compares
-            )
-
-        return plan
+        return Planner(self, predicate)
 
     def weights_of(self, sample: Sample | None) -> WeightRange:
         """Return the weights of the rows of a sample. Raise if the weights of rows are not known."""
@@ -264,6 +278,7 @@ class Reader:
             weights=plan.weights,
             predicate=plan.predicate,
             compares_values=plan.compares_values,
+            keys=plan.keys,
         )
 
     def request(self, selection: Selection, number: int) -> PageRequest | None:

@@ -18,7 +18,7 @@ from qbeast_core.log.columns.partition_values import PartitionTexts
 from qbeast_core.log.columns.stored import StoredColumns
 from qbeast_core.log.domains.row_ids import RowIdsOfFile
 from qbeast_core.query.plan.drawn import FileDraw
-from qbeast_core.query.plan.weights import WeightRange
+from qbeast_core.query.plan.weights import KeyChoice, WeightRange
 from qbeast_core.space.arrays import I64Array
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.support.sizing import sizing
@@ -49,12 +49,19 @@ class RowFilter:
     weight_column: str | None = None
     # Whether the predicate only compares values. Then row groups of whole files may be skipped by their bounds.
     compares_values: bool = False
+    # Keys to return, or to leave out. None: all.
+    keys: KeyChoice | None = None
+
+    @property
+    def hashes_rows(self) -> bool:
+        """Whether the weights of rows are needed."""
+        return not self.weights.is_full or self.weight_column is not None or self.keys is not None
 
     @property
     def needed(self) -> list[str]:
         """Columns to read: the columns to return, and the columns of the filter and the sample."""
         filtered = [] if self.predicate is None else self.predicate.meta.root_names()
-        hashed = () if self.weights.is_full and self.weight_column is None else self.indexed
+        hashed = self.indexed if self.hashes_rows else ()
         return list(dict.fromkeys([*self.columns, *filtered, *hashed]))
 
     def hashing(self, indexed: tuple[str, ...] | None) -> RowFilter:
@@ -67,13 +74,14 @@ class RowFilter:
         A column `_DRAWN` has the weights of drawn rows, null where the weight is the hash.
         """
         columns = list(self.columns)
-        hashed = not self.weights.is_full or self.weight_column is not None
+        hashed = self.hashes_rows
         if self.predicate is not None:  # filter first: hashing takes longer than most filters
             needed = dict.fromkeys([*columns, *self.indexed]) if hashed else columns
             drawn = [_DRAWN] if _DRAWN in frame.columns else []
             frame = frame.lazy().filter(self.predicate).select(*needed, *drawn).collect()
         if hashed:
             weights = frame_weights(frame, self.indexed)
+            chosen = None if self.keys is None else self.keys.mask(weights)
             if _DRAWN in frame.columns:
                 weights = frame[_DRAWN].fill_null(pl.Series(weights)).to_numpy()
             if self.weight_column is not None:
@@ -81,7 +89,9 @@ class RowFilter:
                 columns.append(self.weight_column)
             if not self.weights.is_full:
                 inside = (weights >= self.weights.from_) & (weights <= self.weights.last)
-                return frame.lazy().filter(pl.lit(pl.Series(inside))).select(columns).collect()
+                chosen = inside if chosen is None else chosen & inside
+            if chosen is not None:
+                return frame.lazy().filter(pl.lit(pl.Series(chosen))).select(columns).collect()
         return frame if frame.columns == columns else frame.select(columns)
 
 

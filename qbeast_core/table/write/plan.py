@@ -137,7 +137,9 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     columns = StoredColumns.of(metadata, None if target is None else target.protocol.writer_features)
     clustered_by = () if target is None else target.clustered_by
     known = () if latest is None else latest.columns
-    refuse_collations([spec.name for spec in specs if spec.name not in known], columns.collated)
+    known_key = () if target is None else target.config.sample_by
+    new_names = [spec.name for spec in specs if spec.name not in known]
+    refuse_collations([*new_names, *set(sample_by).difference(known_key)], columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
     rules = None
     if target is not None:
