@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import PREVIEW, feature_of
-from qbeast_core.spec.table_config import TableConfig
+from qbeast_core.spec.table_config import SAMPLE_BY, TableConfig
 from qbeast_core.support.suggestions import convert_call, delta_copy_call
 
 VOID_INSIDE: Final = "the type void inside"
@@ -50,6 +50,12 @@ def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "w
     >>> "convert_table('t'" in damaged_index(config, path="t", refused="written")
     True
     """
+    if SAMPLE_BY in config.faults:
+        return (
+            f"the sampling key of {path!r} is not known: {config.faults[SAMPLE_BY]} Nothing was {refused}; reads without "
+            "a sample still return every row. Go back to a version that can be read (Table.restore), or replace the "
+            'rows with mode="overwrite" and sample_by=[...].'
+        )
     if config.last_revision_id is None:
         cure = (
             f"{convert_call(path)} begins a new index and moves no data; or go back to a version that can be read "

@@ -48,7 +48,11 @@ class Log:
     def revisions(self) -> dict[int, Revision]:
         prefix = "qbeast.revision."
         texts = {key: text for key, text in self.configuration.items() if key.startswith(prefix)}
-        return {int(key.removeprefix(prefix)): Revision.from_json(text) for key, text in texts.items()}
+        sample_by = json.loads(self.configuration.get("qbeast.sampleBy", "[]"))
+        return {
+            int(key.removeprefix(prefix)): Revision.from_json(text).with_sample_by(sample_by)
+            for key, text in texts.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,9 @@ def check_invariants(table: Path, *, may_stage: bool = False) -> list[Placed]:
     for add in adds:
         _check_sample_column(table, add, log, types)
     if any(block.partition for block in placed):
-        assert log.configuration["qbeast.minReader"] == "4"
+        assert log.configuration["qbeast.minReader"] in ("4", "5")
+    if "qbeast.sampleBy" in log.configuration:
+        assert log.configuration["qbeast.minReader"] == "5"
     for revision, partition in {(block.revision, block.partition) for block in placed}:
         blocks = [block for block in placed if (block.revision, block.partition) == (revision, partition)]
         characters = -(-len(revisions[revision].columns) // 6)
@@ -136,7 +142,7 @@ def _check_file(
     assert not set(values) & set(stored.columns)
     assert not set(values) & set(stats["nullCount"])
     indexed = _with_partition(stored, add, revision, types)
-    weights = frame_weights(indexed, revision.columns).astype(np.int64)
+    weights = frame_weights(indexed, revision.hashed).astype(np.int64)
     if hidden:
         assert stored.columns[-1] == "_qbeast_weight"
         assert (stored["_qbeast_weight"].to_numpy() == weights >> 16).all()
@@ -180,7 +186,7 @@ def _with_partition(
     values = add["partitionValues"]
     return stored.with_columns(
         pl.lit(values[name], pl.String).cast(_CASTS[types[name]]).alias(name)
-        for name in set(values) & set(revision.columns)
+        for name in set(values) & set(revision.key_columns)
     )
 
 
@@ -189,12 +195,12 @@ def _check_sample_column(table: Path, add: dict[str, Any], log: Log, types: dict
     name = log.configuration.get("qbeast.sampleColumn")
     if (name, "float") not in [(field["name"], field["type"]) for field in log.schema["fields"]]:
         return
-    assert log.configuration["qbeast.minReader"] in ("2", "3", "4")
+    assert log.configuration["qbeast.minReader"] in ("2", "3", "4", "5")
     with pq.ParquetFile(table / unquote(add["path"])) as file:
         stored, footer = pl.DataFrame(file.read(use_threads=False)), file.metadata
     assert "_qbeast_weight" not in stored.columns
     revision = log.revisions[int(add["tags"]["revision"])]
-    weights = frame_weights(_with_partition(stored, add, revision, types), revision.columns)
+    weights = frame_weights(_with_partition(stored, add, revision, types), revision.hashed)
     # The weight of m / 65536, cut off towards zero as in section 10.
     multiples = [int(m / 65536 * (2**32 - 1) - 2**31) for m in range(65536)]
     expected = (np.searchsorted(multiples, weights.astype(np.int64), side="right") - 1) / 65536

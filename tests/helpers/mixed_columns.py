@@ -64,7 +64,7 @@ def sampled_by_log(path: Path, rows: pl.DataFrame, sample: Sample | None, key: s
         number = (add.get("tags") or {}).get("revision")
         revision = newest if number is None else log.revisions[int(number)]
         keys = pl.read_parquet(path / unquote(name), columns=[key])
-        parts.append(sampled(rows.join(keys, on=key, how="semi"), list(revision.columns), sample))
+        parts.append(sampled(rows.join(keys, on=key, how="semi"), list(revision.hashed), sample))
     return pl.concat(parts)
 
 
@@ -79,8 +79,8 @@ def sampled_by_files(
 ) -> pl.DataFrame:
     """Return the rows of a sample of any table by its list of files."""
     table = qbeast.open_table(path, version=version)
-    columns = {revision.revision_id: list(revision.columns) for revision in table.revisions}
-    newest, parts = list(table.indexed_columns), [rows.clear()]
+    columns = {revision.revision_id: list(revision.hashed) for revision in table.revisions}
+    newest, parts = list(table.sample_by or table.indexed_columns), [rows.clear()]
     if all(names == newest for names in columns.values()):
         return sampled(rows, newest, sample)
     for name, number in table.files().select("path", "revision_id").iter_rows():

@@ -40,9 +40,18 @@ class Life(Featured):
         batch=batches(),
         cube_size=st.sampled_from([2, 7, 30]),
         sample=st.sampled_from([None, SAMPLE]),
+        key=st.sampled_from([None, None, "s", ["s", "id"]]),
         features=FEATURES,
     )
-    def begin(self, begin: str, batch: Batch, cube_size: int, sample: str | None, features: Features) -> None:
+    def begin(
+        self,
+        begin: str,
+        batch: Batch,
+        cube_size: int,
+        sample: str | None,
+        key: list[str] | str | None,
+        features: Features,
+    ) -> None:
         state = State(self.take(batch))
         if begin == "legacy":
             golden = find("legacy/v050_mixed_states")
@@ -52,12 +61,17 @@ class Life(Featured):
             self.ours_alone, self.began_before_06 = False, True
         elif begin == "written":
             qbeast.write_table(
-                state.frame, self.path, columns=INDEXED, cube_size=cube_size, sample_column=sample
+                state.frame,
+                self.path,
+                columns=INDEXED,
+                cube_size=cube_size,
+                sample_column=sample,
+                sample_by=key,
             )
         elif begin == "featured":
             self.tracked = features.tracked
             features.create(self.path)
-            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size).committed
+            assert qbeast.convert_table(self.path, INDEXED, cube_size=cube_size, sample_by=key).committed
             qbeast.write_table(state.frame, self.path, mode="append")
         else:
             self.path.mkdir()
@@ -291,6 +305,10 @@ class Life(Featured):
             return
         if config.has_other_columns and other == "qbeast-spark" and SAMPLE not in self.table().schema:
             with pytest.raises(qbeast.InvalidInputError, match="reindex"):
+                self.table().switch_dialect(other)
+            return
+        if config.sample_by and other == "qbeast-spark" and SAMPLE not in self.table().schema:
+            with pytest.raises(qbeast.InvalidInputError, match="its samples are by"):
                 self.table().switch_dialect(other)
             return
         if SAMPLE in self.table().schema and other == "qbeast-spark":

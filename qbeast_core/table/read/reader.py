@@ -32,6 +32,7 @@ from qbeast_core.query.plan.select import MatchingBlocks, Selection, files_that_
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
 from qbeast_core.space.arrays import I32Array, I64Array
 from qbeast_core.spec.revision import Revision
+from qbeast_core.spec.table_config import SAMPLE_BY
 from qbeast_core.support.forked import refuse_forked
 from qbeast_core.support.logs import LOG
 from qbeast_core.support.sizing import sizing
@@ -120,7 +121,7 @@ class Reader:
         """The newest revision that can be read. Raises if the table has no index."""
         refuse_unindexed(self.snapshot, "nothing was read")
         config = self.snapshot.config
-        if config.latest is None:
+        if config.latest is None or SAMPLE_BY in config.faults:
             raise InvalidMetadataError(damaged_index(config, path=self.snapshot.uri, refused="read"))
         return config.latest
 

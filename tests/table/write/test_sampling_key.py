@@ -1,0 +1,282 @@
+"""Tables with a sampling key: samples hold whole keys after every operation, and filters use the index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+import qbeast
+from qbeast_core.log.protocol import check_readable
+from qbeast_core.spec import table_config
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from tests.helpers.examples import examples
+from tests.helpers.handmade_log import metadata, write_log
+from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.scattering import scatter
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, small_files
+
+SAMPLES = (0.02, 0.3, (0.25, 0.5), 1.0)
+
+
+def clicks(first: int, count: int, users: int = 40) -> pl.DataFrame:
+    random = np.random.default_rng(first)
+    user = random.zipf(1.5, count) % users
+    return pl.DataFrame(
+        {
+            "row": np.arange(first, first + count),
+            "user": user,
+            "fare": random.gamma(2.0, 5.0, count),
+            "km": random.gamma(2.0, 3.0, count),
+        }
+    ).with_columns(pl.col("user").replace(7, None))
+
+
+def create(path: Path, rows: pl.DataFrame, **options: Any) -> qbeast.Table:
+    qbeast.write_table(rows, path, columns=["fare", "km"], sample_by="user", cube_size=20, **options)
+    return qbeast.open_table(path)
+
+
+def assert_whole_keys(path: Path, expected: pl.DataFrame) -> None:
+    """Assert that samples have the rows of some users, and all rows of these."""
+    for sample in SAMPLES:
+        rows = qbeast.read_table(path, sample=sample)
+        assert_same_rows(rows, sampled(expected, ["user"], sample))
+        users = rows.select("user").unique()
+        assert_same_rows(rows, expected.join(users, on="user", how="semi", nulls_equal=True))
+
+
+@examples(6, slow=100)
+@given(st.sampled_from(["memory", "spill", "parts"]), st.integers(0, 200), st.integers(1, 40), st.data())
+def test_samples_hold_whole_keys_after_any_operation(
+    engine: str, count: int, users: int, data: st.DataObject
+) -> None:
+    resources = SPILL if engine == "spill" else MEMORY
+    rows = [clicks(first, count, users) for first in (0, 1000)]
+    with folder() as path, small_files():
+        create(path, rows[0], resources=resources)
+        if engine == "parts":
+            scatter(path, list(rows[1].iter_slices(30)) or [rows[1]], mode="append")
+        else:
+            qbeast.write_table(rows[1], path, mode="append", resources=resources)
+        expected = pl.concat(rows)
+        for operation in data.draw(st.permutations(["delete", "update", "merge", "optimize", "stage"])):
+            table = qbeast.open_table(path)
+            match operation:
+                case "delete":
+                    table.delete(pl.col("row") % 5 == 0, resources=resources)
+                    expected = expected.filter(pl.col("row") % 5 != 0)
+                case "update":
+                    moved = pl.col("row") % 7 == 1
+                    table.update(moved, {"user": pl.col("user") + 1}, resources=resources)
+                    new = pl.when(moved).then(pl.col("user") + 1).otherwise("user")
+                    expected = expected.with_columns(new.alias("user"))
+                case "merge":
+                    source = clicks(2000, 20, users)
+                    table.merge(source, "row", resources=resources)
+                    expected = pl.concat([expected, source])
+                case "optimize":
+                    table.optimize(full=True, resources=resources)
+                case _:
+                    staged = clicks(3000, 20, users)
+                    write_deltalake(path, staged, mode="append")
+                    expected = pl.concat([expected, staged])
+            assert_whole_keys(path, expected)
+        assert qbeast.open_table(path).check().ok
+        check_invariants(path, may_stage=True)
+        filtered = qbeast.read_table(path, where="fare < 8", sample=0.3)
+        assert_same_rows(filtered, sampled(expected, ["user"], 0.3).filter(pl.col("fare") < 8))
+
+
+def test_engines_write_the_same_cubes(tmp_path: Path) -> None:
+    rows = clicks(0, 500, 60)
+    found = []
+    for name, resources in (("memory", MEMORY), ("spill", SPILL)):
+        with small_files():
+            create(tmp_path / name, rows, resources=resources)
+        cubes = qbeast.open_table(tmp_path / name).blocks().group_by("cube")
+        found.append(cubes.agg(pl.col("element_count").sum(), pl.col("min_weight").min()).sort("cube"))
+    assert found[0].equals(found[1])
+
+
+def test_filters_open_the_pages_of_a_table_without_key(tmp_path: Path) -> None:
+    rows = clicks(0, 40_000, 4000)
+    with small_files(file_rows=4000):
+        keyed = create(tmp_path / "keyed", rows)
+        qbeast.write_table(rows, tmp_path / "plain", columns=["fare", "km"], cube_size=20)
+    plain = qbeast.open_table(tmp_path / "plain")
+    for where in ("fare < 1", "km > 12", "fare BETWEEN 3 AND 4 AND km < 2"):
+        assert keyed.explain(where).rows_opened <= 1.3 * plain.explain(where).rows_opened
+    sample = keyed.explain(sample=0.1)
+    assert sample.rows_opened <= 1.6 * qbeast.read_table(tmp_path / "keyed", sample=0.1).height
+
+
+def test_new_key_of_an_overwrite_replaces_the_old(tmp_path: Path) -> None:
+    rows, path = clicks(0, 300), tmp_path / "t"
+    create(path, rows)
+    with pytest.raises(qbeast.InvalidInputError, match="has the sampling key"):
+        qbeast.write_table(rows, path, mode="append", sample_by=["row"])
+    with pytest.raises(qbeast.InvalidInputError, match="has the sampling key"):
+        qbeast.write_table(rows, path, mode="append", sample_by=[])
+    qbeast.write_table(rows, path, mode="append", sample_by=["user"])
+    qbeast.write_table(rows, path, mode="overwrite")
+    assert qbeast.open_table(path).sample_by == ("user",)
+    for key in (["row", "user"], ["row"], []):
+        qbeast.write_table(rows, path, mode="overwrite", sample_by=key)
+        table = qbeast.open_table(path)
+        assert table.sample_by == tuple(key)
+        assert_same_rows(table.read(sample=0.3), sampled(rows, key or ["fare", "km"], 0.3))
+        assert table.check().ok
+    assert "qbeast.sampleBy" not in read_log(path).configuration
+    qbeast.open_table(path).restore(0)
+    assert qbeast.open_table(path).sample_by == ("user",)
+    assert_whole_keys(path, rows)
+
+
+def test_column_of_the_key_can_be_renamed_not_dropped(tmp_path: Path) -> None:
+    rows, path = clicks(0, 300), tmp_path / "t"
+    table = create(path, rows)
+    with pytest.raises(qbeast.QbeastError, match="sampling key"):
+        table.drop_column("user", upgrade_protocol=True)
+    table.rename_column("user", "person", upgrade_protocol=True)
+    assert table.sample_by == ("person",)
+    assert json.loads(table.properties.get("qbeast.sampleBy", '["user"]')) == ["user"]
+    qbeast.write_table(clicks(1000, 50).rename({"user": "person"}), path, mode="append")
+    table = qbeast.open_table(path)
+    expected = pl.concat([rows, clicks(1000, 50)])
+    table.optimize(full=True)
+    sample = table.read(sample=0.3).rename({"person": "user"})
+    assert_same_rows(sample, sampled(expected, ["user"], 0.3))
+    assert table.check().ok
+
+
+def test_key_cannot_be_widened(tmp_path: Path) -> None:
+    rows = clicks(0, 300).with_columns(pl.col("user").cast(pl.Int32))
+    table = create(tmp_path / "t", rows)
+    with pytest.raises(qbeast.QbeastError, match="sampling key"):
+        table.widen_columns({"user": pl.Int64})
+    assert_whole_keys(tmp_path / "t", rows)
+
+
+def test_samples_are_refused_after_another_writer_widened_the_key(tmp_path: Path) -> None:
+    rows, path = clicks(0, 60).with_columns(pl.col("user").cast(pl.Int32)), tmp_path / "t"
+    create(path, rows)
+    log = read_log(path)
+    for field in log.schema["fields"]:
+        if field["name"] == "user":
+            change = {"fromType": "integer", "toType": "long", "tableVersion": 1}
+            field |= {"type": "long", "metadata": {"delta.typeChanges": [change]}}
+    write_log(path, [metadata(log.schema, log.configuration)], first=1)
+    table = qbeast.open_table(path)
+    with pytest.raises(qbeast.InvalidColumnsError, match="another hash"):
+        table.read(sample=0.5)
+    with pytest.raises(qbeast.InvalidColumnsError, match="another hash"):
+        qbeast.write_table(rows.cast({"user": pl.Int64}), path, mode="append")
+    assert_same_rows(table.read().sort("row"), rows.cast({"user": pl.Int64}))
+    assert "indexed-columns" in table.check().faults["code"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("sample_by", "error"),
+    [
+        (["fare"], "cannot be a sampling key"),
+        (["tags"], "cannot be a sampling key"),
+        (["usr"], "no column.*Did you mean"),
+        (["user", "user"], "named twice"),
+        ([3], "list of names"),
+        ({"user": 1}, "list of names"),
+    ],
+)
+def test_bad_sampling_keys_are_refused(tmp_path: Path, sample_by: Any, error: str) -> None:
+    rows = clicks(0, 9).with_columns(tags=pl.lit(["a"], dtype=pl.List(pl.String)))
+    for dry_run in (True, False):
+        with pytest.raises(qbeast.InvalidInputError, match=error):
+            qbeast.write_table(rows, tmp_path / "t", columns=["km"], sample_by=sample_by, dry_run=dry_run)
+    assert not (tmp_path / "t").exists()
+
+
+def test_dialect_of_the_jvm_is_refused(tmp_path: Path) -> None:
+    rows = clicks(0, 9)
+    with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
+        qbeast.write_table(rows, tmp_path / "t", columns=["km"], sample_by="user", dialect="qbeast-spark")
+    table = create(tmp_path / "t", rows)
+    with pytest.raises(qbeast.InvalidInputError, match="its samples are by the hash"):
+        table.switch_dialect("qbeast-spark")
+
+
+def test_table_without_index_has_no_key(tmp_path: Path) -> None:
+    with pytest.raises(qbeast.InvalidInputError, match="needs an index"):
+        qbeast.write_table(clicks(0, 9), tmp_path / "t", columns=[], sample_by="user")
+    create(tmp_path / "t", clicks(0, 9))
+    qbeast.write_table(clicks(0, 9), tmp_path / "t", columns=[], mode="overwrite")
+    assert qbeast.open_table(tmp_path / "t").sample_by == ()
+
+
+def test_older_versions_refuse_a_table_with_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(tmp_path / "t", clicks(0, 9))
+    snapshot = load_snapshot(tmp_path / "t")
+    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.SAMPLE_BY_READER - 1)
+    with pytest.raises(qbeast.UnsupportedTableError, match="newer version of qbeast"):
+        check_readable(snapshot.protocol, snapshot.metadata, path="t")
+
+
+def test_conversion_gives_a_delta_table_a_key(tmp_path: Path) -> None:
+    rows, path = clicks(0, 400), tmp_path / "t"
+    rows.write_delta(path)
+    qbeast.convert_table(path, ["fare", "km"], sample_by=["user"], cube_size=20)
+    assert_whole_keys(path, rows)
+    with pytest.raises(qbeast.InvalidInputError, match="has the sampling key"):
+        qbeast.convert_table(path, ["fare", "km"], sample_by=["row"])
+    table = qbeast.open_table(path)
+    table.optimize()
+    assert table.metrics().sample_by == ("user",)
+    assert_whole_keys(path, rows)
+    check_invariants(path)
+    table.reindex(["km", "row"], full=True)
+    assert table.sample_by == ("user",)
+    assert_whole_keys(path, rows)
+    assert DeltaTable(path).to_pyarrow_table().num_rows == 400
+
+
+def test_partitions_and_sample_column_follow_the_key(tmp_path: Path) -> None:
+    rows = clicks(0, 400).with_columns(day=pl.col("row") % 3)
+    with small_files():
+        table = create(tmp_path / "t", rows, partition_by=["day"], sample_column="part")
+        table.optimize(full=True)
+    check_invariants(tmp_path / "t")
+    assert table.check().ok
+    by_column = table.read(where="part < 0.25").drop("part")
+    assert_same_rows(by_column, sampled(rows, ["user"], 0.25))
+
+
+def test_clustered_samples_do_not_warn(tmp_path: Path) -> None:
+    rows = clicks(0, 400, 4)
+    table = create(tmp_path / "t", rows)  # warnings are errors
+    plan = table.explain(sample=0.5)
+    assert table.design_effect is not None
+    assert table.design_effect > 50
+    assert "of the values of user" in str(plan)
+    assert f"{table.design_effect:.2f}" in str(plan)
+
+
+def test_damaged_key_is_reported_and_blocks_samples(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = clicks(0, 60)
+    create(path, rows)
+    log = read_log(path)
+    write_log(path, [metadata(log.schema, log.configuration | {"qbeast.sampleBy": "user"})], first=1)
+    table = qbeast.open_table(path)
+    with pytest.warns(qbeast.CorruptTagWarning, match="sampleBy"):
+        assert_same_rows(table.read(), rows)
+    with pytest.raises(qbeast.InvalidMetadataError):
+        table.read(sample=0.5)
+    with pytest.raises(qbeast.InvalidMetadataError):
+        qbeast.write_table(rows, path, mode="append")
+    assert "settings-unreadable" in table.check().faults["code"].to_list()
