@@ -201,7 +201,8 @@ class Featured(Known):
         enable_feed(self.path)
         self.becomes(self.now)
 
-    @precondition(lambda self: not self.has_copies)
+    # A commit of the legacy table removes and adds one file, which engines replay differently.
+    @precondition(lambda self: not self.has_copies and not self.began_before_06)
     @rule(data=st.data(), repairs=st.booleans())
     def lose_tags(self, data: st.DataObject, *, repairs: bool) -> None:
         """Add files again without tags, as other tools do."""

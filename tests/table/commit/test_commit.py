@@ -369,7 +369,7 @@ def test_blocks_below_lost_threshold_become_unindexed(tmp_path: Path) -> None:
     outcome = append(stale, "-", adds=(child, apart))
     assert (outcome.version, outcome.staged_files) == (2, 1)
     assert revisions_of(root) == {"high.parquet": 1, "child.parquet": None, "apart.parquet": 1}
-    assert "tags" not in lines(root, 2)[1]["add"]
+    assert lines(root, 2)[1]["add"]["tags"] == {"qbeast.rules": "staged"}
 
 
 def test_empty_commit_is_a_version_for_deltalake(tmp_path: Path) -> None:
