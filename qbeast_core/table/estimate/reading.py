@@ -225,9 +225,10 @@ class Reading:
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples skip, once; see `HeavyRows`."""
-        sums = self.read(self._stretches_apart, max_bytes=max_bytes)
+        stretches, keys = self.apart
+        sums = self.read(stretches, max_bytes=max_bytes)
         before = self.rows_read
-        sums += self.read(self._keys_apart, max_bytes=max_bytes)
+        sums += self.read(keys, max_bytes=max_bytes)
         self._rows_apart = self.rows_read - before
         self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
         return sums
@@ -235,10 +236,13 @@ class Reading:
     @cached_property
     def bytes_apart(self) -> int:
         """Bytes of the rows that samples skip."""
-        windows = self._stretches_apart, self._keys_apart
-        return sum(window.plan.bytes_opened for window in windows if window is not None)
+        return sum(window.plan.bytes_opened for window in self.apart if window is not None)
 
     @cached_property
+    def apart(self) -> tuple[Window | None, Window | None]:
+        """The reads of the rows that samples skip: stretches of rows, and all rows of keys."""
+        return self._stretches_apart(), self._keys_apart()
+
     def _stretches_apart(self) -> Window | None:
         """The read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
@@ -247,7 +251,6 @@ class Reading:
         plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
-    @cached_property
     def _keys_apart(self) -> Window | None:
         """The read of all rows of the keys that samples skip; None if there are none."""
         if not len(self.heavy.keys):
