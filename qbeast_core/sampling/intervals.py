@@ -95,7 +95,7 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
     >>> interval.value, interval.half_width.round(), interval.keys
     (array([9000.]), array([589.]), array([900]))
     """
-    groups = len(sample.whole)
+    sample, groups = sample.for_totals(answer.totals), len(sample.whole)
     finite: BoolArray = np.logical_and.reduce(np.isfinite(sample.totals[:, list(answer.totals)]), axis=1)
     is_counted = sample.ungrouped and sample.calibration is not None and set(answer.totals) <= {0}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final
 
@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.distinct import count_keys
 from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sums import (
     GROUP,
@@ -116,6 +117,8 @@ class KeySample:
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
     # Whether the sample differs from the counts of the log by more than chance explains.
     deviates: bool = False
+    # Numbers of the totals that count distinct keys.
+    distinct: frozenset[int] = frozenset()
 
     @property
     def scale(self) -> float:
@@ -137,6 +140,17 @@ class KeySample:
     def keys(self) -> Keys:
         """All sampled keys."""
         return self.all_keys()
+
+    def for_totals(self, totals: Collection[int]) -> KeySample:
+        """Return the sample for a function of some totals.
+
+        Counts of keys do not follow the number of rows: heavy keys would make calibrated ones worse. The number of
+        sampled keys is binomial, so a sample that lacks heavy keys is no reason to distrust them.
+        """
+        if self.distinct.isdisjoint(totals):
+            return self
+        deviates = self.deviates and not self.distinct.issuperset(totals)
+        return replace(self, calibration=None, deviates=deviates, all_keys=lambda: self.keys)
 
     @staticmethod
     def of(
@@ -160,6 +174,7 @@ class KeySample:
         `bounds` are its minimum and maximum if it is unknown. `squares` is the sum of the squared row counts of all
         keys (infinite: unknown heavy keys). `farthest` returns the largest magnitude of each total.
         """
+        sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)
         is_all = not by and not filtered
         rows = _placed(sampled.totals(), sampled_numbers, groups.height)
@@ -184,6 +199,7 @@ class KeySample:
             if is_all
             else np.zeros(0),
             deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, squares),
+            distinct=frozenset(aggregates.shown),
         )
 
 

@@ -780,7 +780,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
-        return list(rounds(reader, question_of(request, self.schema)))[-1]
+        return list(rounds(reader, question_of(request, self.schema, reader.hashed)))[-1]
 
     def estimates(
         self,
@@ -841,7 +841,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, self.schema), progressive=True)
+        return rounds(reader, question_of(request, self.schema, reader.hashed), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).
