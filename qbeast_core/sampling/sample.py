@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
 
@@ -117,8 +117,8 @@ class KeySample:
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
     # Whether the sample differs from the counts of the log by more than chance explains.
     deviates: bool = False
-    # Numbers of the totals that count distinct keys.
-    distinct: frozenset[int] = frozenset()
+    # Numbers of the totals that count distinct keys. They are not calibrated: heavy keys do not count more.
+    distinct: tuple[int, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -129,9 +129,16 @@ class KeySample:
         return calibration.rows / calibration.sampled
 
     @property
+    def scales(self) -> F64Array:
+        """Number of rows, or of distinct keys, that a sampled one represents, shape (totals,)."""
+        scales = np.full(self.whole.shape[1], self.scale)
+        scales[[*self.distinct]] = 1.0 / self.probability
+        return scales
+
+    @property
     def totals(self) -> F64Array:
         """Estimated totals, shape (groups, totals)."""
-        totals = self.whole + self.scale * self.sampled
+        totals = self.whole + self.scales * self.sampled
         if self.ungrouped and self.calibration is not None and self.probability < 1.0:
             totals[:, 0] = self.whole[:, 0] + self.calibration.rows  # also without sampled rows
         return totals
@@ -140,17 +147,6 @@ class KeySample:
     def keys(self) -> Keys:
         """All sampled keys."""
         return self.all_keys()
-
-    def for_totals(self, totals: Collection[int]) -> KeySample:
-        """Return the sample for a function of some totals.
-
-        Counts of keys do not follow the number of rows: heavy keys would make calibrated ones worse. The number of
-        sampled keys is binomial, so a sample that lacks heavy keys is no reason to distrust them.
-        """
-        if self.distinct.isdisjoint(totals):
-            return self
-        deviates = self.deviates and not self.distinct.issuperset(totals)
-        return replace(self, calibration=None, deviates=deviates, all_keys=lambda: self.keys)
 
     @staticmethod
     def of(
@@ -199,7 +195,7 @@ class KeySample:
             if is_all
             else np.zeros(0),
             deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, squares),
-            distinct=frozenset(aggregates.shown),
+            distinct=tuple(aggregates.shown),
         )
 
 
