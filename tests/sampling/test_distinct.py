@@ -97,6 +97,7 @@ def test_estimate_counts_certain_and_sampled_keys(
     eighths: int,
     by: tuple[str, ...],
     where: pl.Expr | None,
+    *,
     summed: bool,
 ) -> None:
     """Keys of rows outside of the sample count once, other sampled keys by the inverse of the fraction."""
