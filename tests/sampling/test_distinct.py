@@ -196,7 +196,7 @@ def test_distinct_counts_keep_the_promise(sizes: str, question: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", ["all", "where, by", "rows", "mixed"])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_intervals_of_distinct_counts_hold(sizes: str, question: str) -> None:
     """Of a fixed sample, 94 % of 1,000 intervals; less two standard errors of such a share."""
