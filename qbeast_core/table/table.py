@@ -704,9 +704,10 @@ class Table:
         aggregates : polars.Expr or str, or a sequence or mapping of these
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
             expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
-            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
-            names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
-            be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
+            ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
+            answers; otherwise the name is the name of the expression, or the text. A single text can also be
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
             like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
