@@ -32,6 +32,7 @@ NAMES = (
     "partitions",
     "estimates",
     "heavy_keys",
+    "distinct",
     "suggest",
     "scan",
     "write",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.trials import Population
+from benchmarks.bench_distinct import QUESTIONS, SIZES, population
 from qbeast_core.sampling.aggregates import RefusedAggregate
 from tests.helpers.examples import examples
 from tests.sampling.answers import exact, recognised, sample_of
@@ -130,59 +128,6 @@ def test_estimate_counts_certain_and_sampled_keys(
             certain = set(there.filter(*shown)["user"])
             others = set(here.filter(*shown)["user"]) - certain
             assert totals[number] == pytest.approx(len(certain) + len(others) / fraction)
-
-
-KEYS = 20_000
-SIZES = ("Poisson", "Pareto 1.5", "Pareto 2.2", "null", "giant")
-QUESTIONS: dict[str, dict[str, Any]] = {
-    "all": {"asked": {"n": USER.n_unique()}, "error": 0.05},
-    "where": {"asked": {"n": USER.n_unique()}, "where": pl.col("y") < 0.2, "error": 0.05},
-    "by": {"asked": {"n": USER.n_unique()}, "by": ["kind"], "error": 0.1},
-    "where, by": {
-        "asked": {"n": USER.n_unique(), "few": USER.filter(pl.col("x") > 1.5).n_unique()},
-        "where": pl.col("y") < 0.5,
-        "by": ["kind"],
-        "error": 0.1,
-    },
-    "share": {"asked": {"it": USER.filter(pl.col("x") > 1.5).n_unique() / USER.n_unique()}, "error": 0.05},
-    "rows": {"asked": {"it": pl.len() / USER.n_unique()}, "error": 0.05},
-    "mixed": {"asked": {"it": pl.col("x").sum() / USER.n_unique()}, "error": 0.05},
-    "mixed, where": {
-        "asked": {"it": pl.col("x").sum() / USER.n_unique()},
-        "where": pl.col("y") < 0.5,
-        "known": False,
-        "error": 0.05,
-    },
-    "mixed, by": {
-        "asked": {"it": pl.col("x").sum() / USER.n_unique(), "n": USER.n_unique(), "sum": pl.col("x").sum()},
-        "by": ["kind"],
-        "error": 0.1,
-    },
-}
-
-
-def events(sizes: str) -> pl.DataFrame:
-    """Events of users, with values that depend on the user."""
-    random = np.random.default_rng([3, *sizes.encode()])
-    counts = {
-        "Poisson": random.poisson(5, KEYS),
-        "Pareto 1.5": np.minimum(np.ceil(random.pareto(1.5, KEYS)), 1e5).astype(int),
-        "Pareto 2.2": np.ceil(random.pareto(2.2, KEYS)).astype(int),
-        "null": np.append(random.poisson(5, KEYS), 30_000),
-        "giant": np.append(random.poisson(5, KEYS), 60_000),
-    }[sizes]
-    user = np.repeat(np.arange(len(counts)), counts)
-    x = random.lognormal(0, 0.5, len(counts))[user] * random.lognormal(0, 0.5, len(user))
-    kind = np.where(random.random(len(user)) < 0.1, "a", "b")
-    rows = pl.DataFrame({"user": user, "x": x, "y": random.random(len(user)), "kind": kind})
-    return rows.with_columns(pl.col("user").replace(KEYS, None)) if sizes == "null" else rows
-
-
-def population(sizes: str, question: str) -> tuple[Population, float]:
-    options = dict(QUESTIONS[question])
-    asked, error = options.pop("asked"), options.pop("error")
-    alone = question in ("all", "where", "by", "where, by", "share")  # heavy keys are sampled, too
-    return Population(events(sizes), asked, key=["user"], apart=not alone, **options), error
 
 
 @pytest.mark.slow
