@@ -244,7 +244,7 @@ class Reading:
         return self._stretches_apart(), self._keys_apart()
 
     def _stretches_apart(self) -> Window | None:
-        """The read of the stretches that samples skip; None if there are none."""
+        """Return the read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
         selection = apart(self._kept.selection, self.heavy.files)
@@ -252,7 +252,7 @@ class Reading:
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
     def _keys_apart(self) -> Window | None:
-        """The read of all rows of the keys that samples skip; None if there are none."""
+        """Return the read of all rows of the keys that samples skip; None if there are none."""
         if not len(self.heavy.keys):
             return None
         pushed = self._pushes(by_key=True)
