@@ -134,9 +134,8 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     columns = StoredColumns.of(metadata, None if target is None else target.protocol.writer_features)
     clustered_by = () if target is None else target.clustered_by
-    known = () if latest is None else latest.key_columns
-    used = dict.fromkeys((*(spec.name for spec in specs), *sample_by))
-    refuse_collations([name for name in used if name not in known], columns.collated)
+    new_names = {*(spec.name for spec in specs), *sample_by}.difference(latest.key_columns if latest else ())
+    refuse_collations(sorted(new_names), columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
     rules = None
     if target is not None:
