@@ -102,5 +102,5 @@ def estimate(
         memory_bytes=memory_bytes,
     )
     reader = reader_of_estimate(reader, sample_by, sample)
-    question = question_of(request, reader.snapshot.schema)
+    question = question_of(request, reader.snapshot.schema, reader.hashed)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

@@ -703,10 +703,11 @@ class Table:
         ----------
         aggregates : polars.Expr or str, or a sequence or mapping of these
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
-            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
-            Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
-            names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
-            be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
+            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
+            ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
+            answers; otherwise the name is the name of the expression, or the text. A single text can also be
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
             like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
@@ -780,7 +781,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
-        return list(rounds(reader, question_of(request, self.schema)))[-1]
+        return list(rounds(reader, question_of(request, self.schema, reader.hashed)))[-1]
 
     def estimates(
         self,
@@ -841,7 +842,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, self.schema), progressive=True)
+        return rounds(reader, question_of(request, self.schema, reader.hashed), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

@@ -104,8 +104,8 @@ class Question:
         return replace(self, pushed=None, columns=columns or self.columns[:1])
 
 
-def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
-    """Validate a request."""
+def question_of(request: EstimateRequest, schema: pl.Schema, key: Sequence[str] = ()) -> Question:
+    """Validate a request for a table that is sampled by the columns of `key`."""
     lookup = _lookup(request.join, schema)
     joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
     request = _of_query(request, joined)
@@ -113,7 +113,7 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
     expressions = _expressions(request.aggregates, "aggregates", joined)
     if not expressions:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
-    aggregates = _aggregates(expressions, joined, groups)
+    aggregates = _aggregates(expressions, joined, groups, key)
     pushed, late = _conditions(request.where, joined, frozenset(schema))
     names = _columns(aggregates, groups, _all((pushed, late)), lookup)
     columns = [name for name in names if name in schema]
@@ -132,6 +132,7 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
+        whole_keys=bool(aggregates.shown) and not aggregates.counts_keys,
     )
 
 
@@ -154,7 +155,9 @@ def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
     return reduce(and_, present) if present else None
 
 
-def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+def _aggregates(
+    expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str], key: Sequence[str]
+) -> Aggregates:
     reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
@@ -162,7 +165,7 @@ def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Colle
                 "aggregates", f"cannot name an answer {name!r}: the result has another column of this name"
             )
     try:
-        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
+        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"), key)
     except RefusedAggregate as refused:
         refuse("aggregates", f"contains {refused}")
 

@@ -25,7 +25,7 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
+from qbeast_core.table.estimate.heavy_rows import NO_HEAVY_ROWS, HeavyRows, heavy_rows
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
@@ -137,6 +137,8 @@ class Reading:
     @cached_property
     def heavy(self) -> HeavyRows:
         """The heavy keys that the tags of files list."""
+        if self.question.aggregates.counts_keys:
+            return NO_HEAVY_ROWS  # each key counts once, however many rows it has
         whole_keys = self.question.whole_keys
         return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
@@ -148,7 +150,7 @@ class Reading:
     @cached_property
     def _compares_all(self) -> bool:
         """Whether totals are calibrated to the number of all rows, so samples also read rows that a filter drops."""
-        if self.rows_indexed is None:
+        if self.rows_indexed is None or self.question.aggregates.counts_keys:
             return False
         return self.question.pushed is None or self.rows_opened >= _MIN_OPENED * self.rows_indexed
 
@@ -197,7 +199,7 @@ class Reading:
     def _kept_rows(self) -> RowCount | None:
         """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
         condition = self.question.pushed
-        if condition is None or self.question.late is not None:
+        if condition is None or self.question.late is not None or self.question.aggregates.counts_keys:
             return None
         rest = parse_rest(condition, self.reader.snapshot.schema)
         if isinstance(rest, Unknown):
@@ -311,6 +313,7 @@ class Reading:
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
             "groups": "for fewer groups" if question.by else None,
+            "distinct keys": "for no distinct keys" if question.aggregates.shown else None,
             "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
@@ -370,6 +373,8 @@ class Reading:
             condition=question.condition,
             lookup=question.lookup,
             centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
+            key=question.aggregates.key,
+            shown=tuple(question.aggregates.shown.values()),
         )
 
     def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:
