@@ -393,6 +393,7 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions,
     *,
+    per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -446,6 +447,7 @@ def estimate(
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     return table.estimate(
         aggregates,
+        per=per,
         by=by,
         where=where,
         join=join,

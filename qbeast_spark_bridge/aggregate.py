@@ -27,6 +27,7 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions,
     *,
+    per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -88,6 +89,7 @@ def estimate(
     reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
     request = EstimateRequest(
         aggregates=aggregates,
+        per=per,
         by=by,
         where=where,
         join=join,
@@ -102,5 +104,5 @@ def estimate(
         memory_bytes=memory_bytes,
     )
     reader = reader_of_estimate(reader, sample_by, sample)
-    question = question_of(request, reader.snapshot.schema)
+    question = question_of(request, reader)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

@@ -680,6 +680,7 @@ class Table:
         self,
         aggregates: Expressions,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -766,6 +767,7 @@ class Table:
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -780,12 +782,13 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
-        return list(rounds(reader, question_of(request, self.schema)))[-1]
+        return list(rounds(reader, question_of(request, reader)))[-1]
 
     def estimates(
         self,
         aggregates: Expressions,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -828,6 +831,7 @@ class Table:
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -841,7 +845,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, self.schema), progressive=True)
+        return rounds(reader, question_of(request, reader), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

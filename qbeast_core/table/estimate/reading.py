@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NoReturn
+from itertools import pairwise
+from typing import NoReturn, cast
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.select import match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
 from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
@@ -25,7 +26,8 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
+from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows, rows_without_list
+from qbeast_core.table.estimate.per_key import PerKey, RangeSums, TooLarge, gathered
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
@@ -45,6 +47,15 @@ _COUNT = Aggregates((), (pl.lit(1, pl.Int32),), {})
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
+
+# Maximum fraction of the opened rows that may be in files without a list of heavy keys.
+_MAX_UNLISTED = 0.01
+
+# Copies of the rows of whole keys in memory while they are grouped.
+_ROW_COPIES = 4
+
+# Size of a task that is never split.
+_ONE_TASK_BYTES = 1 << 62
 
 # From this design effect on, each batch is summed by key, which saves memory.
 _MIN_EFFECT = 2.0
@@ -114,6 +125,8 @@ class Reading:
     @cached_property
     def farthest(self) -> dict[int, float]:
         """Largest magnitude of the column of each total, by number of the total, if the log has it."""
+        if self.question.per is not None:
+            return {}
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
         plain = self.question.aggregates.plain.items()
         magnitudes = {number: _farthest(files, name) for number, name in plain}
@@ -143,14 +156,21 @@ class Reading:
     @property
     def is_calibrated(self) -> bool:
         """Whether totals are calibrated to a known number of rows."""
-        return self.counted is not None or self._compares_all
+        return self.counted is not None or (self._compares_all and self.question.per is None)
 
     @cached_property
     def _compares_all(self) -> bool:
-        """Whether totals are calibrated to the number of all rows, so samples also read rows that a filter drops."""
+        """Whether the number of all rows is compared, so samples also read rows that a filter drops."""
         if self.rows_indexed is None:
             return False
+        if self.question.per is not None:  # to detect heavy keys that are not listed; nothing is calibrated
+            return self.question.pushed is None or self._lacks_lists
         return self.question.pushed is None or self.rows_opened >= _MIN_OPENED * self.rows_indexed
+
+    @property
+    def _lacks_lists(self) -> bool:
+        """Whether many of the opened rows are in files without a list of heavy keys."""
+        return rows_without_list(self.reader, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -169,11 +189,13 @@ class Reading:
     @property
     def squares(self) -> float | None:
         """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows."""
-        return self.heavy.others if self.counted is None and self.is_calibrated else None
+        return self.heavy.others if self.counted is None and self._compares_all else None
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Minimum and maximum number of matching rows of indexed files; None if unknown."""
+        """Minimum and maximum number of the rows that samples read of indexed files; None if unknown."""
+        if self.question.per is not None and self._compares_all and self.rows_known is not None:
+            return self.rows_known, self.rows_known
         count = None if self.is_calibrated else self._kept_rows
         if count is None:
             return None
@@ -184,7 +206,10 @@ class Reading:
     def row_count(self) -> tuple[RowCount, Window | None] | None:
         """The count of matching rows from the log, and the read that counts the rest; None if that costs too much."""
         count, condition = self._kept_rows, self.question.pushed
-        if count is None or condition is None or count.rows_read > _MAX_COUNTED * self.rows_opened:
+        is_per_key = self.question.per is not None
+        if is_per_key or count is None or condition is None:
+            return None
+        if count.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
         if not count.undecided.opened.any():
             return count, None
@@ -230,7 +255,9 @@ class Reading:
         before = self.rows_read
         sums += self.read(keys, max_bytes=max_bytes)
         self._rows_apart = self.rows_read - before
-        self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
+        per_key = self.question.per is not None
+        kept = (int(part.totals()[:, 0].sum()) for part in sums)
+        self._kept_apart = self._rows_apart if per_key else sum(kept)
         return sums
 
     @cached_property
@@ -303,7 +330,8 @@ class Reading:
                 parts.add(sums)
                 if max_bytes is not None and parts.size_bytes > max_bytes:
                     self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
-            self.bytes_opened += window.plan.bytes_opened
+            if self.question.per is None:
+                self.bytes_opened += window.plan.bytes_opened
         return parts.sums
 
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
@@ -326,10 +354,16 @@ class Reading:
         """The sums of no rows."""
         schema = self.reader.snapshot.schema
         types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
-        return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
+        rows = pl.DataFrame(schema=types)
+        if self.question.per is not None:
+            return self._range_sums(self.question, by_key=True).sums(rows)
+        return self._row_sums(self.question).of(rows, sizes=self.is_calibrated)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
-        batches = self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
+        if self.question.per is not None:
+            batches = self._whole_keys(window)
+        else:
+            batches = self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
         for rows, sums in batches:
             self.rows_read += rows
             if rows:
@@ -349,6 +383,112 @@ class Reading:
         call = TaskSums(self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
+    def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
+        """Read a window in ranges of weights, each with all rows of its keys, which fit in memory."""
+        parts = self._ranges(window)
+        while parts:
+            narrower = list[Window]()
+            for part, (rows, sums) in zip(parts, self._sums_of_ranges(parts), strict=True):
+                self.bytes_opened += part.plan.bytes_opened
+                if isinstance(sums, TooLarge):
+                    narrower += self._narrower(part, sums)
+                else:
+                    yield rows, sums
+            parts = narrower
+
+    @property
+    def _max_rows_bytes(self) -> int:
+        """Memory for the rows of a range."""
+        return max(self.question.memory_bytes // _ROW_COPIES, 1)
+
+    def _ranges(self, window: Window) -> list[Window]:
+        """Split a read of whole keys into ranges whose rows are expected to fit in memory; at least one per task."""
+        schema, columns = self.reader.snapshot.schema, window.left.columns
+        row_bytes = pl.DataFrame({name: [None] for name in columns}, {name: schema[name] for name in columns})
+        ranges = -(-window.plan.rows_opened * int(row_bytes.estimated_size()) // self._max_rows_bytes)
+        if self.engine is not None:
+            ranges = max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+        if ranges <= 1:
+            return [window]
+        weights = window.plan.scan_plan.weights
+        edges = np.linspace(weights.from_, weights.to, ranges + 1).round().astype(np.int64).tolist()
+        return self._within(window, edges)
+
+    def _narrower(self, window: Window, large: TooLarge) -> list[Window]:
+        """Split a range in halves, or before and after a key with most of the rows."""
+        weights = window.plan.scan_plan.weights
+        if weights.to - weights.from_ == 1:
+            msg = (
+                f"the rows of one key take more than {large.size_bytes:,} bytes, and `memory_bytes` allows "
+                f"{self._max_rows_bytes:,} for them; no answer was computed. Increase `memory_bytes`, or select fewer "
+                "rows by `where`"
+            )
+            raise InvalidInputError(msg, argument="memory_bytes")
+        inner = [(weights.from_ + weights.to) // 2] if large.weight is None else [large.weight, large.weight + 1]
+        return self._within(window, sorted({weights.from_, *inner, weights.to}))
+
+    def _within(self, window: Window, edges: Sequence[int]) -> list[Window]:
+        """Split a read of whole keys at these weights; parts that open no file are left out."""
+        whole, parts = window.plan.scan_plan, list[Window]()
+        planner = self._planners[whole.predicate is not None]
+        for weights in (WeightRange(*ends) for ends in pairwise(edges)):
+            if whole.keys is not None and whole.keys.only:
+                keys = whole.keys.weights
+                plan = planner.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
+                plan = replace(plan, weights=weights)
+            else:
+                plan = replace(planner.within(weights), keys=whole.keys)
+            opened = plan.selection.opened & whole.selection.opened
+            plan = replace(plan, selection=replace(plan.selection, opened=opened))
+            if opened.any():
+                parts.append(replace(window, plan=replace(window.plan, scan_plan=plan)))
+        return parts
+
+    def _sums_of_ranges(self, parts: Sequence[Window]) -> Iterable[tuple[int, Sums | TooLarge]]:
+        """Read ranges of weights; return the number of rows of each, and their sums."""
+        if self.engine is None:
+            return map(self._range_here, parts)
+        first = parts[0]
+        tasks = [
+            task
+            for part in parts
+            for task in scan_tasks(
+                self.reader,
+                part.plan.scan_plan,
+                part.left.columns,
+                task_bytes=_ONE_TASK_BYTES,
+                weight_column=self._weight_column(part),
+            )
+        ]
+        keys = self._range_sums(first.left, by_key=first.by_key).keys
+        some = (keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read())
+        self._find_centres(some, first.left)
+        self._centres = self._centres or dict.fromkeys(first.left.aggregates.centres, 0.0)
+        return self.engine.map(self._range_sums(first.left, by_key=first.by_key), tasks, at_once=1)
+
+    def _range_here(self, part: Window) -> tuple[int, Sums | TooLarge]:
+        plan, left = part.plan.scan_plan, part.left
+        keep = self.reader.row_filter(plan, left.columns)
+        keep = replace(keep, weight_column=self._weight_column(part))
+        with evaluating(self.question.condition, "where", "no answer was computed"):
+            frames = read_parts(all_parts(self.reader, plan), keep, self.reader.files)
+            rows, frame = gathered(frames, self._max_rows_bytes)
+        if isinstance(frame, TooLarge):
+            return 0, frame
+        if not rows:
+            return 0, self.nothing
+        self._find_centres(map(self._range_sums(left, by_key=part.by_key).keys, [frame]), left)
+        return rows, self._range_sums(left, by_key=part.by_key).sums(frame)
+
+    @staticmethod
+    def _weight_column(part: Window) -> str | None:
+        """Return the column of weights, which costs hashes; ranges need it to find keys with many rows."""
+        return WEIGHT if part.by_key or not part.plan.scan_plan.weights.is_full else None
+
+    def _range_sums(self, question: Question, *, by_key: bool) -> RangeSums:
+        rows, per = RowSums((), (), {}, question.condition, question.lookup, {}), cast("PerKey", question.per)
+        return RangeSums(per, rows, self._row_sums(question), by_key, self._max_rows_bytes)
+
     def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
         plan = window.plan.scan_plan
         keep = self.reader.row_filter(plan, window.left.columns)
@@ -363,12 +503,13 @@ class Reading:
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
     def _row_sums(self, question: Question) -> RowSums:
+        per = question.per
         return RowSums(
             totals=question.aggregates.totals,
             quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
             groups=question.groups,
-            condition=question.condition,
-            lookup=question.lookup,
+            condition=question.condition if per is None else per.condition,
+            lookup=question.lookup if per is None else None,
             centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
         )
 
