@@ -112,7 +112,7 @@ def _inner_query(tree: exp.Select) -> exp.Select | None:
         return None
     query = source.this.this
     more = {name for name, value in source.this.args.items() if value} - {"this", "alias"}
-    if more or not isinstance(query, exp.Select):
+    if more or not isinstance(query, exp.Select) or not query.args.get("group"):
         invalid_sql(f"FROM {sql_of(source.this)} is not supported; write FROM (SELECT ... GROUP BY ...)")
     check_clauses(query)
     _refuse_other_sources(query)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import polars as pl
 
+from qbeast_core.errors import InvalidInputError
+from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Sums
 from qbeast_core.spec.own_column import own_column
 from qbeast_core.table.data.expressions import evaluating, type_by_row
 from qbeast_core.table.estimate.named import refuse
 from qbeast_core.table.estimate.task import sums_of
-from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.reader import Planner, Reader
 from qbeast_core.table.read.scan_task import ScanTask
 
 _UNANSWERED: Final = "no answer was computed"
@@ -46,7 +51,9 @@ class PerKey:
         """Check the expressions."""
         for name in values:
             if name in keys:
-                refuse("per", f"cannot name a value {name!r}: the rows of keys have another column of this name")
+                refuse(
+                    "per", f"cannot name a value {name!r}: the rows of keys have another column of this name"
+                )
         per = PerKey(keys, values, condition, pl.Schema())
         rows = pl.DataFrame(schema=schema).lazy()
         with evaluating(_shown(values), "per", "nothing was read"):
@@ -87,7 +94,9 @@ def split_groups(
         double = [root for root in roots if root in per.values and root in schema]
         if double:
             cure = " Rename the value."
-            refuse("by", f"uses {double[0]!r}, which is both a value of `per` and a column of the table", cure)
+            refuse(
+                "by", f"uses {double[0]!r}, which is both a value of `per` and a column of the table", cure
+            )
         result[name] = expr
         if all(root in per.schema for root in roots):
             continue
@@ -150,8 +159,47 @@ def _main_weight(frames: Sequence[pl.DataFrame]) -> int | None:
     if WEIGHT not in frames[0].columns:
         return None
     weights = pl.concat([frame[WEIGHT] for frame in frames])
-    middle = weights.median("lower")
-    return int(middle) if 2 * (weights == middle).sum() > len(weights) else None
+    middle = int(weights.quantile(0.5, "lower") or 0)
+    return middle if 2 * (weights == middle).sum() > len(weights) else None
+
+
+def split_plan(plan: Plan, planner: Planner, parts: int) -> list[Plan]:
+    """Split the read of all rows of keys into ranges of weights of equal width."""
+    if parts <= 1:
+        return [plan]
+    weights = plan.scan_plan.weights
+    edges = np.linspace(weights.from_, weights.to, parts + 1).round().astype(np.int64)
+    return _within(plan, planner, edges.tolist())
+
+
+def narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]:
+    """Split a range in halves, or before and after a key with most of the rows."""
+    weights, key = plan.scan_plan.weights, large.weight
+    if weights.to - weights.from_ == 1:
+        msg = (
+            f"the rows of one key need at least {large.size_bytes:,} bytes of memory, and may use a quarter of the "
+            "limit; no answer was computed. Increase `memory_bytes`, or select fewer rows by `where`"
+        )
+        raise InvalidInputError(msg, argument="memory_bytes")
+    inner = [(weights.from_ + weights.to) // 2] if key is None else [key, key + 1]
+    return _within(plan, planner, sorted({weights.from_, *inner, weights.to}))
+
+
+def _within(plan: Plan, planner: Planner, edges: Sequence[int]) -> list[Plan]:
+    """Split a read at these weights; parts that open no file are left out."""
+    whole, parts = plan.scan_plan, list[Plan]()
+    for weights in (WeightRange(*ends) for ends in pairwise(edges)):
+        if whole.keys is not None and whole.keys.only:
+            keys = whole.keys.weights
+            part = planner.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
+            part = replace(part, weights=weights)
+        else:
+            part = replace(planner.within(weights), keys=whole.keys)
+        opened = part.selection.opened & whole.selection.opened
+        part = replace(part, selection=replace(part.selection, opened=opened))
+        if opened.any():
+            parts.append(replace(plan, scan_plan=part))
+    return parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -156,13 +156,13 @@ def _per_key(
     """Return the values per key of `per` or of an inner query, and the request for the rows of keys."""
     query = _query_of(request, schema)
     if query is not None:
-        parts = {"aggregates": query.aggregates, "by": query.by}
+        request = replace(request, aggregates=query.aggregates, by=query.by, where=query.where)
         if query.inner is None:
-            return replace(request, **parts, where=query.where), None
-        inner, key = query.inner, key_of(reader, "aggregates")
-        refuse_split_keys(key, inner.by.values())
+            return request, None
+        inner = query.inner
+        refuse_split_keys(key_of(reader, "aggregates"), inner.by.values())
         per = PerKey.of(inner.by, inner.aggregates, schema, query.where)
-        return replace(request, **parts, where=inner.where), per
+        return replace(request, where=inner.where), per
     if request.per is None:
         return request, None
     keys = {name: pl.col(name) for name in key_of(reader, "per")}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import NoReturn, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
 from qbeast_core.query.plan.fractions import Sample
 from qbeast_core.query.plan.select import match
-from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice, WeightRange
+from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
@@ -27,7 +27,14 @@ from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows, rows_without_list
-from qbeast_core.table.estimate.per_key import PerKey, RangeSums, TooLarge, gathered
+from qbeast_core.table.estimate.per_key import (
+    PerKey,
+    RangeSums,
+    TooLarge,
+    gathered,
+    narrower_plans,
+    split_plan,
+)
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
@@ -54,8 +61,11 @@ _MAX_UNLISTED = 0.01
 # Copies of the rows of whole keys in memory while they are grouped.
 _ROW_COPIES = 4
 
+# Ranges of equal width have different numbers of rows.
+_MARGIN = 1.25
+
 # Size of a task that is never split.
-_ONE_TASK_BYTES = 1 << 62
+_UNLIMITED = 1 << 62
 
 # From this design effect on, each batch is summed by key, which saves memory.
 _MIN_EFFECT = 2.0
@@ -352,22 +362,21 @@ class Reading:
     @cached_property
     def nothing(self) -> Sums:
         """The sums of no rows."""
-        schema = self.reader.snapshot.schema
-        types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
-        rows = pl.DataFrame(schema=types)
-        if self.question.per is not None:
-            return self._range_sums(self.question, by_key=True).sums(rows)
-        return self._row_sums(self.question).of(rows, sizes=self.is_calibrated)
+        schema, per = self.reader.snapshot.schema, self.question.per
+        columns = {name: schema[name] for name in self.question.columns} if per is None else dict(per.schema)
+        types = pl.Schema({**columns, WEIGHT: pl.Int32()})
+        return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
-        if self.question.per is not None:
-            batches = self._whole_keys(window)
-        else:
-            batches = self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
-        for rows, sums in batches:
+        for rows, sums in self._parts(window):
             self.rows_read += rows
             if rows:
                 yield sums
+
+    def _parts(self, window: Window) -> Iterable[tuple[int, Sums]]:
+        if self.question.per is not None:
+            return self._whole_keys(window)
+        return self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
 
     def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
@@ -384,123 +393,83 @@ class Reading:
         return engine.map(call, tasks, at_once=1)
 
     def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        """Read a window in ranges of weights, each with all rows of its keys, which fit in memory."""
-        parts = self._ranges(window)
+        """Read all rows of keys in ranges of weights whose rows fit in memory."""
+        planner = self._planners[window.plan.scan_plan.predicate is not None]
+        parts = split_plan(window.plan, planner, self._ranges(window))
         while parts:
-            narrower = list[Window]()
-            for part, (rows, sums) in zip(parts, self._sums_of_ranges(parts), strict=True):
-                self.bytes_opened += part.plan.bytes_opened
+            narrower = list[Plan]()
+            for part, (rows, sums) in zip(parts, self._sums_of_ranges(window, parts), strict=True):
+                self.bytes_opened += part.bytes_opened
                 if isinstance(sums, TooLarge):
-                    narrower += self._narrower(part, sums)
+                    narrower += narrower_plans(part, planner, sums)
                 else:
                     yield rows, sums
             parts = narrower
 
+    def _ranges(self, window: Window) -> int:
+        """Return the number of ranges whose rows are expected to fit in memory; at least one per task."""
+        columns = window.left.columns
+        types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
+        row = pl.DataFrame({name: [None] for name in types}, types)
+        rows_bytes = window.plan.rows_opened * row.estimated_size()
+        ranges = math.ceil(_MARGIN * rows_bytes / self._max_rows_bytes)
+        if self.engine is None:
+            return ranges
+        return max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+
     @property
     def _max_rows_bytes(self) -> int:
         """Memory for the rows of a range."""
-        return max(self.question.memory_bytes // _ROW_COPIES, 1)
+        return self.question.memory_bytes // _ROW_COPIES
 
-    def _ranges(self, window: Window) -> list[Window]:
-        """Split a read of whole keys into ranges whose rows are expected to fit in memory; at least one per task."""
-        schema, columns = self.reader.snapshot.schema, window.left.columns
-        row_bytes = pl.DataFrame({name: [None] for name in columns}, {name: schema[name] for name in columns})
-        ranges = -(-window.plan.rows_opened * int(row_bytes.estimated_size()) // self._max_rows_bytes)
-        if self.engine is not None:
-            ranges = max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
-        if ranges <= 1:
-            return [window]
-        weights = window.plan.scan_plan.weights
-        edges = np.linspace(weights.from_, weights.to, ranges + 1).round().astype(np.int64).tolist()
-        return self._within(window, edges)
-
-    def _narrower(self, window: Window, large: TooLarge) -> list[Window]:
-        """Split a range in halves, or before and after a key with most of the rows."""
-        weights = window.plan.scan_plan.weights
-        if weights.to - weights.from_ == 1:
-            msg = (
-                f"the rows of one key take more than {large.size_bytes:,} bytes, and `memory_bytes` allows "
-                f"{self._max_rows_bytes:,} for them; no answer was computed. Increase `memory_bytes`, or select fewer "
-                "rows by `where`"
-            )
-            raise InvalidInputError(msg, argument="memory_bytes")
-        inner = [(weights.from_ + weights.to) // 2] if large.weight is None else [large.weight, large.weight + 1]
-        return self._within(window, sorted({weights.from_, *inner, weights.to}))
-
-    def _within(self, window: Window, edges: Sequence[int]) -> list[Window]:
-        """Split a read of whole keys at these weights; parts that open no file are left out."""
-        whole, parts = window.plan.scan_plan, list[Window]()
-        planner = self._planners[whole.predicate is not None]
-        for weights in (WeightRange(*ends) for ends in pairwise(edges)):
-            if whole.keys is not None and whole.keys.only:
-                keys = whole.keys.weights
-                plan = planner.of_keys(keys[(keys >= weights.from_) & (keys <= weights.last)])
-                plan = replace(plan, weights=weights)
-            else:
-                plan = replace(planner.within(weights), keys=whole.keys)
-            opened = plan.selection.opened & whole.selection.opened
-            plan = replace(plan, selection=replace(plan.selection, opened=opened))
-            if opened.any():
-                parts.append(replace(window, plan=replace(window.plan, scan_plan=plan)))
-        return parts
-
-    def _sums_of_ranges(self, parts: Sequence[Window]) -> Iterable[tuple[int, Sums | TooLarge]]:
+    def _sums_of_ranges(self, window: Window, parts: Sequence[Plan]) -> Iterable[tuple[int, Sums | TooLarge]]:
         """Read ranges of weights; return the number of rows of each, and their sums."""
-        if self.engine is None:
-            return map(self._range_here, parts)
-        first = parts[0]
-        tasks = [
-            task
-            for part in parts
-            for task in scan_tasks(
-                self.reader,
-                part.plan.scan_plan,
-                part.left.columns,
-                task_bytes=_ONE_TASK_BYTES,
-                weight_column=self._weight_column(part),
-            )
-        ]
-        keys = self._range_sums(first.left, by_key=first.by_key).keys
-        some = (keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read())
-        self._find_centres(some, first.left)
-        self._centres = self._centres or dict.fromkeys(first.left.aggregates.centres, 0.0)
-        return self.engine.map(self._range_sums(first.left, by_key=first.by_key), tasks, at_once=1)
+        engine, left = self.engine, window.left
+        if engine is None:
+            return (self._range_here(window, part.scan_plan) for part in parts)
+        # A task reads a whole range.
+        name = WEIGHT if window.by_key or len(parts) > 1 else None
+        split = partial(
+            scan_tasks, self.reader, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
+        )
+        tasks = [task for part in parts for task in split(part.scan_plan)]
+        keys = self._range_sums(window).keys
+        self._find_centres((keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
+        self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
+        return engine.map(self._range_sums(window), tasks, at_once=1)
 
-    def _range_here(self, part: Window) -> tuple[int, Sums | TooLarge]:
-        plan, left = part.plan.scan_plan, part.left
-        keep = self.reader.row_filter(plan, left.columns)
-        keep = replace(keep, weight_column=self._weight_column(part))
+    def _range_here(self, window: Window, plan: ScanPlan) -> tuple[int, Sums | TooLarge]:
+        by_key = window.by_key or not plan.weights.is_full
+        frames = self._frames(plan, window.left.columns, by_key=by_key)
         with evaluating(self.question.condition, "where", "no answer was computed"):
-            frames = read_parts(all_parts(self.reader, plan), keep, self.reader.files)
             rows, frame = gathered(frames, self._max_rows_bytes)
         if isinstance(frame, TooLarge):
-            return 0, frame
+            return rows, frame
         if not rows:
             return 0, self.nothing
-        self._find_centres(map(self._range_sums(left, by_key=part.by_key).keys, [frame]), left)
-        return rows, self._range_sums(left, by_key=part.by_key).sums(frame)
+        self._find_centres(map(self._range_sums(window).keys, [frame]), window.left)
+        return rows, self._range_sums(window).sums(frame)
 
-    @staticmethod
-    def _weight_column(part: Window) -> str | None:
-        """Return the column of weights, which costs hashes; ranges need it to find keys with many rows."""
-        return WEIGHT if part.by_key or not part.plan.scan_plan.weights.is_full else None
-
-    def _range_sums(self, question: Question, *, by_key: bool) -> RangeSums:
-        rows, per = RowSums((), (), {}, question.condition, question.lookup, {}), cast("PerKey", question.per)
-        return RangeSums(per, rows, self._row_sums(question), by_key, self._max_rows_bytes)
+    def _range_sums(self, window: Window) -> RangeSums:
+        left = window.left
+        rows = RowSums((), (), {}, left.condition, left.lookup, {})
+        per = cast("PerKey", left.per)
+        return RangeSums(per, rows, self._row_sums(left), window.by_key, self._max_rows_bytes)
 
     def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        plan = window.plan.scan_plan
-        keep = self.reader.row_filter(plan, window.left.columns)
-        keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         by_key = window.by_key and self.design_effect >= _MIN_EFFECT
         sizes = window.by_key and self.is_calibrated
         with evaluating(self.question.condition, "where", "no answer was computed"):
             # One batch at a time: Polars runs each on all of its threads.
-            for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
+            frames = self._frames(window.plan.scan_plan, window.left.columns, by_key=window.by_key)
+            for frame in _large(frames):
                 self._find_centres([frame], window.left)
                 sums = sums_of(self._row_sums(window.left), frame, sizes=sizes)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
+
+    def _frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
+        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
+        return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
 
     def _row_sums(self, question: Question) -> RowSums:
         per = question.per
