@@ -138,6 +138,7 @@ class TooLarge:
     """The rows of a range of weights need more memory than the limit."""
 
     size_bytes: int
+    max_bytes: int
     # The weight of more than half of the rows that were read, if there is one.
     weight: int | None
 
@@ -150,7 +151,7 @@ def gathered(frames: Iterable[pl.DataFrame], max_bytes: int) -> tuple[int, pl.Da
         rows += frame.height
         size_bytes += int(frame.estimated_size())
         if size_bytes > max_bytes:
-            return rows, TooLarge(size_bytes, _main_weight(parts))
+            return rows, TooLarge(size_bytes, max_bytes, _main_weight(parts))
     return rows, pl.concat(parts) if parts else pl.DataFrame()
 
 
@@ -177,8 +178,8 @@ def narrower_plans(plan: Plan, planner: Planner, large: TooLarge) -> list[Plan]:
     weights, key = plan.scan_plan.weights, large.weight
     if weights.to - weights.from_ == 1:
         msg = (
-            f"the rows of one key need at least {large.size_bytes:,} bytes of memory, and may use a quarter of the "
-            "limit; no answer was computed. Increase `memory_bytes`, or select fewer rows by `where`"
+            f"the rows of one key need {large.size_bytes:,} bytes of memory or more, and the limit for rows is "
+            f"{large.max_bytes:,}; no answer was computed. Increase `memory_bytes`, or select fewer rows by `where`"
         )
         raise InvalidInputError(msg, argument="memory_bytes")
     inner = [(weights.from_ + weights.to) // 2] if key is None else [key, key + 1]

@@ -165,8 +165,10 @@ def _per_key(
         return replace(request, where=inner.where), per
     if request.per is None:
         return request, None
-    keys = {name: pl.col(name) for name in key_of(reader, "per")}
-    return request, PerKey.of(keys, _expressions(request.per, "per", schema), schema)
+    values, keys = _expressions(request.per, "per", schema), key_of(reader, "per")
+    if not values:
+        refuse("per", "must have at least one aggregate, such as {'n': pl.len()} or \"sum(price) AS spend\"")
+    return request, PerKey.of({name: pl.col(name) for name in keys}, values, schema)
 
 
 def _columns(
