@@ -417,7 +417,7 @@ def estimate(
     ----------
     path : str or path-like
         Folder or address of the table.
-    aggregates, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
+    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
     max_bytes, min_group_rows, memory_bytes
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths

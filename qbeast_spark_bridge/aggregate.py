@@ -56,12 +56,13 @@ def estimate(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table, the same for executors and this process.
-    aggregates, by : str or polars.Expr, or a sequence or mapping of these
-        Aggregates to estimate, and keys to group by: SQL such as ``"avg(delay)"``, or Polars expressions; a mapping
-        names them. See `Table.estimate`.
+    aggregates, per, by : str or polars.Expr, or a sequence or mapping of these
+        Aggregates to estimate, values per key, and groups: SQL such as ``"avg(delay)"``, or Polars expressions; a
+        mapping names them. See `Table.estimate`.
     where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, max_bytes, \
     min_group_rows, memory_bytes
-        See `Table.estimate`; the memory is the driver's.
+        See `Table.estimate`; the memory is the driver's. With `per`, a task reads all rows of a range of keys, which
+        may need a quarter of it.
     version, storage_options, allow_absolute_paths
         See `qbeast.open_table`; storage options are sent to the tasks.
 
