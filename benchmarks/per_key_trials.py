@@ -56,7 +56,9 @@ def clicks(shape: str, seed: int, users: int) -> pl.DataFrame:
     if shape.startswith("null"):
         user = user.set(pl.Series(np.arange(len(user)) >= sizes[:-1].sum()), None)
     rate = np.repeat(random.lognormal(0, 0.5, users + 1), sizes)
-    return pl.DataFrame({"user": user, "fare": rate * random.gamma(2, 5, len(user)), "km": random.random(len(user))})
+    return pl.DataFrame(
+        {"user": user, "fare": rate * random.gamma(2, 5, len(user)), "km": random.random(len(user))}
+    )
 
 
 def trials(shape: str, count: int, *, users: int = 15_000, first: int = 0, processes: int = 1) -> list[Kept]:

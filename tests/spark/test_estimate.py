@@ -104,7 +104,12 @@ def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_p
         "by": {"big": pl.col("n_x") > 10},
         "where": "x > 4",
     }
-    for options in ({"sample": 0.3}, {"sample": 1.0}, {"sample": 0.5, "memory_bytes": 1 << 22}, {"error": 0.1}):
+    for options in (
+        {"sample": 0.3},
+        {"sample": 1.0},
+        {"sample": 0.5, "memory_bytes": 1 << 22},
+        {"error": 0.1},
+    ):
         actual, here = (
             item(*first, **request, **options)
             for item, first in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))

@@ -46,7 +46,7 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
     option(
         "--per",
-        "Value of a key, an SQL aggregate with a name: \"spend=sum(price)\"; AGGREGATE then uses these values. May be "
+        'Value of a key, an SQL aggregate with a name: "spend=sum(price)"; AGGREGATE then uses these values. May be '
         "repeated.",
         "SQL",
         multiple=True,

@@ -18,9 +18,10 @@ import qbeast
 from qbeast_core.table.estimate.per_key import split_plan
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.reading import Reading
+from qbeast_core.table.read.split_scan import scan_tasks
 from qbeast_core.tree.space.columns import frame_weights
 from tests.helpers.examples import examples
-from tests.helpers.tables import folder, sampled, small_files
+from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
 
 PER = {
     "spend": pl.col("fare").sum(),
@@ -83,7 +84,9 @@ def expected(
 
 def assert_answers(actual: qbeast.Estimate, truth: pl.DataFrame) -> None:
     frame = actual.frame.select(truth.columns)
-    numbers = truth.cast({name: pl.Float64 for name in actual.names}).with_columns(pl.col(pl.Float64).fill_nan(None))
+    numbers = truth.cast(dict.fromkeys(actual.names, pl.Float64)).with_columns(
+        pl.col(pl.Float64).fill_nan(None)
+    )
     assert_frame_equal(frame, numbers, rel_tol=1e-9)
 
 
@@ -137,7 +140,9 @@ def heavy_keys(table: qbeast.Table) -> pl.Series:
 
 
 def test_samples_have_one_row_per_sampled_key(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    actual = table.estimate({"n": pl.len(), "trips": pl.col("trips").sum()}, per={"trips": pl.len()}, sample=0.2)
+    actual = table.estimate(
+        {"n": pl.len(), "trips": pl.col("trips").sum()}, per={"trips": pl.len()}, sample=0.2
+    )
     keys, apart = sampled(rows, ["user"], 0.2)["user"].unique(), heavy_keys(table)
     counted = pl.concat([keys, apart]).unique()  # keys that are read apart are exact
     low, n, high, count = actual.frame.select("n_low", "n", "n_high", "rows_sampled").row(0)
@@ -155,7 +160,9 @@ def test_samples_have_one_row_per_sampled_key(table: qbeast.Table, rows: pl.Data
     ],
     ids=str,
 )
-def test_groups_use_values_keys_or_rows(table: qbeast.Table, rows: pl.DataFrame, by: dict[str, pl.Expr]) -> None:
+def test_groups_use_values_keys_or_rows(
+    table: qbeast.Table, rows: pl.DataFrame, by: dict[str, pl.Expr]
+) -> None:
     per, (name, expr) = {"spend": pl.col("fare").sum()}, next(iter(by.items()))
     answers = {"n": pl.len(), "mean": pl.col("spend").mean()}
     actual = table.estimate(answers, per=per, by=by, sample=1.0)
@@ -189,7 +196,9 @@ def test_texts_larger_than_expected_are_read_in_narrower_ranges(tmp_path: Path) 
 
 
 def test_key_larger_than_memory_is_refused(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"user": np.arange(100_000) % 100, "x": np.arange(100_000), "note": ["n" * 30] * 100_000})
+    rows = pl.DataFrame(
+        {"user": np.arange(100_000) % 100, "x": np.arange(100_000), "note": ["n" * 30] * 100_000}
+    )
     rows = rows.with_columns(user=pl.when(pl.col("x") < 60_000).then(-1).otherwise("user"))
     qbeast.write_table(rows, tmp_path, columns=["x"], sample_by="user")
     table = qbeast.open_table(tmp_path)
@@ -206,7 +215,9 @@ def test_keys_with_equal_weights_stay_apart(tmp_path: Path) -> None:
     weights = pl.Series(frame_weights(users.to_frame(), ("user",)))
     twins = users.filter(weights.is_duplicated())[:6]
     assert len(twins) >= 2
-    rows = pl.DataFrame({"user": pl.concat([twins, twins, users[:50]])}).with_columns(x=pl.int_range(pl.len()))
+    rows = pl.DataFrame({"user": pl.concat([twins, twins, users[:50]])}).with_columns(
+        x=pl.int_range(pl.len())
+    )
     qbeast.write_table(rows, tmp_path, columns=["x"], sample_by="user")
     actual = qbeast.open_table(tmp_path).estimate({"n": pl.len()}, per={"trips": pl.len()}, sample=1.0)
     assert actual.frame["n"].item() == rows["user"].n_unique()
@@ -216,7 +227,9 @@ def test_join_adds_columns_before_values_are_computed(table: qbeast.Table, rows:
     shops = pl.DataFrame({"shop": ["a", "b", "c"], "tax": [0.1, 0.2, 0.3]})
     per = {"tax": (pl.col("fare") * pl.col("tax")).sum()}
     where = "tax < 0.25 AND km > 1"
-    actual = table.estimate({"mean": pl.col("tax").mean()}, per=per, join=(shops, "shop"), where=where, sample=1.0)
+    actual = table.estimate(
+        {"mean": pl.col("tax").mean()}, per=per, join=(shops, "shop"), where=where, sample=1.0
+    )
     joined = rows.join(shops, on="shop", how="left").filter(pl.sql_expr(where))
     assert_answers(actual, expected(joined, per=per, answers={"mean": pl.col("tax").mean()}))
 
@@ -248,12 +261,13 @@ def test_nested_queries_equal_duckdb(table: qbeast.Table, rows: pl.DataFrame, qu
     keys = [name for name in truth.columns if name not in actual.names]
     assert_frame_equal(
         actual.frame.select(truth.columns).sort(keys) if keys else actual.frame.select(truth.columns),
-        (truth.sort(keys) if keys else truth).cast({name: pl.Float64 for name in actual.names}),
+        (truth.sort(keys) if keys else truth).cast(dict.fromkeys(actual.names, pl.Float64)),
         rel_tol=1e-9,
         check_dtypes=False,
     )
 
 
+INNER = "SELECT avg(x) FROM (SELECT {} AS x FROM self {})"
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "not an aggregate": ({"per": {"x": pl.col("fare") * 2}}, "per", "several values per key"),
     "unknown column": ({"per": {"x": pl.col("price").sum()}}, "per", "price"),
@@ -261,20 +275,38 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "empty": ({"per": {}}, "per", "at least one"),
     "column of rows": ({"aggregates": pl.col("km").mean(), "per": {"x": pl.len()}}, "aggregates", "km"),
     "ambiguous group": ({"per": {"shop": pl.col("shop").first()}, "by": "shop"}, "by", "both a value"),
-    "mixed group": (
-        {"per": {"x": pl.len()}, "by": (pl.col("x") + pl.col("row")).alias("z")},
-        "by",
-        "combines 'x'",
+    "mixed group": ({"per": {"x": pl.len()}, "by": pl.col("x") + pl.col("row")}, "by", "combines 'x'"),
+    "list": (
+        {"aggregates": pl.col("x").sum(), "per": {"x": pl.col("fare").implode()}},
+        "aggregates",
+        "numbers",
     ),
-    "list": ({"aggregates": pl.col("x").sum(), "per": {"x": pl.col("fare").implode()}}, "aggregates", "numbers"),
-    "query and per": ({"aggregates": "SELECT avg(x) FROM self", "per": {"x": pl.len()}}, "aggregates", "instead"),
-    "no key": ({"aggregates": "SELECT avg(x) FROM (SELECT shop, sum(fare) AS x FROM self GROUP BY shop)"}, "aggregates", "does not group by \\['user'\\]"),
-    "part of the key": ({"aggregates": "SELECT avg(x) FROM (SELECT sum(fare) AS x FROM self GROUP BY user % 2)"}, "aggregates", "does not group by"),
-    "window": ({"aggregates": "SELECT avg(x) FROM (SELECT user, sum(fare) OVER () AS x FROM self GROUP BY user)"}, "aggregates", "SQL"),
-    "having": ({"aggregates": "SELECT avg(x) FROM (SELECT user, sum(fare) AS x FROM self GROUP BY user HAVING x > 1)"}, "aggregates", "only"),
-    "two levels": ({"aggregates": "SELECT avg(x) FROM (SELECT user, sum(fare) AS x FROM (SELECT user, fare FROM self) GROUP BY user)"}, "aggregates", "FROM"),
-    "join": ({"aggregates": "SELECT avg(x) FROM (SELECT user, sum(fare) AS x FROM self JOIN t USING (user) GROUP BY user)"}, "aggregates", "not supported"),
-}  # fmt: skip
+    "query and per": (
+        {"aggregates": "SELECT avg(x) FROM self", "per": {"x": pl.len()}},
+        "aggregates",
+        "instead of",
+    ),
+}
+QUERIES_REFUSED = {
+    "no key": (INNER.format("sum(fare)", "GROUP BY shop"), r"does not group by \['user'\]"),
+    "part of the key": (INNER.format("sum(fare)", "GROUP BY user % 2"), "does not group by"),
+    "window": (INNER.format("sum(fare) OVER ()", "GROUP BY user"), "cannot be read as SQL"),
+    "having": (INNER.format("sum(fare)", "GROUP BY user HAVING sum(fare) > 1"), "WHERE and GROUP BY only"),
+    "no groups": (INNER.format("sum(fare)", ""), "FROM .* is not supported"),
+    "two levels": (
+        INNER.replace("self", "(SELECT 1)").format("sum(fare)", "GROUP BY user"),
+        "FROM .* is not",
+    ),
+    "join": (INNER.format("sum(fare)", "JOIN t USING (user) GROUP BY user"), "not supported"),
+}
+
+
+@pytest.mark.parametrize("case", QUERIES_REFUSED)
+def test_invalid_inner_queries_are_refused(table: qbeast.Table, case: str) -> None:
+    query, message = QUERIES_REFUSED[case]
+    with pytest.raises(qbeast.InvalidInputError, match=message) as error:
+        table.estimate(query, sample=0.5)
+    assert error.value.argument == "aggregates"
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -341,14 +373,21 @@ def test_centres_of_few_rows_keep_variances_exact(tmp_path: Path) -> None:
     assert actual == pytest.approx(rows.group_by("user").agg(**per).select(**answers).item(), rel=1e-4)
 
 
-def test_reads_of_ranges_cover_each_row_once(table: qbeast.Table, rows: pl.DataFrame) -> None:
-    request = EstimateRequest(aggregates={"n": pl.len()}, per={"trips": pl.len()}, sample=(0.1, 0.7))
+@pytest.mark.parametrize("start", [0.0, 0.1])
+def test_ranges_hold_each_sampled_row_once(table: qbeast.Table, rows: pl.DataFrame, start: float) -> None:
+    request = EstimateRequest(aggregates={"n": pl.len()}, per={"trips": pl.len()}, sample=(start, 0.7))
     reading = Reading(table.reader, question_of(request, table.reader))
-    window = reading.between(0.1, 0.7, by_key=True)
+    window = reading.between(start, 0.7, by_key=True)
     assert window is not None
-    parts = split_plan(window.plan, reading.reader.planner(None), 7)
+    parts = split_plan(window.plan, table.reader.planner(None), 7)
     assert len(parts) == 7
-    whole = window.plan.scan_plan.weights
-    edges = [part.scan_plan.weights for part in parts]
-    assert (edges[0].from_, edges[-1].to) == (whole.from_, whole.to)
-    assert all(first.to == second.from_ for first, second in zip(edges, edges[1:], strict=False))
+    frames = [
+        frame for part in parts for task in scan_tasks(table.reader, part.scan_plan) for frame in task.read()
+    ]
+    apart = heavy_keys(table)
+    expected_rows = sampled(rows, ["user"], (start, 0.7)).filter(
+        ~pl.col("user").is_in(apart, nulls_equal=True)
+    )
+    assert_same_rows(pl.concat(frames), expected_rows, "row")
+    users = [set(frame["user"]) for frame in frames]
+    assert sum(map(len, users)) == expected_rows["user"].n_unique()
