@@ -393,6 +393,7 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions,
     *,
+    per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -416,7 +417,7 @@ def estimate(
     ----------
     path : str or path-like
         Folder or address of the table.
-    aggregates, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
+    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
     max_bytes, min_group_rows, memory_bytes
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths
@@ -446,6 +447,7 @@ def estimate(
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     return table.estimate(
         aggregates,
+        per=per,
         by=by,
         where=where,
         join=join,

@@ -680,6 +680,7 @@ class Table:
         self,
         aggregates: Expressions,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -708,9 +709,19 @@ class Table:
             ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
             answers; otherwise the name is the name of the expression, or the text. A single text can also be
             ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+        per : polars.Expr or str, or a sequence or mapping of these, optional
+            Values per key, by name, such as ``{"spend": pl.col("price").sum()}``: aggregates over all rows of one key
+            that match `where`. Then `aggregates` use one row per key, with the columns of the key and these values:
+            ``pl.col("spend").median()``, ``pl.len()`` for the number of keys. The key is the columns of ``sample_by``
+            of `write_table`, or the indexed columns of a table without it. Samples hold all rows of their keys, so any
+            aggregate of Polars works here, also ``first``, ``max`` or ``n_unique``. SQL is as in `aggregates`; the sum
+            of no values is null. The same as a query: ``"SELECT median(spend) FROM (SELECT user, sum(price) AS spend
+            FROM self GROUP BY user)"``; the inner query can have more groups than the key, and WHERE.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
             like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
+            With `per`, expressions on the key and on values per key group keys. Others group the rows first: a key
+            then has values in each group.
         where
             Rows to aggregate, see `qbeast.scan_table`.
         join : tuple of frame and column names, optional
@@ -733,11 +744,14 @@ class Table:
         max_bytes : int, optional
             Read at most this number of bytes of data files, even if the error is not reached.
         min_group_rows : int, default 0
-            Groups that are estimated to have fewer rows need not reach the error. They are listed with their intervals.
+            Groups that are estimated to have fewer rows (with `per`: keys) need not reach the error. They are listed
+            with their intervals.
         memory_bytes : int, optional
             Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-            `sample` do not fit, an error is raised.
+            `sample` do not fit, an error is raised. With `per`, rows are read in ranges of keys that fit in a quarter
+            of it, and parts of the files are read for several ranges; if the rows of one key do not fit, an error is
+            raised.
 
         Returns
         -------
@@ -761,12 +775,23 @@ class Table:
         (True, True)
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
         True
+
+        The median of what users spend, with a sampling key:
+
+        >>> rows = rows.with_columns(user=pl.col("id") * 31 % 20_000)
+        >>> _ = qbeast.write_table(rows, "orders", columns=["price"], sample_by=["user"])
+        >>> found = qbeast.open_table("orders").estimate(
+        ...     {"median": pl.col("spend").median(), "users": pl.len()}, per={"spend": pl.col("price").sum()}, error=0.1
+        ... )
+        >>> found.met, abs(found.frame["users"].item() / 20_000 - 1) < 0.1
+        (True, True)
         """
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -781,12 +806,13 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
-        return list(rounds(reader, question_of(request, self.schema, reader.hashed)))[-1]
+        return list(rounds(reader, question_of(request, reader)))[-1]
 
     def estimates(
         self,
         aggregates: Expressions,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -829,6 +855,7 @@ class Table:
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -842,7 +869,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, self.schema, reader.hashed), progressive=True)
+        return rounds(reader, question_of(request, reader), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

@@ -115,3 +115,33 @@ def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_pa
         assert (actual.met, actual.fraction) == (here.met, pytest.approx(here.fraction))
     counts = bridge.estimate(spark, place, alone, **exact).frame.sort("kind")["n"]
     assert counts.to_list() == rows.group_by("kind").agg(users).sort("kind")["user"].to_list()
+
+
+def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of a user are in several files; tasks read ranges of users."""
+    random, place = np.random.default_rng(5), tmp_path / "t"
+    user = pl.Series((5_000 * random.random(80_000) ** 2).astype(np.int64))
+    rows = pl.DataFrame({"user": user.replace(7, None), "x": random.lognormal(2, 0.5, 80_000)})
+    for part in rows.iter_slices(20_000):
+        qbeast.write_table(part, place, columns=["x"], sample_by="user", mode="append")
+    request: dict[str, Any] = {
+        "aggregates": {"median": pl.col("spend").median(), "std": pl.col("spend").std(), "n": pl.len()},
+        "per": {"spend": pl.col("x").sum(), "n_x": pl.col("x").n_unique()},
+        "by": {"big": pl.col("n_x") > 10},
+        "where": "x > 4",
+    }
+    for options in (
+        {"sample": 0.3},
+        {"sample": 1.0},
+        {"sample": 0.5, "memory_bytes": 1 << 22},
+        {"error": 0.1},
+    ):
+        actual, here = (
+            item(*first, **request, **options)
+            for item, first in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
+        )
+        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    values = rows.filter(pl.col("x") > 4).group_by("user").agg(**request["per"])
+    truth = values.group_by(**request["by"]).agg(**request["aggregates"]).sort("big")
+    actual = bridge.estimate(spark, place, **request, sample=1.0)
+    assert_frame_equal(actual.frame.select(truth.columns), truth, rel_tol=1e-9, check_dtypes=False)
