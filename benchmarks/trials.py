@@ -134,7 +134,7 @@ class Population:
         quantiles = tuple(quantile.values for quantile in self.aggregates.quantiles)
         numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(WEIGHT))
         sums = RowSums(
-            self.aggregates.totals, quantiles, {name: pl.col(name) for name in self.by}, where, None, centres
+            self.aggregates.totals, quantiles, {name: pl.col(name) for name in self.by}, where, (), centres
         )
         self.every = sums.of(numbered, sizes=known)
         self.nothing = sums.of(numbered.clear(), sizes=False)

@@ -46,7 +46,7 @@ def sample_of(
     aggregates = recognised(exprs, rows)
     centres = {name: rows.select(item).item() or 0.0 for name, item in aggregates.centres.items()}
     quantiles = tuple(item.values for item in aggregates.quantiles)
-    sums = RowSums(aggregates.totals, quantiles, {name: pl.col(name) for name in by}, where, None, centres)
+    sums = RowSums(aggregates.totals, quantiles, {name: pl.col(name) for name in by}, where, (), centres)
     inside = weights < fraction * 2**32 - 2**31
     drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
     rest = (rows.clear() if whole is None else whole).with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))

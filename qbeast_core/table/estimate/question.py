@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
 from operator import and_
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import polars as pl
 
@@ -19,12 +19,12 @@ from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
-from qbeast_core.sampling.batch import Lookup
 from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
-from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import budget_of
+from qbeast_core.table.estimate.join import Joined, Joins, joins_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
+from qbeast_core.table.read.reader import Reader
 
 _NOTHING: Final = "nothing was read"
 _RESERVED: Final = ("rows_sampled", "reliable")
@@ -38,7 +38,7 @@ class EstimateRequest:
     aggregates: Expressions
     by: Expressions | None = None
     where: Predicate | None = None
-    join: tuple[FrameLike, str | Sequence[str]] | None = None
+    join: Joins | None = None
     error: Share | None = None
     absolute: Mapping[str, float] | None = None
     confidence: Share = 0.95
@@ -60,7 +60,7 @@ class Question:
     # Only rows that match both conditions count: `pushed` uses only columns of the table, `late` also joined ones.
     pushed: pl.Expr | None
     late: pl.Expr | None
-    lookup: Lookup | None
+    joins: tuple[Joined, ...]
     targets: dict[str, Target]
     confidence: float
     # Whether `confidence` applies to all answers at once.
@@ -87,9 +87,14 @@ class Question:
     def counts_rows(self) -> bool:
         """Whether all answers are functions of the number of rows."""
         answers = self.aggregates.answers
-        return not self.by and all(
+        return not (self.by or self.changes_rows) and all(
             isinstance(answer, Smooth) and set(answer.totals) <= {0} for answer in answers
         )
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether joins may change the number of rows."""
+        return any(join.changes_rows for join in self.joins)
 
     @property
     def condition(self) -> pl.Expr | None:
@@ -99,15 +104,15 @@ class Question:
     @property
     def left(self) -> Question:
         """The question for rows that already match `pushed`, with the columns it still needs."""
-        names = _columns(self.aggregates, self.groups, self.late, self.lookup)
+        names = _columns(self.aggregates, self.groups, self.late, self.joins)
         columns = tuple(name for name in self.columns if name in names)
         return replace(self, pushed=None, columns=columns or self.columns[:1])
 
 
-def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
+def question_of(request: EstimateRequest, reader: Reader) -> Question:
     """Validate a request."""
-    lookup = _lookup(request.join, schema)
-    joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
+    schema = reader.snapshot.schema
+    joins, joined = joins_of(request.join, reader)
     request = _of_query(request, joined)
     groups = _groups(request.by, joined)
     expressions = _expressions(request.aggregates, "aggregates", joined)
@@ -115,14 +120,14 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(expressions, joined, groups)
     pushed, late = _conditions(request.where, joined, frozenset(schema))
-    names = _columns(aggregates, groups, _all((pushed, late)), lookup)
+    names = _columns(aggregates, groups, _all((pushed, late)), joins)
     columns = [name for name in names if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
         pushed=pushed,
         late=late,
-        lookup=lookup,
+        joins=tuple(join.needed(names) for join in joins),
         targets=_targets(request, list(expressions)),
         confidence=share_of(request.confidence, "confidence", one=False),
         simultaneous=request.simultaneous,
@@ -132,6 +137,7 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
+        whole_keys=any(join.reader is not None for join in joins),
     )
 
 
@@ -139,10 +145,10 @@ def _columns(
     aggregates: Aggregates,
     groups: Mapping[str, pl.Expr],
     condition: pl.Expr | None,
-    lookup: Lookup | None,
+    joins: Iterable[Joined],
 ) -> list[str]:
     """Return the distinct columns to read."""
-    names = [*aggregates.columns, *(lookup.on if lookup else ())]
+    names = [*aggregates.columns, *(name for join in joins for name in join.lookup.on)]
     exprs = [*groups.values()] if condition is None else [*groups.values(), condition]
     names += [name for expr in exprs for name in expr.meta.root_names()]
     return list(dict.fromkeys(names))
@@ -240,35 +246,6 @@ def _conditions(
     for part in conjuncts(condition):
         (pushed if table_columns.issuperset(part.meta.root_names()) else late).append(part)
     return _all(pushed), _all(late)
-
-
-def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
-    if join is None:
-        return None
-    pair: tuple[Any, ...] = tuple(join) if isinstance(join, tuple) else ()
-    if len(pair) != 2:
-        refuse("join", "must be a pair of a frame and the common column(s)")
-    frame, on = pair
-    frame, names = to_frame(frame), [on] if isinstance(on, str) else on
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        refuse("join", f"takes a column name or a list of them, not {on!r}")
-    missing = [name for name in names if name not in schema or name not in frame.columns]
-    if missing or not names:
-        refuse(
-            "join",
-            f"needs columns of both the table and the frame; these are missing in one of them: {missing}",
-        )
-    mismatched = [name for name in names if frame.schema[name] != schema[name]]
-    if mismatched:
-        refuse(
-            "join", f"compares {mismatched}, which have other types in the frame than in the table: cast them"
-        )
-    duplicates = [name for name in frame.columns if name in schema and name not in names]
-    if duplicates:
-        refuse("join", f"has columns that the table also has: {duplicates}; rename or drop them")
-    if frame.select(names).is_duplicated().any():
-        refuse("join", f"is many to one: a value of {names} may occur once in the frame; make it unique")
-    return Lookup(frame, tuple(names))
 
 
 def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:
