@@ -27,6 +27,7 @@ from qbeast_core.table.rewrite.optimize import Into, OptimizeOptions, OptimizeRe
 from qbeast_core.table.rewrite.optimize import optimize as optimize_table
 from qbeast_core.table.table import open_version
 from qbeast_core.table.write.options import WriteOptions, metadata_of
+from qbeast_core.table.write.sampling_key import SampleBy
 from qbeast_spark_bridge.engine.engine import SparkEngine
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ def convert(
     *,
     cube_size: int | None = None,
     dialect: BlocksDialect | None = None,
+    sample_by: SampleBy | None = None,
     storage_options: Mapping[str, str] | None = None,
     commit_metadata: Mapping[str, str] | None = None,
     dry_run: bool = False,
@@ -232,7 +234,7 @@ def convert(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table, or of the Parquet files, the same for executors and this process.
-    columns, cube_size, dialect, storage_options, commit_metadata, dry_run
+    columns, cube_size, dialect, sample_by, storage_options, commit_metadata, dry_run
         See `qbeast.convert_table`.
 
     Returns
@@ -257,6 +259,7 @@ def convert(
         columns=columns,
         cube_size=cube_size,
         dialect=dialect,
+        sample_by=sample_by,
         storage_options=storage_options,
         commit_metadata=metadata_of(commit_metadata),
         dry_run=dry_run,

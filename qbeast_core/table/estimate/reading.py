@@ -264,9 +264,10 @@ class Reading:
 
     def read_apart(self, *, max_bytes: int) -> list[Sums]:
         """Read the rows that samples skip, once; see `HeavyRows`."""
-        sums = self.read(self._stretches_apart, max_bytes=max_bytes)
+        stretches, keys = self.apart
+        sums = self.read(stretches, max_bytes=max_bytes)
         before = self.rows_read
-        sums += self.read(self.keys_apart, max_bytes=max_bytes)
+        sums += self.read(keys, max_bytes=max_bytes)
         self._rows_apart = self.rows_read - before
         self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
         return sums
@@ -274,10 +275,13 @@ class Reading:
     @cached_property
     def bytes_apart(self) -> int:
         """Bytes of the rows that samples skip."""
-        windows = self._stretches_apart, self.keys_apart
-        return sum(window.bytes_opened for window in windows if window is not None)
+        return sum(window.bytes_opened for window in self.apart if window is not None)
 
     @cached_property
+    def apart(self) -> tuple[Window | None, Window | None]:
+        """The reads of the rows that samples skip: stretches of rows, and all rows of keys."""
+        return self._stretches_apart(), self._keys_apart()
+
     def _stretches_apart(self) -> Window | None:
         """The read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
@@ -286,8 +290,7 @@ class Reading:
         plan = Plan(self.reader, replace(self._kept, selection=selection), None, self.question.columns)
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
-    @cached_property
-    def keys_apart(self) -> Window | None:
+    def _keys_apart(self) -> Window | None:
         """The read of all rows of the keys that samples skip; None if there are none."""
         if not len(self.heavy.keys):
             return None
@@ -297,7 +300,7 @@ class Reading:
         plan = replace(plan, selection=replace(plan.selection, opened=opened))
         read = Plan(self.reader, plan, None, self.question.columns)
         left = self.question.left if pushed else self.question
-        others = tuple(other.keys_apart for other in self.others)
+        others = tuple(other.apart[1] for other in self.others)
         return Window(read, by_key=False, left=left, others=others) if opened.any() else None
 
     def _pushes(self, *, by_key: bool) -> bool:
