@@ -301,7 +301,8 @@ class Reading:
         read = Plan(self.reader, plan, None, self.question.columns)
         left = self.question.left if pushed else self.question
         others = tuple(other.apart[1] for other in self.others)
-        return Window(read, by_key=False, left=left, others=others) if opened.any() else None
+        is_read = opened.any() or any(others)  # samples of joined tables skip these keys, too
+        return Window(read, by_key=False, left=left, others=others) if is_read else None
 
     def _pushes(self, *, by_key: bool) -> bool:
         """Whether a read leaves out rows that the conditions exclude. Totals may be calibrated to all rows."""
