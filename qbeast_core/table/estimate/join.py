@@ -79,7 +79,7 @@ _Pair: TypeAlias = tuple[Joinable, str | Sequence[str]]
 _Triple: TypeAlias = tuple[Joinable, str | Sequence[str], JoinHow]
 
 # A join, or several that are applied in order.
-Joins: TypeAlias = Join | _Pair | _Triple | list[Join | _Pair | _Triple]
+Joins: TypeAlias = Join | _Pair | _Triple | Sequence[Join | _Pair | _Triple]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +146,10 @@ def joins_of(joins: object, reader: Reader) -> tuple[list[Joined], pl.Schema]:
 
 
 def _listed(joins: Any) -> Iterable[Join]:
-    for item in joins if isinstance(joins, list) else [joins]:
+    is_several = isinstance(joins, list) or (
+        isinstance(joins, tuple) and len(joins) > 0 and isinstance(joins[0], Join | tuple)
+    )
+    for item in joins if is_several else [joins]:
         join = Join(*item) if isinstance(item, tuple) and len(item) in (2, 3) else item
         if not isinstance(join, Join):
             refuse("join", 'must be (frame or table, columns), with an optional "inner", or qbeast.Join(...)')

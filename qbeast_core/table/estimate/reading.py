@@ -384,8 +384,8 @@ class Reading:
     def _joined_rows(self, window: Window, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield the rows that match the filter of a join, and count all rows by key."""
         plan, condition = window.plan.scan_plan, window.left.condition
-        needed = dict.fromkeys([*columns, *([] if condition is None else condition.meta.root_names())])
-        keep = self.reader.row_filter(plan, tuple(needed))
+        filtered = [] if condition is None else condition.meta.root_names()
+        keep = self.reader.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
         keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         is_apart = plan.keys is not None and plan.keys.only
         with evaluating(self.question.pushed, "join", "no answer was computed"):
