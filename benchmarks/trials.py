@@ -153,7 +153,7 @@ class Population:
             quantiles,
             {name: pl.col(name) for name in self.by},
             where,
-            None,
+            (),
             centres,
             self.aggregates.key,
             tuple(self.aggregates.shown.values()),

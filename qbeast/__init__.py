@@ -66,6 +66,7 @@ if _typing.TYPE_CHECKING:
     from qbeast_core.table.check.faults import CheckReport
     from qbeast_core.table.check.repair import RepairResult
     from qbeast_core.table.dml.plan import ChangeResult
+    from qbeast_core.table.estimate.join import Join
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.inspect.metrics import Metrics
     from qbeast_core.table.maintenance.convert import ConvertResult
@@ -105,6 +106,7 @@ __all__ = [
     "InvalidColumnsError",
     "InvalidInputError",
     "InvalidMetadataError",
+    "Join",
     "LostValuesWarning",
     "MetadataResult",
     "Metrics",
@@ -166,6 +168,7 @@ _HOMES = {
     "table.check.faults": ("CheckReport",),
     "table.check.repair": ("RepairResult",),
     "table.dml.plan": ("ChangeResult",),
+    "table.estimate.join": ("Join",),
     "table.estimate.result": ("Estimate",),
     "table.inspect.metrics": ("Metrics",),
     "table.maintenance.convert": ("ConvertResult",),

@@ -16,12 +16,13 @@ from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.resources import Resources
 from qbeast_core.spec.block import BlocksDialect
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.data.frames import FrameLike, SparkFrame, is_spark_frame
+from qbeast_core.table.data.frames import SparkFrame, is_spark_frame
 from qbeast_core.table.data.schema import SchemaMode
 from qbeast_core.table.table import Table, open_version
 
 if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
@@ -396,7 +397,7 @@ def estimate(
     per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
-    join: tuple[FrameLike, str | Sequence[str]] | None = None,
+    join: Joins | None = None,
     error: Share | None = None,
     absolute: Mapping[str, float] | None = None,
     confidence: Share = 0.95,

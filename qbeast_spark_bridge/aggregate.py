@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbeast_core.query.plan.fractions import Sample, Share
 from qbeast_core.table.data.expressions import Predicate
-from qbeast_core.table.data.frames import FrameLike
+from qbeast_core.table.estimate.join import Joins
 from qbeast_core.table.estimate.named import Expressions
 from qbeast_core.table.estimate.question import EstimateRequest, question_of
 from qbeast_core.table.estimate.result import Estimate
@@ -30,7 +30,7 @@ def estimate(
     per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
-    join: tuple[FrameLike, str | Sequence[str]] | None = None,
+    join: Joins | None = None,
     error: Share | None = None,
     absolute: Mapping[str, float] | None = None,
     confidence: Share = 0.95,

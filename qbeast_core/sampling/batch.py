@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from qbeast_core.sampling.aggregates import TOTAL
+from qbeast_core.sampling.runs import run_starts
 from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, KeySizes, Sums, merged_keys, totals_of
+from qbeast_core.spec.own_column import own_column
+from qbeast_core.support.sizing import sizing
 
 # Approximate memory of a value: a 128-bit integer, or the view of a string.
 _VALUE_BYTES: Final = 16
 
+# The column with the number of matches of a key.
+_MATCHES: Final = own_column("matches")
+
+# How a row with or without a match is joined, as in Polars.
+JoinHow: TypeAlias = Literal["left", "inner", "semi", "anti"]
+
 _SHORT: Final = (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: derived values are cached
 class Lookup:
-    """A frame that is joined to the rows, with at most one match per row."""
+    """A frame that is joined to the rows."""
 
     frame: pl.DataFrame
     on: tuple[str, ...]
+    how: JoinHow = "left"
+
+    @cached_property
+    def repeated(self) -> pl.DataFrame | None:
+        """The keys with several matches, and their number; None if a row never becomes several rows."""
+        if self.how in ("semi", "anti"):
+            return None
+        counts = self.frame.lazy().group_by(self.on).agg(pl.len().cast(pl.Int64).alias(_MATCHES))
+        repeated = counts.filter(pl.col(_MATCHES) > 1).collect()
+        return repeated if repeated.height else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +57,8 @@ class RowSums:
     # Group expressions by column name.
     groups: Mapping[str, pl.Expr]
     condition: pl.Expr | None
-    lookup: Lookup | None
+    # Joined in this order.
+    lookups: Sequence[Lookup]
     # Values of `Aggregates.centres`.
     centres: Mapping[str, float]
     # See `Aggregates.key` and `Aggregates.shown`.
@@ -49,9 +72,28 @@ class RowSums:
 
     def kept(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the rows that meet the condition, with the joined columns."""
-        if self.lookup is not None:
-            rows = rows.join(self.lookup.frame.lazy(), on=list(self.lookup.on), how="left")
+        for lookup in self.lookups:
+            rows = rows.join(lookup.frame.lazy(), on=list(lookup.on), how=lookup.how)
         return rows if self.condition is None else rows.filter(self.condition)
+
+    def pieces(self, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Split a batch, so that the joined rows of each piece need a bounded amount of memory."""
+        matches = np.ones(frame.height, np.int64)
+        row_bytes = frame.estimated_size() / max(frame.height, 1)
+        for lookup in self.lookups:
+            if lookup.repeated is not None:
+                joined = frame.select(lookup.on).join(
+                    lookup.repeated, on=lookup.on, how="left", maintain_order="left"
+                )
+                matches *= joined[_MATCHES].fill_null(1).to_numpy()
+                row_bytes += lookup.frame.estimated_size() / lookup.frame.height
+        max_rows = max(int(sizing().batch_bytes / max(row_bytes, 1.0)), 1)
+        starts = run_starts((np.cumsum(matches) - 1) // max_rows).tolist()
+        if len(starts) <= 1:
+            yield frame
+            return
+        for start, end in pairwise([*starts, frame.height]):
+            yield frame[start:end]
 
     def of(self, frame: pl.DataFrame, *, sizes: bool) -> Sums:
         """Sum up a batch."""

@@ -28,7 +28,6 @@ from qbeast_core.support.optional import require
 from qbeast_core.support.plain_text import first_line, on_one_line
 from qbeast_core.support.runtime import now_ms
 from qbeast_core.table.data.expressions import Predicate, Value, evaluating, filter_of
-from qbeast_core.table.data.frames import FrameLike
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.index.unindexed import refuse_unindexed
 from qbeast_core.table.read.explain import Plan, explain
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.dml.plan import ChangeResult
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
+    from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.named import Expressions
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
@@ -683,7 +683,7 @@ class Table:
         per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
-        join: tuple[FrameLike, str | Sequence[str]] | None = None,
+        join: Joins | None = None,
         error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
         confidence: Share = 0.95,
@@ -724,9 +724,12 @@ class Table:
             then has values in each group.
         where
             Rows to aggregate, see `qbeast.scan_table`.
-        join : tuple of frame and column names, optional
-            A frame with distinct values of these columns, which is left-joined to the rows first. `by`, `where` and
-            `aggregates` can use its columns.
+        join : tuple, qbeast.Join or a list of these, optional
+            Tables or frames to join to the rows first, in this order: ``(other, columns)`` or ``(other, columns,
+            how)``, with ``"left"`` (default), ``"inner"``, ``"semi"`` or ``"anti"``. `by`, `where` and `aggregates` can
+            use their columns. A frame must have distinct values of the columns, except for ``"semi"`` and ``"anti"``. A
+            table (`Table` or its path) must have the same sampling key as this one, and `columns` must be this key:
+            samples of both then hold all rows of the same keys, and several rows may match. See `qbeast.Join`.
         error : float or str, optional
             Maximum error of an answer, as a fraction of it, in (0, 1]: 0.02 or ``"2%"``.
         absolute : mapping of str to float, optional
@@ -815,7 +818,7 @@ class Table:
         per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
-        join: tuple[FrameLike, str | Sequence[str]] | None = None,
+        join: Joins | None = None,
         error: Share | None = None,
         absolute: Mapping[str, float] | None = None,
         confidence: Share = 0.95,

@@ -51,7 +51,7 @@ def sample_of(
     quantiles = tuple(item.values for item in aggregates.quantiles)
     groups = {name: pl.col(name) for name in by}
     shown = tuple(aggregates.shown.values())
-    sums = RowSums(aggregates.totals, quantiles, groups, where, None, centres, aggregates.key, shown)
+    sums = RowSums(aggregates.totals, quantiles, groups, where, (), centres, aggregates.key, shown)
     inside = weights < fraction * 2**32 - 2**31
     drawn = rows.with_columns(pl.Series(WEIGHT, weights, pl.Int32)).filter(pl.Series(inside))
     rest = (rows.clear() if whole is None else whole).with_columns(pl.lit(0, pl.Int32).alias(WEIGHT))

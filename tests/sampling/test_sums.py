@@ -36,7 +36,7 @@ def rows(seed: int) -> pl.DataFrame:
 
 @pytest.mark.parametrize("by", [(), ("kind",)])
 def test_sums_equal_group_by(by: tuple[str, ...]) -> None:
-    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), pl.col("cents") > 2000, (), {})
     for seed in range(40):
         batches = [rows(100 * seed + at) for at in range(seed % 3 + 1)]
         batches_summed = [request.of(item, sizes=True) for item in batches]
@@ -71,7 +71,7 @@ def test_sums_equal_group_by(by: tuple[str, ...]) -> None:
 
 
 def test_merged_parts_equal_the_whole() -> None:
-    request = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(["kind"]), None, (), {})
     batches = [rows(seed) for seed in range(100)]
     parts, item = (
         [request.of(batch, sizes=True) for batch in batches],
@@ -107,7 +107,7 @@ KINDS = {
 @pytest.mark.parametrize("second", ["float", "text"])
 def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
     random, by = np.random.default_rng(5), ["first", "second"]
-    request = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("x")), (), named(by), None, (), {})
     batches: list[pl.DataFrame] = []
     for count in (60, 0, 3):
         columns = {
@@ -136,7 +136,7 @@ def test_groups_equal_polars_for_any_type(first: str, second: str) -> None:
 @pytest.mark.parametrize("by", [(), ("kind",), ("cents",)])
 @resized(min_merged_groups=50)
 def test_groups_of_many_batches_use_little_memory(by: tuple[str, ...]) -> None:
-    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, None, {})
+    request = RowSums((pl.lit(1), pl.col("cents")), (), named(by), None, (), {})
     batches = [rows(seed).with_columns(pl.col("cents") % 500) for seed in range(60)]
     parts, sums = Parts(by), [request.of(item, sizes=True) for item in batches]
     groups = pl.concat([item.groups for item in sums]).select(by).n_unique() if by else 1
@@ -153,7 +153,7 @@ def test_groups_of_many_batches_use_little_memory(by: tuple[str, ...]) -> None:
 
 def test_empty_sums_add_nothing() -> None:
     for by in ((), ("kind",)):
-        request = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, None, {})
+        request = RowSums((pl.lit(1), pl.col("cents")), (pl.col("cents"),), named(by), None, (), {})
         some = request.of(rows(7), sizes=True)
         none = request.of(rows(7).clear(), sizes=True)
         assert none.totals().sum() == 0.0 == float(np.abs(none.extremes()[0][:, 1]).sum())

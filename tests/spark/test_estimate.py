@@ -147,3 +147,24 @@ def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_p
     truth = values.group_by(**request["by"]).agg(**request["aggregates"]).sort("big")
     actual = bridge.estimate(spark, place, **request, sample=1.0)
     assert_frame_equal(actual.frame.select(truth.columns), truth, rel_tol=1e-9, check_dtypes=False)
+
+
+@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+@pytest.mark.parametrize("how", ["left", "inner", "semi", "anti"])
+def test_joined_tables_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path, how: Any) -> None:
+    random = np.random.default_rng(8)
+    users = random.integers(0, 3_000, 40_000)
+    events = pl.DataFrame({"user": users, "fare": random.integers(0, 90, 40_000)})
+    orders = events.filter(pl.col("user") % 3 != 0).head(9_000).rename({"fare": "cost"})
+    for name, rows in {"events": events, "orders": orders}.items():
+        qbeast.write_table(rows, tmp_path / name, columns=[rows.columns[1]], sample_by=["user"])
+    request = {"n": "count(*)", "fare": "sum(fare)"}
+    join = qbeast.Join(tmp_path / "orders", "user", how, where="cost < 60")
+    truth = events.join(orders.filter(pl.col("cost") < 60), on="user", how=how)
+    for sample in (0.2, 1.0):
+        options: dict[str, Any] = {"join": join, "sample": sample}
+        actual = bridge.estimate(spark, tmp_path / "events", request, **options)
+        here = qbeast.estimate(tmp_path / "events", request, **options)
+        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+        assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
+    assert actual.frame.select("n", "fare").row(0) == (truth.height, truth["fare"].sum())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import polars as pl
 
@@ -19,11 +19,10 @@ from qbeast_core.query.filters.predicate import conjuncts
 from qbeast_core.query.plan.fractions import Sample, Share, sample_to_weights, share_of
 from qbeast_core.resources import Resources
 from qbeast_core.sampling.aggregates import Aggregates, RefusedAggregate, Smooth, recognise
-from qbeast_core.sampling.batch import Lookup
 from qbeast_core.sampling.rules import Target
 from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of, type_by_row
-from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import budget_of
+from qbeast_core.table.estimate.join import Joined, Joins, joins_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
 from qbeast_core.table.estimate.per_key import PerKey, key_of, refuse_split_keys, split_groups
 from qbeast_core.table.read.reader import Reader
@@ -44,7 +43,7 @@ class EstimateRequest:
     per: Expressions | None = None
     by: Expressions | None = None
     where: Predicate | None = None
-    join: tuple[FrameLike, str | Sequence[str]] | None = None
+    join: Joins | None = None
     error: Share | None = None
     absolute: Mapping[str, float] | None = None
     confidence: Share = 0.95
@@ -66,7 +65,7 @@ class Question:
     # Only rows that match both conditions count: `pushed` uses only columns of the table, `late` also joined ones.
     pushed: pl.Expr | None
     late: pl.Expr | None
-    lookup: Lookup | None
+    joins: tuple[Joined, ...]
     targets: dict[str, Target]
     confidence: float
     # Whether `confidence` applies to all answers at once.
@@ -95,9 +94,14 @@ class Question:
     def counts_rows(self) -> bool:
         """Whether all answers are functions of the number of rows."""
         answers = self.aggregates.answers
-        return not (self.by or self.per) and all(
+        return not (self.by or self.per or self.changes_rows) and all(
             isinstance(answer, Smooth) and set(answer.totals) <= {0} for answer in answers
         )
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether joins may change the number of rows."""
+        return any(join.changes_rows for join in self.joins)
 
     @property
     def condition(self) -> pl.Expr | None:
@@ -107,7 +111,7 @@ class Question:
     @property
     def left(self) -> Question:
         """The question for rows that already match `pushed`, with the columns it still needs."""
-        names = _columns(self.aggregates, self.groups, self.late, self.lookup, self.per)
+        names = _columns(self.aggregates, self.groups, self.late, self.joins, self.per)
         columns = tuple(name for name in self.columns if name in names)
         return replace(self, pushed=None, columns=columns or self.columns[:1])
 
@@ -115,8 +119,7 @@ class Question:
 def question_of(request: EstimateRequest, reader: Reader) -> Question:
     """Validate a request."""
     schema = reader.snapshot.schema
-    lookup = _lookup(request.join, schema)
-    joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
+    joins, joined = joins_of(request.join, reader)
     request, per = _per_key(request, joined, reader)
     groups = _expressions(request.by, "by", joined if per is None else pl.Schema({**joined, **per.schema}))
     if per is not None:
@@ -128,14 +131,14 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
     aggregates = _aggregates(expressions, rows, groups, reader.hashed if per is None else ())
     pushed, late = _conditions(request.where, joined, frozenset(schema))
-    names = _columns(aggregates, groups, _all((pushed, late)), lookup, per)
+    names = _columns(aggregates, groups, _all((pushed, late)), joins, per)
     columns = [name for name in names if name in schema]
     return Question(
         aggregates=aggregates,
         groups=groups,
         pushed=pushed,
         late=late,
-        lookup=lookup,
+        joins=tuple(join.needed(names) for join in joins),
         targets=_targets(request, list(expressions)),
         confidence=share_of(request.confidence, "confidence", one=False),
         simultaneous=request.simultaneous,
@@ -145,7 +148,9 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
-        whole_keys=per is not None or (bool(aggregates.shown) and not aggregates.counts_keys),
+        whole_keys=per is not None
+        or (bool(aggregates.shown) and not aggregates.counts_keys)
+        or any(join.reader is not None for join in joins),
         per=per,
     )
 
@@ -175,13 +180,14 @@ def _columns(
     aggregates: Aggregates,
     groups: Mapping[str, pl.Expr],
     condition: pl.Expr | None,
-    lookup: Lookup | None,
+    joins: Iterable[Joined],
     per: PerKey | None,
 ) -> list[str]:
     """Return the distinct columns to read."""
     exprs = [*groups.values()] if per is None else []
     exprs += [] if condition is None else [condition]
-    names = [*(aggregates.columns if per is None else per.columns), *(lookup.on if lookup else ())]
+    names = [*(aggregates.columns if per is None else per.columns)]
+    names += [name for join in joins for name in join.lookup.on]
     names += [name for expr in exprs for name in expr.meta.root_names()]
     return list(dict.fromkeys(names))
 
@@ -282,35 +288,6 @@ def _conditions(
     for part in conjuncts(condition):
         (pushed if table_columns.issuperset(part.meta.root_names()) else late).append(part)
     return _all(pushed), _all(late)
-
-
-def _lookup(join: Any, schema: pl.Schema) -> Lookup | None:
-    if join is None:
-        return None
-    pair: tuple[Any, ...] = tuple(join) if isinstance(join, tuple) else ()
-    if len(pair) != 2:
-        refuse("join", "must be a pair of a frame and the common column(s)")
-    frame, on = pair
-    frame, names = to_frame(frame), [on] if isinstance(on, str) else on
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        refuse("join", f"takes a column name or a list of them, not {on!r}")
-    missing = [name for name in names if name not in schema or name not in frame.columns]
-    if missing or not names:
-        refuse(
-            "join",
-            f"needs columns of both the table and the frame; these are missing in one of them: {missing}",
-        )
-    mismatched = [name for name in names if frame.schema[name] != schema[name]]
-    if mismatched:
-        refuse(
-            "join", f"compares {mismatched}, which have other types in the frame than in the table: cast them"
-        )
-    duplicates = [name for name in frame.columns if name in schema and name not in names]
-    if duplicates:
-        refuse("join", f"has columns that the table also has: {duplicates}; rename or drop them")
-    if frame.select(names).is_duplicated().any():
-        refuse("join", f"is many to one: a value of {names} may occur once in the frame; make it unique")
-    return Lookup(frame, tuple(names))
 
 
 def _targets(request: EstimateRequest, names: Sequence[str]) -> dict[str, Target]:

@@ -16,12 +16,13 @@ from qbeast_core.query.filters.nodes import Unknown
 from qbeast_core.query.filters.rest import parse_rest
 from qbeast_core.query.plan.counting import RowCount, count_rows
 from qbeast_core.query.plan.drawn import apart, draw
-from qbeast_core.query.plan.fractions import Sample
+from qbeast_core.query.plan.fractions import Sample, fractions_of
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
 from qbeast_core.sampling.batch import RowSums
-from qbeast_core.sampling.sums import WEIGHT, Parts, Sums
+from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
@@ -32,6 +33,7 @@ from qbeast_core.table.estimate.heavy_rows import (
     heavy_rows,
     rows_without_list,
 )
+from qbeast_core.table.estimate.join import Joined
 from qbeast_core.table.estimate.per_key import (
     PerKey,
     RangeSums,
@@ -56,6 +58,8 @@ _MIN_OPENED = 0.5
 _MAX_COUNTED = 0.5
 
 _COUNT = Aggregates((), (pl.lit(1, pl.Int32),), {})
+
+_NO_SIZES = KeySizes(np.zeros(0, np.int32))
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
@@ -84,6 +88,14 @@ class Window:
     by_key: bool
     # The remaining question for the rows that the plan returns.
     left: Question
+    # Reads of the same keys from joined tables; None: no file is opened.
+    others: tuple[Window | None, ...] = ()
+
+    @property
+    def bytes_opened(self) -> int:
+        """Number of bytes to read from data files of all tables."""
+        others = (window.bytes_opened for window in self.others if window is not None)
+        return self.plan.bytes_opened + sum(others)
 
 
 @dataclass(eq=False)
@@ -98,17 +110,36 @@ class Reading:
     bytes_opened: int = 0
     # Reads the rows; None to read batches in this process.
     engine: Engine | None = None
+    # The reading of the table that joins this one.
+    joins_to: Reading | None = None
     # Number of matching rows of files with an index, if counted.
     counted: int | None = field(default=None, init=False)
     _kept_apart: int = field(default=0, init=False)
     # Rows of keys that were read apart, also those that do not match if these are counted.
     _rows_apart: int = field(default=0, init=False)
+    # Row counts of the keys of samples; only for a joined table.
+    _sizes: list[KeySizes] = field(default_factory=list[KeySizes], init=False)
     # Empty until they are known; until then, batches must be summed in order.
     _centres: dict[str, float] = field(default_factory=dict[str, float], init=False)
     # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
     _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
         default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
     )
+
+    @cached_property
+    def others(self) -> tuple[Reading, ...]:
+        """The readings of joined tables, in the order of the joins."""
+        question = replace(self.question, aggregates=_COUNT, groups={}, late=None, joins=(), per=None)
+        return tuple(
+            Reading(join.reader, replace(question, pushed=join.where, columns=join.columns), joins_to=self)
+            for join in self.question.joins
+            if join.reader is not None
+        )
+
+    @property
+    def tables(self) -> tuple[Reading, ...]:
+        """All readings: of the table itself, and of joined tables."""
+        return (self, *self.others)
 
     @cached_property
     def unplaced(self) -> BoolArray:
@@ -164,9 +195,17 @@ class Reading:
 
     @cached_property
     def heavy(self) -> HeavyRows:
-        """The heavy keys that the tags of files list."""
+        """The heavy keys that the tags of files list, of this table or a joined one."""
+        if self.joins_to is not None:
+            return replace(self._listed, keys=self.joins_to.heavy.keys)
         if self.question.aggregates.counts_keys:
             return NO_HEAVY_ROWS  # each key counts once, however many rows it has
+        keys = [table._listed.keys for table in self.tables]  # noqa: SLF001 - of the same class
+        return replace(self._listed, keys=np.unique(np.concatenate(keys)))
+
+    @cached_property
+    def _listed(self) -> HeavyRows:
+        """The heavy keys that the tags of files of this table list."""
         whole_keys = self.question.whole_keys
         return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
@@ -199,7 +238,7 @@ class Reading:
             count, window = self.row_count
             if window is None:
                 self.counted = count.known
-            elif window.plan.bytes_opened <= max_bytes:
+            elif window.bytes_opened <= max_bytes:
                 self.counted = self._counted_rows(count, window)
         return self.counted is not None
 
@@ -232,14 +271,17 @@ class Reading:
             return count, None
         columns = tuple(dict.fromkeys(condition.meta.root_names()))
         read = Plan(self.reader, ScanPlan(count.undecided, ALL_WEIGHTS, None), None, columns)
-        left = replace(self.question, aggregates=_COUNT, groups={}, lookup=None, columns=columns)
+        left = replace(self.question, aggregates=_COUNT, groups={}, joins=(), columns=columns)
         return count, Window(read, by_key=False, left=left)
 
     @cached_property
     def _kept_rows(self) -> RowCount | None:
         """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
         condition = self.question.pushed
-        if condition is None or self.question.late is not None or self.question.aggregates.counts_keys:
+        question = self.question
+        if condition is None or question.late is not None or question.changes_rows:
+            return None
+        if question.aggregates.counts_keys:
             return None
         rest = parse_rest(condition, self.reader.snapshot.schema)
         if isinstance(rest, Unknown):
@@ -280,7 +322,7 @@ class Reading:
     @cached_property
     def bytes_apart(self) -> int:
         """Bytes of the rows that samples skip."""
-        return sum(window.plan.bytes_opened for window in self.apart if window is not None)
+        return sum(window.bytes_opened for window in self.apart if window is not None)
 
     @cached_property
     def apart(self) -> tuple[Window | None, Window | None]:
@@ -305,7 +347,9 @@ class Reading:
         plan = replace(plan, selection=replace(plan.selection, opened=opened))
         read = Plan(self.reader, plan, None, self.question.columns)
         left = self.question.left if pushed else self.question
-        return Window(read, by_key=False, left=left) if opened.any() else None
+        others = tuple(other.apart[1] for other in self.others)
+        is_read = opened.any() or any(others)  # samples of joined tables skip these keys, too
+        return Window(read, by_key=False, left=left, others=others) if is_read else None
 
     def _pushes(self, *, by_key: bool) -> bool:
         """Whether a read leaves out rows that the conditions exclude. Totals may be calibrated to all rows."""
@@ -336,20 +380,82 @@ class Reading:
             opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, opened_plan, sample, self.question.columns)
             remaining = self.question.left if pushed else self.question
-            self._windows[kind] = Window(read, by_key, remaining) if opened.any() else None
+            range_of = (0.0, 1.0) if sample is None else fractions_of(sample)
+            others = tuple(other.between(*range_of, by_key=by_key) for other in self.others)
+            self._windows[kind] = Window(read, by_key, remaining, others) if opened.any() else None
         return self._windows[kind]
 
     def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:
         """Read a window and sum its rows, in parts; several parts may hold the same key."""
         parts = Parts(self.question.by)
         if window is not None:
+            window = replace(window, left=replace(window.left, joins=self._joins(window)))
             for sums in self._batches(window):
                 parts.add(sums)
                 if max_bytes is not None and parts.size_bytes > max_bytes:
                     self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
-            if self.question.per is None:
-                self.bytes_opened += window.plan.bytes_opened
+            per_key_bytes = 0 if self.question.per is None else window.plan.bytes_opened  # counted by range
+            self.bytes_opened += window.bytes_opened - per_key_bytes
         return parts.sums
+
+    def _joins(self, window: Window) -> tuple[Joined, ...]:
+        """Return the joins with the rows of other tables."""
+        reads = iter(zip(self.others, window.others, strict=True))
+        joins = list[Joined]()
+        for join in self.question.joins:
+            if join.reader is not None:
+                other, part = next(reads)
+                join = join.with_rows(other.rows_of(join, part))  # noqa: PLW2901 - the same join
+            joins.append(join)
+        return tuple(joins)
+
+    def rows_of(self, join: Joined, window: Window | None) -> pl.DataFrame:
+        """Read the rows of this table to join; their memory is limited."""
+        columns, on = join.lookup.frame.columns, list(join.lookup.on)
+        parts = [join.lookup.frame]
+        for frame in () if window is None else self._joined_rows(window, columns):
+            part = frame.select(columns).drop_nulls(on)  # null matches nothing
+            parts.append(part.unique() if join.is_filter else part)
+            used_bytes = sum(int(part.estimated_size()) for part in parts)
+            used_bytes += sum(sizes.size_bytes for sizes in self._sizes)
+            if used_bytes > self.question.memory_bytes:
+                message = (
+                    f"after {self.rows_read:,} rows, the rows to join from {self.reader.snapshot.uri!r} take "
+                    f"{used_bytes:,} bytes of memory, more than the limit of {self.question.memory_bytes:,}; no answer "
+                    "was computed. Increase `memory_bytes`, allow a larger error, or filter: qbeast.Join(..., where=)"
+                )
+                raise InvalidInputError(message, argument="memory_bytes")
+        self.bytes_opened += 0 if window is None else window.bytes_opened
+        rows = pl.concat(parts)
+        return rows.unique() if join.is_filter else rows
+
+    def _joined_rows(self, window: Window, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield the rows that match the filter of a join, and count all rows by key."""
+        plan, condition = window.plan.scan_plan, window.left.condition
+        filtered = [] if condition is None else condition.meta.root_names()
+        keep = self.reader.row_filter(plan, list(dict.fromkeys([*columns, *filtered])))
+        keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
+        is_apart = plan.keys is not None and plan.keys.only
+        with evaluating(self.question.pushed, "join", "no answer was computed"):
+            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+                kept = frame if condition is None else frame.filter(condition)
+                self.rows_read += frame.height
+                if window.by_key:
+                    self._sizes.append(KeySizes(frame[WEIGHT].to_numpy()).by_key())
+                if is_apart:
+                    self._rows_apart += frame.height
+                    self._kept_apart += kept.height
+                yield kept
+
+    def deviates(self, probability: float) -> bool:
+        """Return whether the sampled rows of a joined table differ from the log by more than chance explains."""
+        known = self.rows_known if self.is_calibrated else None
+        bounds = self.bounds if known is None else (known, known)
+        if bounds is None and not self.squares:
+            return False
+        keys = KeySizes.concat(self._sizes or [_NO_SIZES]).counted()
+        seen = SeenRows(keys.power(1), keys.power(2), probability)
+        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(self.squares or 0.0)
 
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question
@@ -460,20 +566,21 @@ class Reading:
 
     def _range_sums(self, window: Window) -> RangeSums:
         left = window.left
-        rows = RowSums((), (), {}, left.condition, left.lookup, {})
+        rows = RowSums((), (), {}, left.condition, tuple(join.lookup for join in left.joins), {})
         per = cast("PerKey", left.per)
         return RangeSums(per, rows, self._row_sums(left), window.by_key, self._max_rows_bytes)
 
     def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        by_key = window.by_key and self.design_effect >= _MIN_EFFECT
+        by_key = window.by_key and (self.question.whole_keys or self.design_effect >= _MIN_EFFECT)
         sizes = window.by_key and self.is_calibrated
         with evaluating(self.question.condition, "where", "no answer was computed"):
             # One batch at a time: Polars runs each on all of its threads.
             frames = self._frames(window.plan.scan_plan, window.left.columns, by_key=window.by_key)
             for frame in _large(frames):
                 self._find_centres([frame], window.left)
-                sums = sums_of(self._row_sums(window.left), frame, sizes=sizes)
-                yield frame.height, sums.by_key(self.question.by) if by_key else sums
+                for piece in self._row_sums(window.left).pieces(frame):
+                    sums = sums_of(self._row_sums(window.left), piece, sizes=sizes)
+                    yield piece.height, sums.by_key(self.question.by) if by_key else sums
 
     def _frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
         keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
@@ -486,7 +593,7 @@ class Reading:
             quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
             groups=question.groups,
             condition=question.condition if per is None else per.condition,
-            lookup=question.lookup if per is None else None,
+            lookups=tuple(join.lookup for join in question.joins) if per is None else (),
             centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
             key=question.aggregates.key,
             shown=tuple(question.aggregates.shown.values()),
@@ -496,8 +603,9 @@ class Reading:
         """Compute the centres once, from the first frame with matching rows."""
         if self._centres or not question.aggregates.centres:
             return
-        for frame in frames:
-            kept = self._row_sums(question).kept(frame.lazy()).collect()
+        row_sums = self._row_sums(question)
+        for piece in (piece for frame in frames for piece in row_sums.pieces(frame)):
+            kept = row_sums.kept(piece.lazy()).collect()
             if kept.height:
                 centres = kept.select(**question.aggregates.centres)
                 self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}

@@ -107,7 +107,7 @@ class _State:
             self.fraction = self.start
             reading.count(0)
             return end
-        pilot = _PILOT_ROWS / max(reading.rows_opened, 1)
+        pilot = _PILOT_ROWS / max(*(table.rows_opened for table in reading.tables), 1)
         end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
         return 1.0 if self.counts(end) else end
 
@@ -115,7 +115,7 @@ class _State:
         """Count the matching rows if that is not more expensive than a round; return whether that is the answer."""
         max_bytes, window = self.question.max_bytes, self.window(end)
         remaining = math.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
-        cost = 0 if window is None else window.plan.bytes_opened
+        cost = 0 if window is None else window.bytes_opened
         return self.reading.count(min(cost, remaining)) and self.question.counts_rows
 
     def worth(self, end: float) -> float:
@@ -128,8 +128,8 @@ class _State:
         window, everything = self.window(end), self.everything()
         if window is None or everything is None:
             return end
-        cost = window.plan.bytes_opened + (self.reading.bytes_apart if self.apart is None else 0)
-        return 1.0 if cost >= _MAX_ROUND_BYTES * everything.plan.bytes_opened else end
+        cost = window.bytes_opened + (self.reading.bytes_apart if self.apart is None else 0)
+        return 1.0 if cost >= _MAX_ROUND_BYTES * everything.bytes_opened else end
 
     def everything(self) -> Window | None:
         """Return the cheaper read of all rows: the rest, or all rows again without weights."""
@@ -139,7 +139,7 @@ class _State:
         rest = self.reading.between(self.fraction, 1.0, by_key=False)
         if rest is None or all_rows is None:
             return rest
-        return rest if rest.plan.bytes_opened < all_rows.plan.bytes_opened else all_rows
+        return rest if rest.bytes_opened < all_rows.bytes_opened else all_rows
 
     def read_to(self, end: float) -> None:
         """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""
@@ -192,10 +192,10 @@ class _State:
             window = self.window(end)
             if window is None and self.is_stopped:
                 break  # the rest of the round has no rows
-            if window is None or window.plan.bytes_opened <= remaining:
+            if window is None or window.bytes_opened <= remaining:
                 return end
             self.is_stopped = True
-            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / window.plan.bytes_opened, 0.9)
+            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / window.bytes_opened, 0.9)
         if self.fraction == self.start:
             msg = (
                 f"max_bytes={max_bytes:,} is too small for any sample: it needs the files without index, and a few "
@@ -234,23 +234,25 @@ class _State:
         """Return the estimate of the last intervals."""
         question, reading = self.question, self.reading
         snapshot = reading.reader.snapshot
+        rows_read = sum(table.rows_read for table in reading.tables)
+        rows = [known_rows(table.reader) for table in reading.tables]
+        known = [count for count in rows if count is not None]
+        rows_total = sum(known) if len(known) == len(rows) else None
         return Estimate(
             frame=frame_of(question, self.seen, self.intervals),
             uri=snapshot.uri,
             version=snapshot.version,
             fraction=0.0 if self.is_counted and not reading.bytes_opened else self.fraction - self.start,
-            rows_read=reading.rows_read,
+            rows_read=rows_read,
             bytes_opened=reading.bytes_opened,
-            bytes_total=int(snapshot.files["size_bytes"].sum()),
+            bytes_total=sum(int(table.reader.snapshot.files["size_bytes"].sum()) for table in reading.tables),
             confidence=question.confidence,
             simultaneous=question.simultaneous,
             met=self.is_met if question.sample is None else None,
             complete=not question.by or self.seen.probability == 1.0,
             design_effect=reading.design_effect,
             names=tuple(answer.name for answer in question.aggregates.answers),
-            notes=notes_of(
-                question, self.intervals, rows_read=reading.rows_read, rows_total=known_rows(reading.reader)
-            ),
+            notes=notes_of(question, self.intervals, rows_read=rows_read, rows_total=rows_total),
         )
 
     def answers(self) -> Iterator[tuple[Interval, Target]]:
@@ -266,21 +268,27 @@ class _State:
             for parts in ([*self.whole, *(self.apart or ())], self.sampled)
         )
         self.sampled = [sampled]
-        return KeySample.of(
+        sample = KeySample.of(
             question.aggregates,
             question.by,
             sampled,
             whole,
             probability=probability,
             known_rows=reading.rows_known if reading.is_calibrated else None,
-            filtered=question.condition is not None,
+            filtered=question.condition is not None or question.changes_rows,
             counted=reading.counted is not None,
             bounds=reading.bounds,
             squares=reading.squares,
             farthest=lambda: reading.farthest,
-            weights=sample_to_weights((self.start, self.fraction)) if question.per is None else None,
+            # The rows of a part may have fewer matches than others.
+            weights=None
+            if question.changes_rows or question.per is not None
+            else sample_to_weights((self.start, self.fraction)),
             compared=question.per is not None,
         )
+        counts_keys = question.aggregates.counts_keys  # then the rows per key do not matter
+        others_deviate = not counts_keys and any(other.deviates(probability) for other in reading.others)
+        return replace(sample, deviates=True) if others_deviate else sample
 
     def next_end(self) -> float | None:
         """Return the end of the next round; None if the answer is precise enough or a limit is reached."""

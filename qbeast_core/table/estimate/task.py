@@ -28,7 +28,9 @@ class TaskSums:
         rows, parts = 0, list[Sums]()
         for frame in task.read():
             rows += frame.height
-            parts.append(sums_of(self.row_sums, frame, sizes=self.sizes))
+            parts += (
+                sums_of(self.row_sums, piece, sizes=self.sizes) for piece in self.row_sums.pieces(frame)
+            )
         return rows, Sums.concat(parts, self.row_sums.by).by_key(self.row_sums.by)
 
 
