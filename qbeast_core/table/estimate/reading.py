@@ -58,7 +58,7 @@ _MAX_CENTRE_TASKS = 8
 # Maximum fraction of the opened rows that may be in files without a list of heavy keys.
 _MAX_UNLISTED = 0.01
 
-# Copies of the rows of whole keys in memory while they are grouped.
+# Copies of the rows of whole keys in memory while they are grouped: three for a sum, up to five for `n_unique`.
 _ROW_COPIES = 4
 
 # Ranges of equal width have different numbers of rows.
@@ -344,6 +344,11 @@ class Reading:
                 self.bytes_opened += window.plan.bytes_opened
         return parts.sums
 
+    def bytes_of(self, window: Window) -> int:
+        """Return the bytes that a read is expected to open."""
+        parts = [window.plan] if self.question.per is None else self._ranges(window)
+        return sum(part.bytes_opened for part in parts)
+
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question
         reasons = {
@@ -394,8 +399,7 @@ class Reading:
 
     def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
         """Read all rows of keys in ranges of weights whose rows fit in memory."""
-        planner = self._planners[window.plan.scan_plan.predicate is not None]
-        parts = split_plan(window.plan, planner, self._ranges(window))
+        parts, planner = self._ranges(window), self._planner_of(window)
         while parts:
             narrower = list[Plan]()
             for part, (rows, sums) in zip(parts, self._sums_of_ranges(window, parts), strict=True):
@@ -406,16 +410,18 @@ class Reading:
                     yield rows, sums
             parts = narrower
 
-    def _ranges(self, window: Window) -> int:
-        """Return the number of ranges whose rows are expected to fit in memory; at least one per task."""
+    def _ranges(self, window: Window) -> list[Plan]:
+        """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
         columns = window.left.columns
         types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
         row = pl.DataFrame({name: [None] for name in types}, types)
-        rows_bytes = window.plan.rows_opened * row.estimated_size()
-        ranges = math.ceil(_MARGIN * rows_bytes / self._max_rows_bytes)
-        if self.engine is None:
-            return ranges
-        return max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+        ranges = math.ceil(_MARGIN * window.plan.rows_opened * row.estimated_size() / self._max_rows_bytes)
+        if self.engine is not None:
+            ranges = max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+        return split_plan(window.plan, self._planner_of(window), ranges)
+
+    def _planner_of(self, window: Window) -> Planner:
+        return self._planners[window.plan.scan_plan.predicate is not None]
 
     @property
     def _max_rows_bytes(self) -> int:

@@ -192,10 +192,11 @@ class _State:
             window = self.window(end)
             if window is None and self.is_stopped:
                 break  # the rest of the round has no rows
-            if window is None or window.plan.bytes_opened <= remaining:
+            cost = 0 if window is None else self.reading.bytes_of(window)
+            if cost <= remaining:
                 return end
             self.is_stopped = True
-            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / window.plan.bytes_opened, 0.9)
+            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / cost, 0.9)
         if self.fraction == self.start:
             msg = (
                 f"max_bytes={max_bytes:,} is too small for any sample: it needs the files without index, and a few "
