@@ -76,6 +76,32 @@ def correlated(rows: int, *, seed: int = 7) -> pl.DataFrame:
     return frame.with_columns(_payload(rows, random))
 
 
+def clicks(rows: int, *, users: int, most: int = 1_000, seed: int = 7) -> pl.DataFrame:
+    """Return events of users, at most `most` each, with a Pareto tail of exponent 1.5; a user has a country.
+
+    About one event in twelve has an amount; the times are of one year.
+    """
+    random = np.random.default_rng(seed)
+    sizes = np.minimum(random.pareto(1.5, users) + 1, most * users / rows)
+    user = random.choice(users, size=rows, p=sizes / sizes.sum())
+    country = random.choice(10, size=users, p=random.dirichlet(np.full(10, 5.0)))
+    bought = random.random(rows) < 1 / 12
+    start = np.datetime64("2025-01-01", "us")
+    frame = pl.DataFrame(
+        {
+            "user": user,
+            "at": start + random.integers(0, 365 * 86_400 * 10**6, rows).astype("timedelta64[us]"),
+            "page": random.zipf(1.6, rows) % 500,
+            "seconds": random.gamma(1.5, 20.0, rows),
+            "amount": np.where(bought, random.gamma(2.0, 15.0, rows), np.nan),
+            "country": country[user],
+        }
+    )
+    return frame.with_columns(
+        pl.col("amount").fill_nan(None), pl.format("country {}", "country"), _payload(rows, random)
+    )
+
+
 def _payload(rows: int, random: np.random.Generator) -> pl.Series:
     """Return a column without structure, so that bytes are proportional to rows."""
     return pl.Series("payload", random.integers(0, 2**63, rows))

@@ -30,6 +30,7 @@ def indexed(
     *,
     appends: int = 1,
     sample_column: str | None = None,
+    sample_by: Sequence[str] | None = None,
 ) -> Path:
     """Return the table `name`; write it in a number of commits if the library's source changed since the last write."""
     folder = TABLES / _source_digest() / name
@@ -45,7 +46,12 @@ def indexed(
             rows = make()
             for part in rows.iter_slices(-(-rows.height // appends)):
                 qbeast.write_table(
-                    part, str(unfinished), columns=list(columns), mode="append", sample_column=sample_column
+                    part,
+                    str(unfinished),
+                    columns=list(columns),
+                    mode="append",
+                    sample_column=sample_column,
+                    sample_by=sample_by,
                 )
         unfinished.rename(folder)
     return folder

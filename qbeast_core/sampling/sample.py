@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.distinct import count_keys
 from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sums import (
     GROUP,
@@ -116,6 +117,8 @@ class KeySample:
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
     # Whether the sample differs from the counts of the log by more than chance explains.
     deviates: bool = False
+    # Numbers of the totals that count distinct keys. They are not calibrated: heavy keys do not count more.
+    distinct: tuple[int, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -126,9 +129,16 @@ class KeySample:
         return calibration.rows / calibration.sampled
 
     @property
+    def scales(self) -> F64Array:
+        """Number of rows, or of distinct keys, that a sampled one represents, shape (totals,)."""
+        scales = np.full(self.whole.shape[1], self.scale)
+        scales[[*self.distinct]] = 1.0 / self.probability
+        return scales
+
+    @property
     def totals(self) -> F64Array:
         """Estimated totals, shape (groups, totals)."""
-        totals = self.whole + self.scale * self.sampled
+        totals = self.whole + self.scales * self.sampled
         if self.ungrouped and self.calibration is not None and self.probability < 1.0:
             totals[:, 0] = self.whole[:, 0] + self.calibration.rows  # also without sampled rows
         return totals
@@ -162,6 +172,7 @@ class KeySample:
         with it, but totals are not calibrated. `squares` is the sum of the squared row counts of all keys (infinite:
         unknown heavy keys). `farthest` returns the largest magnitude of each total.
         """
+        sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)
         is_all = not by and not filtered
         rows = _placed(sampled.totals(), sampled_numbers, groups.height)
@@ -186,6 +197,7 @@ class KeySample:
             if is_all
             else np.zeros(0),
             deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, squares),
+            distinct=tuple(aggregates.shown),
         )
 
 

@@ -704,10 +704,11 @@ class Table:
         ----------
         aggregates : polars.Expr or str, or a sequence or mapping of these
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
-            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
-            Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
-            names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
-            be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
+            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
+            ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
+            answers; otherwise the name is the name of the expression, or the text. A single text can also be
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
         per : polars.Expr or str, or a sequence or mapping of these, optional
             Values per key, by name, such as ``{"spend": pl.col("price").sum()}``: aggregates over all rows of one key
             that match `where`. Then `aggregates` use one row per key, with the columns of the key and these values:

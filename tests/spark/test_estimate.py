@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,31 @@ def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> Non
     assert actual.frame["reliable"].item()
     assert actual.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
     assert actual.fraction == pytest.approx(0.2)
+
+
+def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    rows = pl.DataFrame(
+        {
+            "user": pl.Series(random.integers(0, 5_000, 40_000)).replace(7, None),
+            "fare": random.gamma(2.0, 5.0, 40_000),
+            "kind": random.choice(["a", "b"], 40_000),
+        }
+    )
+    place = tmp_path / "t"
+    for part in rows.iter_slices(20_000):  # users are in both files
+        qbeast.write_table(part, place, columns=["fare"], sample_by=["user"], mode="append")
+    users = pl.col("user").n_unique()
+    alone: dict[str, pl.Expr | str] = {"n": users, "named": "count(DISTINCT user) FILTER (WHERE fare > 20)"}
+    mixed = {**alone, "per user": pl.col("fare").sum() / users}
+    exact: dict[str, Any] = {"error": 1e-6, "by": "kind"}
+    for request, options in product((alone, mixed), ({"sample": 0.2, "by": "kind"}, {"error": 0.05}, exact)):
+        actual = bridge.estimate(spark, place, request, **options)
+        here = qbeast.estimate(place, request, **options)
+        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+        assert (actual.met, actual.fraction) == (here.met, pytest.approx(here.fraction))
+    counts = bridge.estimate(spark, place, alone, **exact).frame.sort("kind")["n"]
+    assert counts.to_list() == rows.group_by("kind").agg(users).sort("kind")["user"].to_list()
 
 
 def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:

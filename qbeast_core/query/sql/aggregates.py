@@ -232,11 +232,19 @@ def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Exp
     counted = node.this
     if isinstance(counted, (exp.Star, exp.Literal)):
         return pl.len() if where is None else where.filter(where).count()
-    distinct = isinstance(counted, exp.Distinct)
-    if distinct and len(counted.expressions) != 1:
-        invalid_sql("count(DISTINCT ...) takes one column")
-    values = _values(counted.expressions[0] if distinct else counted, lowering, where)
-    return values.drop_nulls().n_unique() if distinct else values.count()
+    if isinstance(counted, exp.Distinct):
+        return _count_distinct(counted.expressions, lowering, where)
+    return _values(counted, lowering, where).count()
+
+
+def _count_distinct(nodes: Sequence[exp.Expr], lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
+    """Lower ``count(DISTINCT a)``, which ignores null, or ``count(DISTINCT (a, b))``, which does not."""
+    if len(nodes) != 1:
+        invalid_sql("count(DISTINCT ...) takes one column, or several in parentheses: count(DISTINCT (a, b))")
+    if not isinstance(nodes[0], exp.Tuple):
+        return _values(nodes[0], lowering, where).drop_nulls().n_unique()
+    values = pl.struct(_values(part, lowering) for part in nodes[0].expressions)
+    return (values if where is None else values.filter(where)).n_unique()
 
 
 def _values(node: exp.Expr, lowering: Lowering, where: pl.Expr | None = None) -> pl.Expr:

@@ -50,6 +50,9 @@ class HeavyRows:
 _NO_ROWS: Final = np.zeros(0, np.int64)
 _NO_KEYS: Final = np.zeros(0, np.int32)
 
+# Each key is sampled with all of its rows.
+NO_HEAVY_ROWS: Final = HeavyRows({}, _NO_KEYS, 0.0)
+
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
     """Return the rows of the keys that are heavy among the opened rows. `whole_keys`: draw no row by itself."""

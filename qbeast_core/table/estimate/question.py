@@ -129,7 +129,7 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
     expressions = _expressions(request.aggregates, "aggregates", rows)
     if not expressions:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
-    aggregates = _aggregates(expressions, rows, groups)
+    aggregates = _aggregates(expressions, rows, groups, reader.hashed if per is None else ())
     pushed, late = _conditions(request.where, joined, frozenset(schema))
     names = _columns(aggregates, groups, _all((pushed, late)), lookup, per)
     columns = [name for name in names if name in schema]
@@ -148,7 +148,7 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
-        whole_keys=per is not None,
+        whole_keys=per is not None or (bool(aggregates.shown) and not aggregates.counts_keys),
         per=per,
     )
 
@@ -195,7 +195,9 @@ def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
     return reduce(and_, present) if present else None
 
 
-def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+def _aggregates(
+    expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str], key: Sequence[str]
+) -> Aggregates:
     reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
@@ -203,7 +205,7 @@ def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Colle
                 "aggregates", f"cannot name an answer {name!r}: the result has another column of this name"
             )
     try:
-        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
+        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"), key)
     except RefusedAggregate as refused:
         refuse("aggregates", f"contains {refused}")
 

@@ -26,7 +26,12 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows, rows_without_list
+from qbeast_core.table.estimate.heavy_rows import (
+    NO_HEAVY_ROWS,
+    HeavyRows,
+    heavy_rows,
+    rows_without_list,
+)
 from qbeast_core.table.estimate.per_key import (
     PerKey,
     RangeSums,
@@ -160,6 +165,8 @@ class Reading:
     @cached_property
     def heavy(self) -> HeavyRows:
         """The heavy keys that the tags of files list."""
+        if self.question.aggregates.counts_keys:
+            return NO_HEAVY_ROWS  # each key counts once, however many rows it has
         whole_keys = self.question.whole_keys
         return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
@@ -171,7 +178,7 @@ class Reading:
     @cached_property
     def _compares_all(self) -> bool:
         """Whether the number of all rows is compared, so samples also read rows that a filter drops."""
-        if self.rows_indexed is None:
+        if self.rows_indexed is None or self.question.aggregates.counts_keys:
             return False
         if self.question.per is not None:  # to detect heavy keys that are not listed; nothing is calibrated
             return self.question.pushed is None or self._lacks_lists
@@ -232,7 +239,7 @@ class Reading:
     def _kept_rows(self) -> RowCount | None:
         """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
         condition = self.question.pushed
-        if condition is None or self.question.late is not None:
+        if condition is None or self.question.late is not None or self.question.aggregates.counts_keys:
             return None
         rest = parse_rest(condition, self.reader.snapshot.schema)
         if isinstance(rest, Unknown):
@@ -281,7 +288,7 @@ class Reading:
         return self._stretches_apart(), self._keys_apart()
 
     def _stretches_apart(self) -> Window | None:
-        """The read of the stretches that samples skip; None if there are none."""
+        """Return the read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
         selection = apart(self._kept.selection, self.heavy.files)
@@ -289,7 +296,7 @@ class Reading:
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
     def _keys_apart(self) -> Window | None:
-        """The read of all rows of the keys that samples skip; None if there are none."""
+        """Return the read of all rows of the keys that samples skip; None if there are none."""
         if not len(self.heavy.keys):
             return None
         pushed = self._pushes(by_key=True)
@@ -354,6 +361,7 @@ class Reading:
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
             "groups": "for fewer groups" if question.by else None,
+            "distinct keys": "for no distinct keys" if question.aggregates.shown else None,
             "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
@@ -486,6 +494,8 @@ class Reading:
             condition=question.condition if per is None else per.condition,
             lookup=question.lookup if per is None else None,
             centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
+            key=question.aggregates.key,
+            shown=tuple(question.aggregates.shown.values()),
         )
 
     def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:

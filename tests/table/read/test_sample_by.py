@@ -164,7 +164,7 @@ def test_full_reads_warn_once_per_table(tmp_path: Path) -> None:
     first, second = (str(warning.message) for warning in caught)
     assert "qbeast.convert_table(" in first
     assert "not by ['x']" in second
-    assert "Table.reindex(['x'])" in second
+    assert "sample_by=['x']" in second
     assert {Path(warning.filename).name for warning in caught} == {Path(__file__).name}
 
 
