@@ -280,7 +280,7 @@ class Reading:
     @cached_property
     def bytes_apart(self) -> int:
         """Bytes of the rows that samples skip."""
-        return sum(window.plan.bytes_opened for window in self.apart if window is not None)
+        return sum(self.bytes_of(window) for window in self.apart if window is not None)
 
     @cached_property
     def apart(self) -> tuple[Window | None, Window | None]:
