@@ -316,7 +316,7 @@ def test_invalid_inner_queries_are_refused(table: qbeast.Table, case: str) -> No
 def test_invalid_values_per_key_are_refused(table: qbeast.Table, case: str) -> None:
     request, argument, message = REFUSED[case]
     with pytest.raises(qbeast.QbeastError, match=message) as error:
-        table.estimate(**{"aggregates": pl.len(), "sample": 0.5, **request})
+        table.estimate(**{"aggregates": pl.len(), **request}, sample=0.5)
     assert getattr(error.value, "argument", argument) == argument
 
 
