@@ -314,9 +314,10 @@ def test_invalid_inner_queries_are_refused(table: qbeast.Table, case: str) -> No
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_values_per_key_are_refused(table: qbeast.Table, case: str) -> None:
-    request, argument, message = REFUSED[case]
+    options, argument, message = REFUSED[case]
+    request = dict(options)
     with pytest.raises(qbeast.QbeastError, match=message) as error:
-        table.estimate(**{"aggregates": pl.len(), **request}, sample=0.5)
+        table.estimate(request.pop("aggregates", pl.len()), **request, sample=0.5)
     assert getattr(error.value, "argument", argument) == argument
 
 
