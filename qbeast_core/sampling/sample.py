@@ -168,9 +168,9 @@ class KeySample:
         """Build a sample from sums.
 
         `known_rows` is the number of rows of the population (None: not compared); only matching rows if `counted`.
-        `bounds` are its minimum and maximum if it is unknown, or `compared` only: `sampled` then has the rows of its
-        keys, but totals are not calibrated to them. `squares` is the sum of the squared row counts of all
-        keys (infinite: unknown heavy keys). `farthest` returns the largest magnitude of each total.
+        `bounds` are its minimum and maximum if it is unknown, or if it is `compared` only: `sampled.sizes` are compared
+        with it, but totals are not calibrated. `squares` is the sum of the squared row counts of all keys (infinite:
+        unknown heavy keys). `farthest` returns the largest magnitude of each total.
         """
         sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)

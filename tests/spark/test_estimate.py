@@ -132,17 +132,14 @@ def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_p
         "by": {"big": pl.col("n_x") > 10},
         "where": "x > 4",
     }
-    for options in (
+    choices: list[dict[str, Any]] = [
         {"sample": 0.3},
-        {"sample": 1.0},
         {"sample": 0.5, "memory_bytes": 1 << 22},
         {"error": 0.1},
-    ):
-        actual, here = (
-            item(*first, **request, **options)
-            for item, first in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
-        )
-        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    ]
+    for options in choices:
+        actual = bridge.estimate(spark, place, **request, **options)
+        assert_frame_equal(actual.frame, qbeast.estimate(place, **request, **options).frame, rel_tol=1e-9)
     values = rows.filter(pl.col("x") > 4).group_by("user").agg(**request["per"])
     truth = values.group_by(**request["by"]).agg(**request["aggregates"]).sort("big")
     actual = bridge.estimate(spark, place, **request, sample=1.0)

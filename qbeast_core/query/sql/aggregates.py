@@ -21,6 +21,7 @@ from qbeast_core.query.sql.parse import (
     without_parentheses,
 )
 from qbeast_core.query.sql.tokens import invalid_sql
+from qbeast_core.support.plain_text import first_line
 
 _Aggregate = Callable[[pl.Expr], pl.Expr]
 _AGGREGATES: Final[Mapping[type[exp.Expr], _Aggregate]] = {
@@ -63,11 +64,13 @@ class GroupedQuery:
     inner: GroupedQuery | None = None
 
     def types(self, schema: pl.Schema) -> pl.Schema:
-        """Return the columns of the result."""
+        """Return the columns of the result of a query with groups."""
         keys = [expr.alias(name) for name, expr in self.by.items()]
         columns = [expr.alias(name) for name, expr in self.aggregates.items()]
-        rows = pl.LazyFrame(schema=schema)
-        return (rows.group_by(keys).agg(columns) if keys else rows.select(columns)).collect_schema()
+        try:
+            return pl.LazyFrame(schema=schema).group_by(keys).agg(columns).collect_schema()
+        except pl.exceptions.PolarsError as error:
+            invalid_sql(f"its inner query cannot be computed: {first_line(str(error))}", error)
 
 
 def sql_list(

@@ -121,10 +121,13 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
     schema = reader.snapshot.schema
     joins, joined = joins_of(request.join, reader)
     request, per = _per_key(request, joined, reader)
-    groups = _expressions(request.by, "by", joined if per is None else pl.Schema({**joined, **per.schema}))
-    if per is not None:
-        groups, per = split_groups(groups, per, joined)
     rows = joined if per is None else per.schema
+    if per is None or request.per is None:  # an inner query has its own columns
+        groups = _expressions(request.by, "by", rows)
+    else:
+        groups = _expressions(request.by, "by", pl.Schema({**joined, **rows}))
+        groups, per = split_groups(groups, per, joined)
+        rows = per.schema
     _check_groups(groups, rows)
     expressions = _expressions(request.aggregates, "aggregates", rows)
     if not expressions:

@@ -67,7 +67,7 @@ _MAX_CENTRE_TASKS = 8
 # Maximum fraction of the opened rows that may be in files without a list of heavy keys.
 _MAX_UNLISTED = 0.01
 
-# Copies of the rows of whole keys in memory while they are grouped.
+# Copies of the rows of whole keys in memory while they are grouped: three for a sum, up to five for `n_unique`.
 _ROW_COPIES = 4
 
 # Ranges of equal width have different numbers of rows.
@@ -322,7 +322,7 @@ class Reading:
     @cached_property
     def bytes_apart(self) -> int:
         """Bytes of the rows that samples skip."""
-        return sum(window.bytes_opened for window in self.apart if window is not None)
+        return sum(self.bytes_of(window) for window in self.apart if window is not None)
 
     @cached_property
     def apart(self) -> tuple[Window | None, Window | None]:
@@ -397,6 +397,11 @@ class Reading:
             per_key_bytes = 0 if self.question.per is None else window.plan.bytes_opened  # counted by range
             self.bytes_opened += window.bytes_opened - per_key_bytes
         return parts.sums
+
+    def bytes_of(self, window: Window) -> int:
+        """Return the bytes that a read is expected to open, of all tables."""
+        parts = [window.plan] if self.question.per is None else self._ranges(window)
+        return window.bytes_opened - window.plan.bytes_opened + sum(part.bytes_opened for part in parts)
 
     def _joins(self, window: Window) -> tuple[Joined, ...]:
         """Return the joins with the rows of other tables."""
@@ -508,8 +513,7 @@ class Reading:
 
     def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
         """Read all rows of keys in ranges of weights whose rows fit in memory."""
-        planner = self._planners[window.plan.scan_plan.predicate is not None]
-        parts = split_plan(window.plan, planner, self._ranges(window))
+        parts, planner = self._ranges(window), self._planner_of(window)
         while parts:
             narrower = list[Plan]()
             for part, (rows, sums) in zip(parts, self._sums_of_ranges(window, parts), strict=True):
@@ -520,16 +524,18 @@ class Reading:
                     yield rows, sums
             parts = narrower
 
-    def _ranges(self, window: Window) -> int:
-        """Return the number of ranges whose rows are expected to fit in memory; at least one per task."""
+    def _ranges(self, window: Window) -> list[Plan]:
+        """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
         columns = window.left.columns
         types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
         row = pl.DataFrame({name: [None] for name in types}, types)
-        rows_bytes = window.plan.rows_opened * row.estimated_size()
-        ranges = math.ceil(_MARGIN * rows_bytes / self._max_rows_bytes)
-        if self.engine is None:
-            return ranges
-        return max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+        ranges = math.ceil(_MARGIN * window.plan.rows_opened * row.estimated_size() / self._max_rows_bytes)
+        if self.engine is not None:
+            ranges = max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+        return split_plan(window.plan, self._planner_of(window), ranges)
+
+    def _planner_of(self, window: Window) -> Planner:
+        return self._planners[window.plan.scan_plan.predicate is not None]
 
     @property
     def _max_rows_bytes(self) -> int:

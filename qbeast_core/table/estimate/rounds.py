@@ -186,16 +186,17 @@ class _State:
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
-        if self.apart is None and not self.is_all(end):
-            remaining -= self.reading.bytes_apart
         for _ in range(_MAX_REDUCTIONS if remaining > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
                 break  # the rest of the round has no rows
-            if window is None or window.bytes_opened <= remaining:
+            cost = 0 if window is None else self.reading.bytes_of(window)
+            if self.apart is None and not self.is_all(end):
+                cost += self.reading.bytes_apart
+            if cost <= remaining:
                 return end
             self.is_stopped = True
-            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / window.bytes_opened, 0.9)
+            end = self.fraction + (end - self.fraction) * min(0.8 * remaining / cost, 0.9)
         if self.fraction == self.start:
             msg = (
                 f"max_bytes={max_bytes:,} is too small for any sample: it needs the files without index, and a few "

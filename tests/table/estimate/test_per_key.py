@@ -244,6 +244,8 @@ QUERIES = {
     "GROUP BY user)",
     "distinct": "SELECT k, count(*) AS n FROM (SELECT user, count(DISTINCT nullif(shop, 'a')) AS k, first(row) AS f "
     "FROM t WHERE row < 5000 GROUP BY user) GROUP BY k",
+    "keys only": "SELECT count(*) AS n FROM (SELECT user FROM t WHERE km > 5 GROUP BY user)",
+    "names of columns": "SELECT km, count(*) AS n FROM (SELECT user, max(row) AS km FROM t GROUP BY user) GROUP BY km",
     "keys by expression": "SELECT big, count(*) AS n, avg(spend) AS m FROM (SELECT user, km > 5 AS big, sum(fare) AS "
     "spend FROM t GROUP BY user, km > 5) GROUP BY big",
 }
@@ -291,6 +293,7 @@ QUERIES_REFUSED = {
     "no key": (INNER.format("sum(fare)", "GROUP BY shop"), r"does not group by \['user'\]"),
     "part of the key": (INNER.format("sum(fare)", "GROUP BY user % 2"), "does not group by"),
     "window": (INNER.format("sum(fare) OVER ()", "GROUP BY user"), "cannot be read as SQL"),
+    "type": (INNER.format("stddev(shop)", "GROUP BY user"), "SQL"),
     "having": (INNER.format("sum(fare)", "GROUP BY user HAVING sum(fare) > 1"), "WHERE and GROUP BY only"),
     "no groups": (INNER.format("sum(fare)", ""), "FROM .* is not supported"),
     "two levels": (
@@ -311,9 +314,10 @@ def test_invalid_inner_queries_are_refused(table: qbeast.Table, case: str) -> No
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_values_per_key_are_refused(table: qbeast.Table, case: str) -> None:
-    request, argument, message = REFUSED[case]
+    options, argument, message = REFUSED[case]
+    request = dict(options)
     with pytest.raises(qbeast.QbeastError, match=message) as error:
-        table.estimate(**{"aggregates": pl.len(), "sample": 0.5, **request})
+        table.estimate(request.pop("aggregates", pl.len()), **request, sample=0.5)
     assert getattr(error.value, "argument", argument) == argument
 
 
@@ -371,6 +375,17 @@ def test_centres_of_few_rows_keep_variances_exact(tmp_path: Path) -> None:
     per = {"mean": pl.col("x").mean()}
     actual = qbeast.open_table(tmp_path).estimate(answers, per=per, sample=1.0).frame["std"].item()
     assert actual == pytest.approx(rows.group_by("user").agg(**per).select(**answers).item(), rel=1e-4)
+
+
+def test_ranges_keep_the_limit_of_bytes(table: qbeast.Table) -> None:
+    request: dict[str, Any] = {"aggregates": pl.len(), "per": {"trips": pl.len()}, "error": 0.001}
+    limit = 240_000  # bytes: more than one range of all users, less than the ranges that fit in memory
+    actual = table.estimate(**request, max_bytes=limit, memory_bytes=SMALL)
+    assert 0 < actual.bytes_opened <= limit
+    assert not actual.met
+    assert table.estimate(**request, max_bytes=limit).met
+    with pytest.raises(qbeast.InvalidInputError, match="too small for any sample"):
+        table.estimate(**request, max_bytes=150_000, memory_bytes=SMALL)
 
 
 @pytest.mark.parametrize("start", [0.0, 0.1])
