@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.choice import LocalEngine
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.named import Expressions
+    from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
@@ -678,7 +679,7 @@ class Table:
 
     def estimate(
         self,
-        aggregates: Expressions,
+        aggregates: Expressions | Function,
         *,
         by: Expressions | None = None,
         where: Predicate | None = None,
@@ -693,6 +694,8 @@ class Table:
         max_bytes: int | None = None,
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
+        replicates: int = 64,
+        columns: Sequence[str] | None = None,
     ) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
 
@@ -701,12 +704,14 @@ class Table:
 
         Parameters
         ----------
-        aggregates : polars.Expr or str, or a sequence or mapping of these
+        aggregates : polars.Expr or str, a sequence or mapping of these, or a function
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
             expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
             Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
             names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
             be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
+            row, or a sequence of numbers. See the notes.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
             like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
@@ -736,7 +741,12 @@ class Table:
         memory_bytes : int, optional
             Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-            `sample` do not fit, an error is raised.
+            `sample` do not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
+        replicates : int, default 64
+            Number of groups of keys, at least 16. A function is called for the sample without each of them, for the
+            whole sample, and for 8 parts of it.
+        columns : sequence of str, optional
+            Columns of the frame that a function takes. By default all columns.
 
         Returns
         -------
@@ -747,7 +757,18 @@ class Table:
         ------
         InvalidInputError
             An argument is invalid, such as an aggregate that a sample cannot estimate (``max``), or the answer needs
-            more memory than `memory_bytes`.
+            more memory than `memory_bytes`. A function raised an error, which is the cause, or returned something else.
+
+        Notes
+        -----
+        The error of a function is estimated by a jackknife: from its values on the sample without each group of keys.
+        This holds for functions that have about the same value on any large random sample of keys: ratios, weighted
+        means, correlations, regression coefficients, and most statistics of values per key. An answer is not reliable,
+        and `Estimate.notes` has the reason, if the function depends on the number of rows, as sums, counts and numbers
+        of distinct values do; if few keys change it, as for a maximum; if fewer than 100 keys were sampled; or if one
+        group of keys has more than 30 % of the variance. Without `sample`, all rows are then read. A function must not
+        depend on the order of rows. `by` and `join` are not supported: a function can group and join, and return
+        several numbers.
 
         Examples
         --------
@@ -760,7 +781,20 @@ class Table:
         (True, True)
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
         True
+
+        A function of rows, here the correlation of two columns:
+
+        >>> rows = rows.with_columns(weight=pl.col("price") + pl.col("id") % 500)
+        >>> _ = qbeast.write_table(rows, "parcels", columns=["id", "price"])
+        >>> def correlation(rows):
+        ...     return rows.select(pl.corr("price", "weight")).item()
+        >>> found = qbeast.open_table("parcels").estimate(correlation, columns=["price", "weight"], error=0.02)
+        >>> found.met, found.fraction < 0.5
+        (True, True)
+        >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
+        True
         """
+        from qbeast_core.table.estimate.functions import estimate_function
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
@@ -778,8 +812,12 @@ class Table:
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
+            replicates=replicates,
+            columns=columns,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
+        if callable(aggregates):
+            return estimate_function(reader, request, aggregates)
         return list(rounds(reader, question_of(request, self.schema)))[-1]
 
     def estimates(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
 from operator import and_
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import polars as pl
 
@@ -26,8 +26,11 @@ from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
 
+# A function of rows that returns a number, numbers by name, or a sequence of numbers.
+Function: TypeAlias = Callable[[pl.DataFrame], object]
+
 _NOTHING: Final = "nothing was read"
-_RESERVED: Final = ("rows_sampled", "reliable")
+RESERVED: Final = ("rows_sampled", "reliable")
 _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 
@@ -35,7 +38,7 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 class EstimateRequest:
     """The arguments of `Table.estimate`."""
 
-    aggregates: Expressions
+    aggregates: Expressions | Function
     by: Expressions | None = None
     where: Predicate | None = None
     join: tuple[FrameLike, str | Sequence[str]] | None = None
@@ -48,6 +51,9 @@ class EstimateRequest:
     max_bytes: int | None = None
     min_group_rows: int = 0
     memory_bytes: int | None = None
+    # Of a function, see `functions`.
+    replicates: int = 64
+    columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +112,13 @@ class Question:
 
 def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
     """Validate a request."""
+    if callable(request.aggregates):
+        cure = " Read a sample, and pass its rows to the function, or use aggregates."
+        refuse(
+            "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
+        )
+    if request.columns is not None:
+        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
     lookup = _lookup(request.join, schema)
     joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
     request = _of_query(request, joined)
@@ -155,7 +168,7 @@ def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
 
 
 def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
-    reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
+    reserved = {*by, *RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
             refuse(
@@ -183,7 +196,7 @@ def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
             refuse("by", f"cannot group by {name!r}, which is {dtype}")
-        if name in _RESERVED:
+        if name in RESERVED:
             cure = " Use a mapping to rename it."
             refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
     return groups
