@@ -26,8 +26,8 @@ from qbeast_core.tree.keys.key_sketch import mixed
 # Number of parts of the sample, some groups each, on which a function must return about the same value.
 PARTS: Final = 8
 
-# Minimum number of groups of keys: with fewer, the variance itself is too uncertain.
-MIN_REPLICATES: Final = 2 * PARTS
+# Minimum number of groups of keys: of fewer, one often has much of the variance by chance.
+MIN_REPLICATES: Final = 4 * PARTS
 
 # Maximum shift from the parts to the whole sample, in standard errors. In simulations, the median shift of ratios,
 # correlations and slopes is 0.05 to 0.35. The shift of a sum is most of its value.
@@ -161,13 +161,13 @@ def jackknife(
     error = float(np.sqrt((1 - probability) * changes.variance * (1 + UNSEEN * changes.largest)))
     shift = float(parts.mean() - value)
     reason = None
-    if changes.different < _MIN_DIFFERENT:
-        reason = "few keys change it, as for a maximum or a number of distinct values"
-    elif abs(shift) > _MAX_SHIFT * error:
+    if abs(shift) > _MAX_SHIFT * error:
         reason = (
-            f"it depends on the number of rows, as a sum does: {value:.4g} for the sample, and on average "
+            f"it depends on the number of rows, as a sum or a maximum does: {value:.4g} for the sample, and on average "
             f"{parts.mean():.4g} for {PARTS} parts of it"
         )
+    elif changes.different < _MIN_DIFFERENT:
+        reason = "most groups of keys do not change it, or all of them by the same amount"
     elif deviates:
         reason = "the sample lacks keys with many rows, or has too many"
     # The change from a part of the sample to the sample may repeat from the sample to the table.

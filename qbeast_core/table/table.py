@@ -743,7 +743,7 @@ class Table:
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
             `sample` do not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
         replicates : int, default 64
-            Number of groups of keys, at least 16. A function is called for the sample without each of them, for the
+            Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
             whole sample, and for 8 parts of it.
         columns : sequence of str, optional
             Columns of the frame that a function takes. By default all columns.
@@ -763,12 +763,12 @@ class Table:
         -----
         The error of a function is estimated by a jackknife: from its values on the sample without each group of keys.
         This holds for functions that have about the same value on any large random sample of keys: ratios, weighted
-        means, correlations, regression coefficients, and most statistics of values per key. An answer is not reliable,
-        and `Estimate.notes` has the reason, if the function depends on the number of rows, as sums, counts and numbers
-        of distinct values do; if few keys change it, as for a maximum; if fewer than 100 keys were sampled; or if one
-        group of keys has more than 30 % of the variance. Without `sample`, all rows are then read. A function must not
-        depend on the order of rows. `by` and `join` are not supported: a function can group and join, and return
-        several numbers.
+        means, correlations, regression coefficients, and many statistics of values per key. An answer is not reliable,
+        and `Estimate.notes` has the reason, if the function depends on the number of rows, as sums, counts, maxima and
+        numbers of distinct values do; if most groups of keys do not change it; if fewer than 100 keys were sampled; or
+        if one group of keys has more than 30 % of the variance. Without `sample`, more rows are then read, up to all.
+        A function must not depend on the order of rows. `by` and `join` are not supported: a function can group and
+        join, and return several numbers.
 
         Examples
         --------

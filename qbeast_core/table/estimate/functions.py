@@ -207,6 +207,8 @@ class _State:
         max_bytes = self.question.max_bytes
         for _ in range(MAX_REDUCTIONS):
             window = self.window(end)
+            if window is None and self.is_stopped:
+                break  # the rest of the round has no rows
             remaining = np.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
             if window is None or window.plan.bytes_opened <= remaining:
                 return end

@@ -200,8 +200,8 @@ def test_answers_without_a_number_have_no_bound(table: qbeast.Table, value: floa
     [
         ({"by": "at"}, "by"),
         ({"join": (pl.DataFrame({"at": [1]}), "at")}, "join"),
-        ({"replicates": 15}, "replicates"),
-        ({"columns": ["z"]}, "columns"),
+        ({"error": 0.1, "replicates": 31}, "replicates"),
+        ({"error": 0.1, "columns": ["z"]}, "columns"),
         ({"absolute": {"other": 1.0}}, "absolute"),
         ({"absolute": {"ratio": 1.0}, "sample": 0.1}, "sample"),
         ({}, "error"),
