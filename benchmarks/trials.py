@@ -15,6 +15,7 @@ from qbeast_core.sampling.intervals import Interval, factor_of, interval_of, smo
 from qbeast_core.sampling.rules import WIDENED, Target, is_met, is_reliable, next_fraction
 from qbeast_core.sampling.sample import Calibration, Keys, KeySample
 from qbeast_core.sampling.sums import GROUP, WEIGHT, KeySizes, Sums, totals_of
+from qbeast_core.tree.keys.heavy_keys import heaviest
 
 ASKED = {"sum": pl.col("x").sum(), "mean": pl.col("x").sum() / pl.len()}
 ANSWERS = {
@@ -103,7 +104,7 @@ class Coverage:
 
 
 class Population:
-    """A frame to draw samples from, with different keys each time; each row has its own key.
+    """A frame to draw samples from, with different hashes of its keys each time.
 
     Parameters
     ----------
@@ -116,7 +117,11 @@ class Population:
     where : polars.Expr, optional
         Filter of the rows.
     known : bool
-        Whether totals are calibrated to the number of all rows.
+        Whether totals are calibrated to the number of all rows, if answers use totals over rows.
+    key : sequence of str
+        Columns of the key; by default each row has its own key.
+    apart : bool
+        Whether heavy keys are not sampled, as if tags listed them.
     """
 
     def __init__(
@@ -127,49 +132,78 @@ class Population:
         by: Sequence[str] = (),
         where: pl.Expr | None = None,
         known: bool = True,
+        key: Sequence[str] = (),
+        apart: bool = False,
     ) -> None:
-        self.rows, self.by, self.filtered, self.known = frame.height, tuple(by), where is not None, known
-        self.aggregates = recognise(asked, lambda expr: frame.select(expr).dtypes[0])
+        self.by, self.filtered = tuple(by), where is not None
+        self.aggregates = recognise(asked, lambda expr: frame.select(expr).dtypes[0], key)
+        self.known = known and not self.aggregates.counts_keys
         centres = {name: frame.select(expr).item() for name, expr in self.aggregates.centres.items()}
         quantiles = tuple(quantile.values for quantile in self.aggregates.quantiles)
-        numbered = frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias(WEIGHT))
+        number = pl.struct(key).rank("dense") - 1 if key else pl.int_range(pl.len())
+        numbered = frame.with_columns(number.cast(pl.Int32).alias(WEIGHT))
+        counts = np.bincount(numbered[WEIGHT].to_numpy())
+        self.keys = len(counts)
+        is_apart = np.zeros(self.keys, np.bool_)
+        is_apart[heaviest(counts, frame.height) if apart else []] = True
+        in_apart = pl.Series(is_apart).gather(numbered[WEIGHT])
+        self.rows = frame.height - int(in_apart.sum())
         sums = RowSums(
-            self.aggregates.totals, quantiles, {name: pl.col(name) for name in self.by}, where, None, centres
+            self.aggregates.totals,
+            quantiles,
+            {name: pl.col(name) for name in self.by},
+            where,
+            None,
+            centres,
+            self.aggregates.key,
+            tuple(self.aggregates.shown.values()),
         )
-        self.every = sums.of(numbered, sizes=known)
-        self.nothing = sums.of(numbered.clear(), sizes=False)
+        self.every = sums.of(numbered.filter(~in_apart), sizes=self.known).by_key(self.by)
+        self.entries = self.every.entries.collect()
+        self.whole = sums.of(numbered.filter(in_apart).drop(WEIGHT), sizes=False)
+        self.no_sizes = sums.of(numbered.clear(), sizes=False).sizes
         self.truth = [
-            interval.value for interval in self.intervals(self.sample(np.zeros(self.rows), 1.0), 1.0)
+            interval.value for interval in self.intervals(self.sample(np.zeros(self.keys), 1.0), 1.0)
         ]
 
     def sample(self, drawn: np.ndarray, fraction: float) -> KeySample:
-        """Return the rows whose number in [0, 1) is below a fraction, as a sample."""
-        inside = drawn < fraction
-        everything = self.every
+        """Return the keys whose number in [0, 1) is below a fraction, as a sample."""
+        inside, everything = pl.Series(drawn < fraction), self.every
         # Uniform like hashes, so that parts of the keys can be selected by weight, as in `estimate`.
         weights = pl.Series(WEIGHT, np.floor(drawn * 2**32) - 2**31).cast(pl.Int32)
-        entries = everything.entries.collect()
-        entries = entries.filter(pl.Series(inside).gather(entries[WEIGHT]))
-        entries = entries.with_columns(weights.gather(entries[WEIGHT]))
+
+        def chosen(frame: pl.DataFrame) -> pl.DataFrame:
+            frame = frame.filter(inside.gather(frame[WEIGHT]))
+            return frame.with_columns(weights.gather(frame[WEIGHT]))
+
+        entries = chosen(self.entries)
         totals = [name for name in entries.columns if name.startswith(TOTAL)]
         part = Sums(
             groups=totals_of(entries.lazy(), self.by, totals),
             scales=everything.scales,
             entries=entries.lazy(),
             entries_bytes=int(entries.estimated_size()),
-            sizes=KeySizes(weights.to_numpy()[inside]) if self.known else self.nothing.sizes,
-            rows=everything.rows.filter(pl.Series(inside).gather(everything.rows[WEIGHT])),
+            sizes=self.sizes(inside, weights) if self.known else self.no_sizes,
+            rows=everything.rows.filter(inside.gather(everything.rows[WEIGHT])),
+            keys=chosen(everything.keys) if self.aggregates.shown else everything.keys,
         )
         return KeySample.of(
             self.aggregates,
             self.by,
             part,
-            self.nothing,
+            self.whole,
             probability=fraction,
             known_rows=self.rows if self.known else None,
             filtered=self.filtered,
             weights=sample_to_weights(fraction),
         )
+
+    def sizes(self, inside: pl.Series, weights: pl.Series) -> KeySizes:
+        """Return the rows of the sampled keys."""
+        sizes = self.every.sizes
+        sampled = inside.gather(sizes.weight).to_numpy()
+        rows = None if sizes.rows is None else sizes.rows[sampled]
+        return KeySizes(weights.to_numpy()[sizes.weight[sampled]], rows)
 
     def intervals(self, sample: KeySample, factor: float) -> list[Interval]:
         """Return the interval of each answer."""
@@ -183,7 +217,7 @@ class Population:
         right = np.zeros((len(self.truth), len(self.truth[0])))
         fractions = []
         for seed in range(count):
-            drawn, fraction = np.random.default_rng(seed).random(self.rows), pilot / self.rows
+            drawn, fraction = np.random.default_rng(seed).random(self.keys), pilot / self.rows
             intervals = self.intervals(self.sample(drawn, fraction), factor)
             while fraction < 1.0 and not all(is_met(interval, target).all() for interval in intervals):
                 everything = np.ones(len(intervals[0].value), np.bool_)
@@ -204,7 +238,7 @@ class Population:
         """
         right, reliable, covered = (np.zeros((len(self.truth), len(self.truth[0]))) for _ in range(3))
         for seed in range(count):
-            drawn = np.random.default_rng(seed).random(self.rows)
+            drawn = np.random.default_rng(seed).random(self.keys)
             intervals = self.intervals(self.sample(drawn, fraction), factor_of(confidence))
             for at, (interval, truth) in enumerate(zip(intervals, self.truth, strict=True)):
                 can_trust, holds = is_reliable(interval), (interval.low <= truth) & (truth <= interval.high)

@@ -394,6 +394,7 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions | Function,
     *,
+    per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -419,7 +420,7 @@ def estimate(
     ----------
     path : str or path-like
         Folder or address of the table.
-    aggregates, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
+    aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
     max_bytes, min_group_rows, memory_bytes, replicates, columns
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths
@@ -449,6 +450,7 @@ def estimate(
     table = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths)
     return table.estimate(
         aggregates,
+        per=per,
         by=by,
         where=where,
         join=join,

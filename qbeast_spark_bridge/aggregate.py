@@ -27,6 +27,7 @@ def estimate(
     path: str | os.PathLike[str],
     aggregates: Expressions,
     *,
+    per: Expressions | None = None,
     by: Expressions | None = None,
     where: Predicate | None = None,
     join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -55,12 +56,13 @@ def estimate(
         Classic or Connect.
     path : str or path-like
         Folder or address of the table, the same for executors and this process.
-    aggregates, by : str or polars.Expr, or a sequence or mapping of these
-        Aggregates to estimate, and keys to group by: SQL such as ``"avg(delay)"``, or Polars expressions; a mapping
-        names them. See `Table.estimate`.
+    aggregates, per, by : str or polars.Expr, or a sequence or mapping of these
+        Aggregates to estimate, values per key, and groups: SQL such as ``"avg(delay)"``, or Polars expressions; a
+        mapping names them. See `Table.estimate`.
     where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, max_bytes, \
     min_group_rows, memory_bytes
-        See `Table.estimate`; the memory is the driver's.
+        See `Table.estimate`; the memory is the driver's. With `per`, a task reads all rows of a range of keys, which
+        may need a quarter of it.
     version, storage_options, allow_absolute_paths
         See `qbeast.open_table`; storage options are sent to the tasks.
 
@@ -88,6 +90,7 @@ def estimate(
     reader = open_version(path, version, storage_options, allow_absolute_paths=allow_absolute_paths).reader
     request = EstimateRequest(
         aggregates=aggregates,
+        per=per,
         by=by,
         where=where,
         join=join,
@@ -102,5 +105,5 @@ def estimate(
         memory_bytes=memory_bytes,
     )
     reader = reader_of_estimate(reader, sample_by, sample)
-    question = question_of(request, reader.snapshot.schema)
+    question = question_of(request, reader)
     return list(rounds(reader, question, engine=SparkEngine(spark)))[-1]

@@ -176,7 +176,7 @@ READS = {
     "estimate by": Wrong(lambda t: t.it.estimate("avg(price)", by="bran", error=0.1), INPUT, ("Did you mean 'brand'?",), argument="by"),
     "estimate nothing": Wrong(lambda t: t.it.estimate({"x": "price"}, error=0.1), INPUT, ("avg(column)",)),
     "estimate how well": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}), INPUT, ("sample=0.01",)),
-    "estimate distinct": Wrong(lambda t: t.it.estimate({"x": pl.col("user").n_unique()}, error=0.1), INPUT, ("read it with scan_table",)),
+    "estimate distinct": Wrong(lambda t: t.it.estimate({"x": pl.col("user").n_unique()}, error=0.1), INPUT, ("sampled by ['id', 'price']", 'read it with qbeast.scan_table(path, columns=["user"])')),
     "confidence": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, confidence=95), INPUT, ("between 0 and 1", "For 95 % write confidence=0.95."), argument="confidence"),
     "error in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=5), INPUT, ("between 0 and 1", "For 5 % write error=0.05."), argument="error"),
     "most in percent": Wrong(lambda t: t.it.estimate({"x": "avg(price)"}, error=0.1, max_fraction=20), INPUT, ("For 20 % write max_fraction=0.2.",), argument="max_fraction"),

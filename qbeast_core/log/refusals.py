@@ -52,9 +52,9 @@ def damaged_index(config: TableConfig, *, path: str, refused: Literal["read", "w
     """
     if SAMPLE_BY in config.faults:
         return (
-            f"the sampling key of {path!r} is not known: {config.faults[SAMPLE_BY]} Nothing was {refused}; reads without "
-            "a sample still return every row. Go back to a version that can be read (Table.restore), or replace the "
-            'rows with mode="overwrite" and sample_by=[...].'
+            f"the sampling key of {path!r} is not known: {config.faults[SAMPLE_BY]} Nothing was {refused}; reads "
+            "without a sample still return every row. Go back to a version that can be read (Table.restore), or "
+            'replace the rows with mode="overwrite" and sample_by=[...].'
         )
     if config.last_revision_id is None:
         cure = (

@@ -30,13 +30,15 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Dual, Dual], Dual]]] = {
 _FLOATS: Final = ({"Literal": "Float64"}, {"Literal": "Float32"})
 _NO_SCHEMA: Final = pl.Schema()
 _ONE: Final = pl.lit(1, pl.Int32)
+_ZERO: Final = pl.lit(0, pl.Int32)
+_TRUE: Final = pl.lit(True, pl.Boolean)  # noqa: FBT003 -- a value, not an option
 _REASONS: Final = (
     (
         {"Min", "Max"},
         "depends on single rows, which a sample may lack: read it with scan_table, or use a quantile",
     ),
     (
-        {"NUnique", "ApproxNUnique", "UniqueCounts", "ValueCounts", "Mode"},
+        {"UniqueCounts", "ValueCounts", "Mode"},
         "depends on rare values, which a sample may lack: read it with scan_table",
     ),
     (
@@ -51,7 +53,7 @@ _REASONS: Final = (
 )
 _KINDS: Final = (
     "len, count, sum, mean, var, std, median, quantile, null_count, and +, -, *, / and sqrt of these, also with an "
-    "inner filter"
+    "inner filter; and n_unique of the sampling key"
 )
 
 
@@ -91,6 +93,17 @@ class Aggregates:
     # Numbers near the means of squared values, so squares lose no digits. The caller computes each once, from any rows,
     # and passes it to `totals` as a column.
     centres: dict[str, pl.Expr]
+    # The columns of the key if distinct keys are counted.
+    key: tuple[str, ...] = ()
+    # Whether a row shows its key, by the numbers of the totals that count distinct keys; these add 0 per row.
+    shown: Mapping[int, pl.Expr] = field(default_factory=dict[int, pl.Expr])
+
+    @property
+    def counts_keys(self) -> bool:
+        """Whether all answers are functions of numbers of distinct keys."""
+        return bool(self.shown) and all(
+            isinstance(answer, Smooth) and self.shown.keys() >= set(answer.totals) for answer in self.answers
+        )
 
     @property
     def smooth(self) -> list[Smooth]:
@@ -111,19 +124,22 @@ class Aggregates:
     @property
     def columns(self) -> list[str]:
         """Names of the table's columns that the aggregates use."""
-        exprs = [*self.totals, *(answer.values for answer in self.quantiles), *self.centres.values()]
-        names = [name for expr in exprs for name in expr.meta.root_names()]
+        values = (answer.values for answer in self.quantiles)
+        exprs = [*self.totals, *values, *self.centres.values(), *self.shown.values()]
+        names = [*self.key, *(name for expr in exprs for name in expr.meta.root_names())]
         return [name for name in dict.fromkeys(names) if not name.startswith(CENTRE)]
 
 
-def recognise(expressions: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType]) -> Aggregates:
-    """Recognise aggregates by the structure of their expressions.
+def recognise(
+    expressions: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.DataType], key: Sequence[str] = ()
+) -> Aggregates:
+    """Recognise aggregates by the structure of their expressions. `key`: columns whose distinct values can be counted.
 
     >>> aggregates = recognise({"mean": pl.col("x").mean()}, lambda expr: pl.Float64())
     >>> [str(total) for total in aggregates.totals], aggregates.answers[0].totals
     (['1', 'col("x")', 'col("x").is_not_null()'], (1, 2))
     """
-    reader = _Recogniser(check)
+    reader = _Recogniser(check, tuple(key))
     answers: list[Smooth | Quantile] = []
     for name, expr in expressions.items():
         try:
@@ -131,7 +147,8 @@ def recognise(expressions: Mapping[str, pl.Expr], check: Callable[[pl.Expr], pl.
         except RefusedAggregate as refused:
             msg = f"{name!r}, {expr}: {refused}"
             raise RefusedAggregate(msg) from None
-    return Aggregates(tuple(answers), tuple(reader.totals), reader.centres)
+    used_key = reader.key if reader.shown else ()
+    return Aggregates(tuple(answers), tuple(reader.totals), reader.centres, used_key, reader.shown)
 
 
 @dataclass(slots=True)
@@ -139,6 +156,8 @@ class _Recogniser:
     """Walks through expressions and collects their totals."""
 
     check: Callable[[pl.Expr], pl.DataType]
+    key: tuple[str, ...]
+    shown: dict[int, pl.Expr] = field(default_factory=dict[int, pl.Expr])
     totals: list[pl.Expr] = field(default_factory=lambda: [_ONE])
     centres: dict[str, pl.Expr] = field(default_factory=dict[str, pl.Expr])
     used: list[int] = field(default_factory=list[int])
@@ -192,6 +211,8 @@ class _Recogniser:
         if function == "NullCount":
             self._by_row(inner)
             return self.total(_filtered(inner, rows=pl.Expr.is_null))
+        if function == "ApproxNUnique":
+            return self.distinct(inner)
         if function not in ("Negate", {"Pow": "Sqrt"}):
             return _refuse(_name(term))
         operand = self.formula(_term(inner))
@@ -215,8 +236,45 @@ class _Recogniser:
                 return lambda totals: total(totals) / rows(totals)
             case "Var" | "Std":
                 return self.variance(values, float(body[1]), root=name == "Std")
+            case "NUnique":
+                return self.distinct(values)
             case _:
                 return _refuse(_name(term))
+
+    def distinct(self, values: pl.Expr) -> _Formula:
+        """Return the number of distinct keys of rows."""
+        drops_nulls = _name(_term(values)) == "DropNulls"
+        if drops_nulls:
+            values = values.meta.pop()[0]
+        self._by_row(values)
+        kept = values.meta.pop()[-1] if _term(values).kind == "Filter" else values
+        columns = _columns_of(kept)
+        if not self.key or {*columns} != {*self.key}:
+            self._refuse_distinct(kept, columns)
+        # A struct of nulls is not null.
+        is_dropped = drops_nulls and _term(kept).kind == "Column"
+        shown = _filtered(values, rows=pl.Expr.is_not_null if is_dropped else lambda _: _TRUE)
+        numbers = (number for number, other in self.shown.items() if other.meta.eq(shown))
+        number = next(numbers, len(self.totals))
+        if number == len(self.totals):
+            self.totals.append(_ZERO)
+            self.shown[number] = shown
+        self.used.append(number)
+        return lambda totals: totals[number]
+
+    def _refuse_distinct(self, values: pl.Expr, columns: Sequence[str]) -> NoReturn:
+        """Refuse to count distinct values of other columns than the key."""
+        sampled = f"this table is sampled by {[*self.key]}" if self.key else "this table has no sampling key"
+        names = ", ".join(f'"{name}"' for name in columns or dict.fromkeys(values.meta.root_names()))
+        call = f"qbeast.scan_table(path, columns=[{names}])"
+        if columns:
+            counted = f"pl.col({names})" if len(columns) == 1 else f"pl.struct({names})"
+            call += f".select({counted}.n_unique()).collect()"
+        _refuse(
+            "n_unique",
+            "depends on rare values, which a sample may lack, except for all columns of the sampling key together, and "
+            f"{sampled}: read it with {call}",
+        )
 
     def variance(self, values: pl.Expr, ddof: float, *, root: bool) -> _Formula:
         """Return a variance, or its root, from sums of distances to a number near the mean."""
@@ -238,7 +296,8 @@ class _Recogniser:
 
     def total(self, expr: pl.Expr) -> _Formula:
         """Return the total of a value over rows; equal values share a total."""
-        numbers = (index for index, total in enumerate(self.totals) if total.meta.eq(expr))
+        equal = (index for index, total in enumerate(self.totals) if total.meta.eq(expr))
+        numbers = (index for index in equal if index not in self.shown)
         number = next(numbers, len(self.totals))
         if number == len(self.totals):
             self.totals.append(expr)
@@ -273,6 +332,13 @@ def _filtered(values: pl.Expr, rows: Callable[[pl.Expr], pl.Expr] | None = None)
     if rows is not None:
         return rows(kept) & condition.fill_null(value=False)
     return pl.when(condition).then(kept)
+
+
+def _columns_of(values: pl.Expr) -> list[str]:
+    """Return the name of a column, or the names of the columns of a struct; empty for other values."""
+    is_struct = _name(_term(values)) == "AsStruct"
+    parts = values.meta.pop()[::-1] if is_struct else [values]
+    return [part.meta.output_name() for part in parts] if all(part.meta.is_column() for part in parts) else []
 
 
 def _constant(number: float) -> _Formula:

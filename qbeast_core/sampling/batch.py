@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from qbeast_core.sampling.aggregates import TOTAL
-from qbeast_core.sampling.sums import VALUE, WEIGHT, KeySizes, Sums, totals_of
+from qbeast_core.sampling.sums import KEY, SHOWN, VALUE, WEIGHT, KeySizes, Sums, merged_keys, totals_of
 
 # Approximate memory of a value: a 128-bit integer, or the view of a string.
 _VALUE_BYTES: Final = 16
@@ -38,6 +38,9 @@ class RowSums:
     lookup: Lookup | None
     # Values of `Aggregates.centres`.
     centres: Mapping[str, float]
+    # See `Aggregates.key` and `Aggregates.shown`.
+    key: tuple[str, ...] = ()
+    shown: tuple[pl.Expr, ...] = ()
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -60,7 +63,7 @@ class RowSums:
         key = [] if has_weights else [pl.lit(0, pl.Int32).alias(WEIGHT)]
         groups_of = [expr.alias(name) for name, expr in self.groups.items()]
         summed = self.kept(frame.lazy()).with_columns(*centres, *key)
-        summed = summed.with_columns(*totals, *values, *groups_of)
+        summed = summed.with_columns(*totals, *values, *groups_of, *self._key_columns)
         types = summed.select(names).collect_schema()
         # A query instead of rows: only some keys need them, and new memory costs more than computing them again.
         entries = summed.select(WEIGHT, *self.by, *(_exact(name, types[name]) for name in names))
@@ -82,7 +85,20 @@ class RowSums:
             entries_bytes=entries_bytes,
             sizes=KeySizes(weights.to_numpy()),
             rows=value_rows.collect() if values else no_rows,
+            keys=self._keys(summed) if self.key else pl.DataFrame(),
         )
+
+    @property
+    def _key_columns(self) -> list[pl.Expr]:
+        """The columns of the key, and whether a row shows it."""
+        key = [pl.col(name).alias(f"{KEY}{index}") for index, name in enumerate(self.key)]
+        return [*key, *(expr.alias(f"{SHOWN}{index}") for index, expr in enumerate(self.shown))]
+
+    def _keys(self, rows: pl.LazyFrame) -> pl.DataFrame:
+        """Return the distinct keys of each group."""
+        names = [expr.meta.output_name() for expr in self._key_columns]
+        shown = pl.any_horizontal(f"{SHOWN}{index}" for index in range(len(self.shown)))
+        return merged_keys(rows.select(WEIGHT, *self.by, *names).filter(shown))
 
 
 def _exact(name: str, dtype: pl.DataType) -> pl.Expr:

@@ -117,7 +117,8 @@ def smooth_interval(sample: KeySample, answer: Smooth, factor: float) -> Interva
         exact=np.zeros(groups, np.bool_),
         finite=finite,
         skewness=moments.skewness,
-        deviates=sample.deviates,
+        # The number of sampled keys is binomial: a sample that lacks heavy keys does not lack distinct ones.
+        deviates=sample.deviates and not set(answer.totals) <= set(sample.distinct),
     )
 
 
@@ -231,13 +232,12 @@ class _Residuals:
     @staticmethod
     def of(sample: KeySample, dual: Dual, totals: Sequence[int]) -> _Residuals:
         calibration, mean = sample.calibration, np.zeros(len(sample.whole))
-        if calibration is not None and calibration.sampled > 0:
-            mean = sample.scale * np.einsum("gt,gt->g", dual.slopes, sample.sampled) / calibration.sampled
-        else:
-            calibration = None
-        return _Residuals(
-            {total: dual.slopes[:, total] * sample.scale for total in totals}, mean, calibration
-        )
+        slopes = {total: dual.slopes[:, total] * sample.scales[total] for total in totals}
+        if calibration is None or calibration.sampled == 0:
+            return _Residuals(slopes, mean, None)
+        for total in set(totals) - set(sample.distinct):
+            mean += slopes[total] * sample.sampled[:, total] / calibration.sampled
+        return _Residuals(slopes, mean, calibration)
 
     def moments(self, keys: Keys, share: F64Array) -> _Moments:
         """Return the moments of all sampled keys; `keys` are a fraction `share` of each group."""

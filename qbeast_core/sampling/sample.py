@@ -13,6 +13,7 @@ import polars as pl
 from qbeast_core.query.plan.weights import WeightRange
 from qbeast_core.sampling.aggregates import TOTAL, Aggregates, Quantile
 from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.distinct import count_keys
 from qbeast_core.sampling.runs import Runs
 from qbeast_core.sampling.sums import (
     GROUP,
@@ -116,6 +117,8 @@ class KeySample:
     unseen: F64Array = field(default_factory=lambda: np.zeros(0))
     # Whether the sample differs from the counts of the log by more than chance explains.
     deviates: bool = False
+    # Numbers of the totals that count distinct keys. They are not calibrated: heavy keys do not count more.
+    distinct: tuple[int, ...] = ()
 
     @property
     def scale(self) -> float:
@@ -126,9 +129,16 @@ class KeySample:
         return calibration.rows / calibration.sampled
 
     @property
+    def scales(self) -> F64Array:
+        """Number of rows, or of distinct keys, that a sampled one represents, shape (totals,)."""
+        scales = np.full(self.whole.shape[1], self.scale)
+        scales[[*self.distinct]] = 1.0 / self.probability
+        return scales
+
+    @property
     def totals(self) -> F64Array:
         """Estimated totals, shape (groups, totals)."""
-        totals = self.whole + self.scale * self.sampled
+        totals = self.whole + self.scales * self.sampled
         if self.ungrouped and self.calibration is not None and self.probability < 1.0:
             totals[:, 0] = self.whole[:, 0] + self.calibration.rows  # also without sampled rows
         return totals
@@ -153,13 +163,16 @@ class KeySample:
         squares: float | None = None,
         farthest: Callable[[], Mapping[int, float]] = dict,
         weights: WeightRange | None = None,
+        compared: bool = False,
     ) -> KeySample:
         """Build a sample from sums.
 
         `known_rows` is the number of rows of the population (None: not compared); only matching rows if `counted`.
-        `bounds` are its minimum and maximum if it is unknown. `squares` is the sum of the squared row counts of all
+        `bounds` are its minimum and maximum if it is unknown, or `compared` only: `sampled` then has the rows of its
+        keys, but totals are not calibrated to them. `squares` is the sum of the squared row counts of all
         keys (infinite: unknown heavy keys). `farthest` returns the largest magnitude of each total.
         """
+        sampled, whole = count_keys(sampled, whole, by, aggregates.shown)
         groups, (sampled_numbers, whole_numbers) = common_groups([sampled, whole], by)
         is_all = not by and not filtered
         rows = _placed(sampled.totals(), sampled_numbers, groups.height)
@@ -167,7 +180,7 @@ class KeySample:
             _placed(extremes, sampled_numbers, groups.height) for extremes in sampled.extremes()
         )
         sizes = sampled.sizes.counted()
-        lookup = _KeyLookup(sampled, groups, tuple(by), sizes, known_rows is not None)
+        lookup = _KeyLookup(sampled, groups, tuple(by), sizes, compared or known_rows is not None)
         part = None if weights is None else lookup.part(rows[:, 0], weights, min_values, max_values)
         row_bounds = bounds if known_rows is None else (known_rows, known_rows)
         return KeySample(
@@ -184,6 +197,7 @@ class KeySample:
             if is_all
             else np.zeros(0),
             deviates=lookup.deviates(rows[:, 0].sum(), probability, row_bounds, squares),
+            distinct=tuple(aggregates.shown),
         )
 
 
@@ -195,12 +209,13 @@ class _KeyLookup:
     groups: pl.DataFrame
     by: tuple[str, ...]
     sizes: CountedKeys
-    calibrated: bool
+    # Whether `sizes` are known.
+    sized: bool
 
     def keys(self, entries: pl.LazyFrame) -> Keys:
         """Sum rows by key."""
         key_sums = KeySums.of(entries, self.groups, self.by, self.sampled.scales)
-        rows = self.sizes.rows_of(key_sums.weight) if self.calibrated else np.zeros(len(key_sums.weight))
+        rows = self.sizes.rows_of(key_sums.weight) if self.sized else np.zeros(len(key_sums.weight))
         return Keys(key_sums.group, key_sums.totals, rows, self.groups.height)
 
     def part(
@@ -235,7 +250,7 @@ class _KeyLookup:
         self, rows: float, probability: float, row_bounds: tuple[int, int] | None, squares: float | None
     ) -> bool:
         """Return whether the sample differs from the known counts by more than chance explains."""
-        if row_bounds is not None and not self.calibrated:
+        if row_bounds is not None and not self.sized:
             # If one row per key explains the number of rows, the rows of keys need not be counted.
             row_bounds = row_bounds if SeenRows(rows, rows, probability).deviates(*row_bounds) else None
         if row_bounds is None and not squares:
@@ -247,7 +262,7 @@ class _KeyLookup:
     @cached_property
     def rows_of_keys(self) -> CountedKeys:
         """The rows of each key, including rows that do not match if they are known."""
-        if self.calibrated:
+        if self.sized:
             return self.sizes
         # An entry may be a row, or all rows of a key in a group.
         entries = self.sampled.entries.select(WEIGHT, pl.col(f"{TOTAL}0").cast(pl.Int64)).collect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,9 +24,13 @@ VALUE: Final = own_column("value")
 # The column with the number of a group.
 GROUP: Final = own_column("group")
 
+# Prefixes of the columns of a key, and of whether a row with the key counts for a total of distinct keys.
+KEY: Final = own_column("key_value")
+SHOWN: Final = own_column("shown")
+
 # Prefixes of the columns of the minimum and maximum that a row adds to a total.
 _MIN: Final = own_column("least")
-_MAX: Final = own_column("most")
+MAX: Final = own_column("most")
 
 _ROW: Final = own_column("row")
 
@@ -185,6 +189,8 @@ class Sums:
     sizes: KeySizes
     # `WEIGHT`, the columns of groups, and values of rows for quantiles.
     rows: pl.DataFrame
+    # Distinct keys of each group: `WEIGHT`, the columns of groups, `KEY` and `SHOWN`; no columns if they do not count.
+    keys: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @staticmethod
     def concat(parts: Sequence[Sums], by: Sequence[str]) -> Sums:
@@ -198,6 +204,7 @@ class Sums:
             entries_bytes=sum(part.entries_bytes for part in parts),
             sizes=KeySizes.concat([part.sizes for part in parts]),
             rows=pl.concat([part.rows for part in parts]),
+            keys=merged_keys(pl.concat([part.keys for part in parts]).lazy()),
         )
 
     def by_key(self, by: Sequence[str]) -> Sums:
@@ -215,7 +222,8 @@ class Sums:
     @property
     def size_bytes(self) -> int:
         """Memory of the sums of keys."""
-        return self.entries_bytes + int(self.rows.estimated_size()) + self.sizes.size_bytes
+        frames = int(self.rows.estimated_size() + self.keys.estimated_size())
+        return self.entries_bytes + frames + self.sizes.size_bytes
 
     def totals(self) -> F64Array:
         """Return the totals of each group, shape (groups, totals)."""
@@ -223,7 +231,7 @@ class Sums:
 
     def extremes(self) -> tuple[F64Array, F64Array]:
         """Return the minimum and maximum that a row adds to each total, shape (groups, totals)."""
-        return self._floats(_MIN), self._floats(_MAX)
+        return self._floats(_MIN), self._floats(MAX)
 
     def _floats(self, kind: str) -> F64Array:
         """Return columns of groups, 0.0 for nulls; one by one, because a query is slower for few groups."""
@@ -237,34 +245,37 @@ class Sums:
 
 
 class Parts:
-    """Collects sums of batches; groups need about twice the memory of the final groups."""
+    """Collects sums of batches; groups and distinct keys need about twice the memory of the final ones."""
 
     def __init__(self, by: Sequence[str]) -> None:
         self.sums: list[Sums] = []
         self._by = by
-        self._groups = self._merged_groups = 0
-        self._groups_bytes = self._keys_bytes = 0
+        # Rows of groups and distinct keys, and their memory.
+        self._rows = self._merged_rows = 0
+        self._merged_bytes = self._entries_bytes = 0
 
     @property
     def size_bytes(self) -> int:
         """Memory in bytes."""
-        return self._groups_bytes + self._keys_bytes
+        return self._merged_bytes + self._entries_bytes
 
     def add(self, sums: Sums) -> None:
         """Add the sums of a batch."""
         self.sums.append(sums)
-        self._groups += sums.groups.height
-        self._groups_bytes += int(sums.groups.estimated_size())
-        self._keys_bytes += sums.size_bytes
-        if self._by and self._groups > max(sizing().min_merged_groups, 2 * self._merged_groups):
+        self._rows += sums.groups.height + sums.keys.height
+        merged_bytes = int(sums.groups.estimated_size())
+        self._merged_bytes += merged_bytes + int(sums.keys.estimated_size())
+        self._entries_bytes += sums.size_bytes - int(sums.keys.estimated_size())
+        if self._rows > max(sizing().min_merged_groups, 2 * self._merged_rows):
             self._merge()
 
     def _merge(self) -> None:
         groups = _merged(pl.concat([part.groups for part in self.sums]), self._by)
-        self.sums = [replace(part, groups=part.groups.clear()) for part in self.sums]
-        self.sums[0] = replace(self.sums[0], groups=groups)
-        self._groups = self._merged_groups = groups.height
-        self._groups_bytes = int(groups.estimated_size())
+        keys = merged_keys(pl.concat([part.keys for part in self.sums]).lazy())
+        self.sums = [replace(part, groups=part.groups.clear(), keys=part.keys.clear()) for part in self.sums]
+        self.sums[0] = replace(self.sums[0], groups=groups, keys=keys)
+        self._rows = self._merged_rows = groups.height + keys.height
+        self._merged_bytes = int(groups.estimated_size() + keys.estimated_size())
 
 
 def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> pl.DataFrame:
@@ -274,10 +285,10 @@ def totals_of(rows: pl.LazyFrame, by: Sequence[str], summed: Sequence[str]) -> p
     >>> totals_of(rows, ["kind"], [f"{TOTAL}0", f"{TOTAL}1"]).rows()
     [('a', 2, 7, 1, 1, 3, 4)]
     """
-    exprs = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{_MAX}0")]
+    exprs = [pl.col(summed).sum(), pl.lit(1).alias(f"{_MIN}0"), pl.lit(1).alias(f"{MAX}0")]
     for index, name in enumerate(summed[1:], start=1):
         added = pl.col(name).fill_null(0)
-        exprs += [added.min().alias(f"{_MIN}{index}"), added.max().alias(f"{_MAX}{index}")]
+        exprs += [added.min().alias(f"{_MIN}{index}"), added.max().alias(f"{MAX}{index}")]
     return (rows.group_by(by).agg(exprs) if by else rows.select(exprs)).collect()
 
 
@@ -288,8 +299,23 @@ def _one_query(parts: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
 
 def _merged(groups: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Merge totals of parts."""
-    exprs = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{_MAX}.*$").max()]
+    exprs = [pl.col(f"^{TOTAL}.*$").sum(), pl.col(f"^{_MIN}.*$").min(), pl.col(f"^{MAX}.*$").max()]
     return (groups.group_by(by).agg(exprs) if by else groups.select(exprs)).select(groups.columns)
+
+
+def merged_keys(keys: pl.LazyFrame) -> pl.DataFrame:
+    """Return each key once per group.
+
+    >>> keys = pl.LazyFrame({f"{KEY}0": ["a", None, "a"], f"{SHOWN}0": [False, True, True]})
+    >>> merged_keys(keys).sort(f"{KEY}0").rows()
+    [(None, True), ('a', True)]
+    """
+    names = keys.collect_schema().names()
+    if not names:
+        return pl.DataFrame()
+    shown = [name for name in names if name.startswith(SHOWN)]
+    each = [name for name in names if name not in shown]
+    return keys.group_by(each).agg(pl.col(shown).any()).select(names).collect()
 
 
 def numbers_of(rows: pl.DataFrame, groups: pl.DataFrame, by: Sequence[str]) -> I64Array:

@@ -681,6 +681,7 @@ class Table:
         self,
         aggregates: Expressions | Function,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -706,15 +707,26 @@ class Table:
         ----------
         aggregates : polars.Expr or str, a sequence or mapping of these, or a function
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
-            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these.
-            Texts are SQL: ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the
-            names of the answers; otherwise the name is the name of the expression, or the text. A single text can also
-            be ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
+            ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
+            ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
+            answers; otherwise the name is the name of the expression, or the text. A single text can also be
+            ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
             A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
             row, or a sequence of numbers. See the notes.
+        per : polars.Expr or str, or a sequence or mapping of these, optional
+            Values per key, by name, such as ``{"spend": pl.col("price").sum()}``: aggregates over all rows of one key
+            that match `where`. Then `aggregates` use one row per key, with the columns of the key and these values:
+            ``pl.col("spend").median()``, ``pl.len()`` for the number of keys. The key is the columns of ``sample_by``
+            of `write_table`, or the indexed columns of a table without it. Samples hold all rows of their keys, so any
+            aggregate of Polars works here, also ``first``, ``max`` or ``n_unique``. SQL is as in `aggregates`; the sum
+            of no values is null. The same as a query: ``"SELECT median(spend) FROM (SELECT user, sum(price) AS spend
+            FROM self GROUP BY user)"``; the inner query can have more groups than the key, and WHERE.
         by : str or polars.Expr, or a sequence or mapping of these, optional
             Groups: columns, expressions on a row such as ``pl.col("ts").dt.truncate("1mo")``, or SQL. They are named
             like aggregates. Null is a group. Groups without a sampled row are missing, see `Estimate.complete`.
+            With `per`, expressions on the key and on values per key group keys. Others group the rows first: a key
+            then has values in each group.
         where
             Rows to aggregate, see `qbeast.scan_table`.
         join : tuple of frame and column names, optional
@@ -737,11 +749,14 @@ class Table:
         max_bytes : int, optional
             Read at most this number of bytes of data files, even if the error is not reached.
         min_group_rows : int, default 0
-            Groups that are estimated to have fewer rows need not reach the error. They are listed with their intervals.
+            Groups that are estimated to have fewer rows (with `per`: keys) need not reach the error. They are listed
+            with their intervals.
         memory_bytes : int, optional
             Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-            `sample` do not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
+            `sample` do not fit, an error is raised. With `per`, rows are read in ranges of keys that fit in a quarter
+            of it, and parts of the files are read for several ranges; if the rows of one key do not fit, an error is
+            raised. For a function, the rows of the sample must fit in a third of it.
         replicates : int, default 64
             Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
             whole sample, and for 8 parts of it.
@@ -782,6 +797,16 @@ class Table:
         >>> abs(found.frame["mean"] / 499.5 - 1).max() < 0.02
         True
 
+        The median of what users spend, with a sampling key:
+
+        >>> rows = rows.with_columns(user=pl.col("id") * 31 % 20_000)
+        >>> _ = qbeast.write_table(rows, "orders", columns=["price"], sample_by=["user"])
+        >>> found = qbeast.open_table("orders").estimate(
+        ...     {"median": pl.col("spend").median(), "users": pl.len()}, per={"spend": pl.col("price").sum()}, error=0.1
+        ... )
+        >>> found.met, abs(found.frame["users"].item() / 20_000 - 1) < 0.1
+        (True, True)
+
         A function of rows, here the correlation of two columns:
 
         >>> rows = rows.with_columns(weight=pl.col("price") + pl.col("id") % 500)
@@ -800,6 +825,7 @@ class Table:
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -818,12 +844,13 @@ class Table:
         reader = reader_of_estimate(self._reader, sample_by, sample)
         if callable(aggregates):
             return estimate_function(reader, request, aggregates)
-        return list(rounds(reader, question_of(request, self.schema)))[-1]
+        return list(rounds(reader, question_of(request, reader)))[-1]
 
     def estimates(
         self,
         aggregates: Expressions,
         *,
+        per: Expressions | None = None,
         by: Expressions | None = None,
         where: Predicate | None = None,
         join: tuple[FrameLike, str | Sequence[str]] | None = None,
@@ -866,6 +893,7 @@ class Table:
 
         request = EstimateRequest(
             aggregates=aggregates,
+            per=per,
             by=by,
             where=where,
             join=join,
@@ -879,7 +907,7 @@ class Table:
             memory_bytes=memory_bytes,
         )
         reader = reader_of_estimate(self._reader, sample_by, None)
-        return rounds(reader, question_of(request, self.schema), progressive=True)
+        return rounds(reader, question_of(request, reader), progressive=True)
 
     def blocks(self) -> pl.DataFrame:
         """Return one row per block (the rows of one cube in one file).

@@ -70,6 +70,15 @@ def test_groups_and_aggregates_are_sql(sales: Path) -> None:
     assert list(two["rows"][0])[:3] == ["id % 3", "id > 7", "mean"]
 
 
+def test_values_per_key_are_options_or_queries(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, columns=["price"], sample_by=["brand"])
+    truth = ROWS.group_by("brand").agg(spend=pl.col("price").sum())["spend"].median()
+    query = "SELECT median(spend) AS m FROM (SELECT brand, sum(price) AS spend FROM self GROUP BY brand)"
+    for arguments in (("m=median(spend)", "--per", "spend=sum(price)", "--per", "n=count(*)"), (query,)):
+        actual = run_json("estimate", tmp_path, *arguments, "--sample", "100%")["rows"]
+        assert actual[0]["m"] == pytest.approx(truth)
+
+
 def test_invalid_numbers_raise(sales: Path) -> None:
     assert (
         "`error` must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr

@@ -65,7 +65,7 @@ def test_variance_far_from_zero_keeps_digits() -> None:
 REFUSED = {
     "Max": (pl.col("a").max(), "Max depends on single rows"),
     "Min": (pl.col("a").min() + 1, "Min depends on single rows"),
-    "NUnique": (pl.col("a").n_unique(), "NUnique depends on rare values"),
+    "NUnique": (pl.col("a").n_unique(), "n_unique depends on rare values"),
     "First": (pl.col("a").first(), "First picks single rows"),
     "Over": (pl.col("a").sum().over("g"), r"Over uses other rows \(a window\)"),
     "Column": (pl.col("a"), "Column is not an aggregate"),

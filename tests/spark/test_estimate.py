@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,3 +90,58 @@ def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> Non
     assert actual.frame["reliable"].item()
     assert actual.frame["mean"].item() == pytest.approx(rows["y"].mean(), rel=0.03)
     assert actual.fraction == pytest.approx(0.2)
+
+
+def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    rows = pl.DataFrame(
+        {
+            "user": pl.Series(random.integers(0, 5_000, 40_000)).replace(7, None),
+            "fare": random.gamma(2.0, 5.0, 40_000),
+            "kind": random.choice(["a", "b"], 40_000),
+        }
+    )
+    place = tmp_path / "t"
+    for part in rows.iter_slices(20_000):  # users are in both files
+        qbeast.write_table(part, place, columns=["fare"], sample_by=["user"], mode="append")
+    users = pl.col("user").n_unique()
+    alone: dict[str, pl.Expr | str] = {"n": users, "named": "count(DISTINCT user) FILTER (WHERE fare > 20)"}
+    mixed = {**alone, "per user": pl.col("fare").sum() / users}
+    exact: dict[str, Any] = {"error": 1e-6, "by": "kind"}
+    for request, options in product((alone, mixed), ({"sample": 0.2, "by": "kind"}, {"error": 0.05}, exact)):
+        actual = bridge.estimate(spark, place, request, **options)
+        here = qbeast.estimate(place, request, **options)
+        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+        assert (actual.met, actual.fraction) == (here.met, pytest.approx(here.fraction))
+    counts = bridge.estimate(spark, place, alone, **exact).frame.sort("kind")["n"]
+    assert counts.to_list() == rows.group_by("kind").agg(users).sort("kind")["user"].to_list()
+
+
+def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows of a user are in several files; tasks read ranges of users."""
+    random, place = np.random.default_rng(5), tmp_path / "t"
+    user = pl.Series((5_000 * random.random(80_000) ** 2).astype(np.int64))
+    rows = pl.DataFrame({"user": user.replace(7, None), "x": random.lognormal(2, 0.5, 80_000)})
+    for part in rows.iter_slices(20_000):
+        qbeast.write_table(part, place, columns=["x"], sample_by="user", mode="append")
+    request: dict[str, Any] = {
+        "aggregates": {"median": pl.col("spend").median(), "std": pl.col("spend").std(), "n": pl.len()},
+        "per": {"spend": pl.col("x").sum(), "n_x": pl.col("x").n_unique()},
+        "by": {"big": pl.col("n_x") > 10},
+        "where": "x > 4",
+    }
+    for options in (
+        {"sample": 0.3},
+        {"sample": 1.0},
+        {"sample": 0.5, "memory_bytes": 1 << 22},
+        {"error": 0.1},
+    ):
+        actual, here = (
+            item(*first, **request, **options)
+            for item, first in ((bridge.estimate, (spark, place)), (qbeast.estimate, (place,)))
+        )
+        assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
+    values = rows.filter(pl.col("x") > 4).group_by("user").agg(**request["per"])
+    truth = values.group_by(**request["by"]).agg(**request["aggregates"]).sort("big")
+    actual = bridge.estimate(spark, place, **request, sample=1.0)
+    assert_frame_equal(actual.frame.select(truth.columns), truth, rel_tol=1e-9, check_dtypes=False)

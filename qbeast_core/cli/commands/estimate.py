@@ -45,6 +45,13 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     "estimating",
     click.argument("aggregates", metavar="AGGREGATE...", nargs=-1, required=True),
     option(
+        "--per",
+        'Value of a key, an SQL aggregate with a name: "spend=sum(price)"; AGGREGATE then uses these values. May be '
+        "repeated.",
+        "SQL",
+        multiple=True,
+    ),
+    option(
         "--by",
         "Columns or expressions to group by, separated by commas: \"date_trunc('month', ts), carrier\".",
         "SQL",
@@ -87,16 +94,20 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
     version_option,
     absolute_paths_option,
 )
-def estimate(table: qbeast.Table, *, aggregates: Sequence[str], by: Sequence[str], **options: Any) -> Answer:
+def estimate(
+    table: qbeast.Table, *, aggregates: Sequence[str], per: Sequence[str], by: Sequence[str], **options: Any
+) -> Answer:
     """Estimate aggregates with a maximum error.
 
     Reads the smallest sample that is sufficient. AGGREGATE is SQL such as "avg(dep_delay)" or "count(*) FILTER (WHERE
     distance > 1500)", optionally with a name: "delay=avg(dep_delay)". A single AGGREGATE can be a query: "SELECT
-    carrier, avg(dep_delay) GROUP BY carrier".
+    carrier, avg(dep_delay) GROUP BY carrier", also with values per key: "SELECT median(spend) FROM (SELECT user,
+    sum(price) AS spend FROM self GROUP BY user)".
     """
     from qbeast_core.cli.tables import frame_table, remark
 
-    answer = table.estimate(_named(aggregates), by=list(by) or None, **options)
+    values = _named(per) if per else None
+    answer = table.estimate(_named(aggregates), per=values, by=list(by) or None, **options)
     names = ("met", "complete", "confidence", "fraction", "rows_read", "bytes_opened", "bytes_total")
     facts = {**facts_of(answer, *names, "design_effect", "notes"), "rows": answer.frame.to_dicts()}
     parts = (*frame_table(answer.frame), *map(remark, (answer.summary, *answer.notes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import polars as pl
@@ -13,6 +13,7 @@ from sqlglot import exp
 from qbeast_core.query.sql.lower import Clock, Lowering
 from qbeast_core.query.sql.parse import (
     TEXT,
+    check_clauses,
     checked_part,
     parse_list,
     parse_select,
@@ -58,19 +59,28 @@ class GroupedQuery:
     by: Mapping[str, pl.Expr]
     aggregates: Mapping[str, pl.Expr]
     where: pl.Expr | None
+    # The query in FROM, whose columns the other parts use.
+    inner: GroupedQuery | None = None
+
+    def types(self, schema: pl.Schema) -> pl.Schema:
+        """Return the columns of the result."""
+        keys = [expr.alias(name) for name, expr in self.by.items()]
+        columns = [expr.alias(name) for name, expr in self.aggregates.items()]
+        rows = pl.LazyFrame(schema=schema)
+        return (rows.group_by(keys).agg(columns) if keys else rows.select(columns)).collect_schema()
 
 
 def sql_list(
-    text: str, schema: pl.Schema, *, aggregates: bool, clock: Clock | None = None
+    text: str, schema: pl.Schema, *, aggregates: bool, clock: Clock | None = None, null_sums: bool = False
 ) -> dict[str, pl.Expr]:
-    """Lower comma-separated expressions, and return them by name.
+    """Lower comma-separated expressions, and return them by name. `null_sums`: the sum of no values is null, not 0.
 
     >>> schema = pl.Schema({"price": pl.Float64})
     >>> columns = sql_list("sum(price * 2) / count(*) AS double, min(price)", schema, aggregates=True)
     >>> {name: str(expr) for name, expr in columns.items()}
     {'double': '[([(col("price")) * (2.0)].sum()) / (len())]', 'min(price)': 'col("price").min()'}
     """
-    lowering = Lowering(schema, clock)
+    lowering = Lowering(schema, clock, null_sums=null_sums)
     nodes = _columns(parse_list(text, schema.names()))
     lower = _checked_aggregate if aggregates else _values
     return {name: lower(node, lowering) for name, node in nodes.items()}
@@ -79,16 +89,40 @@ def sql_list(
 def sql_query(text: str, schema: pl.Schema, *, clock: Clock | None = None) -> GroupedQuery:
     """Lower ``SELECT keys, aggregates [FROM name] [WHERE condition] [GROUP BY keys]``.
 
+    Instead of a name, FROM may have a query of this form in parentheses.
+
     >>> schema = pl.Schema({"price": pl.Float64, "shop": pl.String})
     >>> query = sql_query("SELECT shop, avg(price) AS mean FROM self WHERE price > 1 GROUP BY shop", schema)
     >>> list(query.by), list(query.aggregates)
     (['shop'], ['mean'])
     """
-    tree, lowering = parse_select(text, schema.names()), Lowering(schema, clock)
-    _refuse_other_sources(tree)
+    tree = parse_select(text, schema.names())
+    nested = _inner_query(tree)
+    if nested is None:
+        _refuse_other_sources(tree)
+        return _lowered_query(tree, Lowering(schema, clock))
+    inner = _lowered_query(nested, Lowering(schema, clock, null_sums=True))
+    return replace(_lowered_query(tree, Lowering(inner.types(schema), clock)), inner=inner)
+
+
+def _inner_query(tree: exp.Select) -> exp.Select | None:
+    """Return the query in FROM, if there is one."""
+    source = tree.args.get("from_")
+    if source is None or not isinstance(source.this, exp.Subquery):
+        return None
+    query = source.this.this
+    more = {name for name, value in source.this.args.items() if value} - {"this", "alias"}
+    if more or not isinstance(query, exp.Select) or not query.args.get("group"):
+        invalid_sql(f"FROM {sql_of(source.this)} is not supported; write FROM (SELECT ... GROUP BY ...)")
+    check_clauses(query)
+    _refuse_other_sources(query)
+    return query
+
+
+def _lowered_query(tree: exp.Select, lowering: Lowering) -> GroupedQuery:
     columns = _columns(tree.expressions)
     where, group = tree.args.get("where"), tree.args.get("group")
-    keys = [] if group is None else [_key(key, columns, schema) for key in _plain_group(group)]
+    keys = [] if group is None else [_key(key, columns, lowering.schema) for key in _plain_group(group)]
     by: dict[str, pl.Expr] = {}
     aggregates: dict[str, pl.Expr] = {}
     for name, node in columns.items():
@@ -181,6 +215,8 @@ def _aggregate(node: exp.Expr, lowering: Lowering, where: pl.Expr | None) -> pl.
     if not is_aggregate or node.this is None:
         invalid_sql(f"{sql_of(node)} is not an aggregate; write avg(column), sum(column) or the like")
     values = _values(node.this, lowering, where)
+    if isinstance(node, exp.Sum) and lowering.null_sums:
+        return pl.when(values.count() > 0).then(values.sum())
     if type(node) in _AGGREGATES:
         return _AGGREGATES[type(node)](values)
     level = node.args.get("quantile", node.args.get("expression"))
@@ -193,11 +229,19 @@ def _count(node: exp.Count, lowering: Lowering, where: pl.Expr | None) -> pl.Exp
     counted = node.this
     if isinstance(counted, (exp.Star, exp.Literal)):
         return pl.len() if where is None else where.filter(where).count()
-    distinct = isinstance(counted, exp.Distinct)
-    if distinct and len(counted.expressions) != 1:
-        invalid_sql("count(DISTINCT ...) takes one column")
-    values = _values(counted.expressions[0] if distinct else counted, lowering, where)
-    return values.n_unique() if distinct else values.count()
+    if isinstance(counted, exp.Distinct):
+        return _count_distinct(counted.expressions, lowering, where)
+    return _values(counted, lowering, where).count()
+
+
+def _count_distinct(nodes: Sequence[exp.Expr], lowering: Lowering, where: pl.Expr | None) -> pl.Expr:
+    """Lower ``count(DISTINCT a)``, which ignores null, or ``count(DISTINCT (a, b))``, which does not."""
+    if len(nodes) != 1:
+        invalid_sql("count(DISTINCT ...) takes one column, or several in parentheses: count(DISTINCT (a, b))")
+    if not isinstance(nodes[0], exp.Tuple):
+        return _values(nodes[0], lowering, where).drop_nulls().n_unique()
+    values = pl.struct(_values(part, lowering) for part in nodes[0].expressions)
+    return (values if where is None else values.filter(where)).n_unique()
 
 
 def _values(node: exp.Expr, lowering: Lowering, where: pl.Expr | None = None) -> pl.Expr:

@@ -120,6 +120,8 @@ class Lowering:
     clock: Clock | None = None
     # Whether a cast to integers drops the fraction, as in Spark. By default it rounds.
     truncates: bool = False
+    # Whether the sum of no values is null, as in SQL. Sums that are estimated are 0 then.
+    null_sums: bool = False
 
     def value(self, node: exp.Expr) -> Value:
         """Lower any expression; expressions without a column are computed immediately."""

@@ -72,7 +72,7 @@ AGGREGATES: Final[_Nodes] = {
     **_nodes(exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop),
     **_nodes(exp.PercentileCont, exp.PercentileDisc),
     **_nodes(exp.Quantile, args="quantile"),
-    **_nodes(exp.Distinct, args="expressions"),
+    **_nodes(exp.Distinct, exp.Tuple, args="expressions"),
     **_nodes(exp.Filter, exp.Where, exp.Star),
 }
 

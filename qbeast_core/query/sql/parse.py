@@ -112,13 +112,18 @@ def parse_select(text: str, columns: Collection[str]) -> exp.Select:
     tree = _parse(text, columns, exp.Select)
     if not isinstance(tree, exp.Select):
         invalid_sql("it is not a SELECT")
+    check_clauses(tree)
+    return tree
+
+
+def check_clauses(tree: exp.Select) -> None:
+    """Reject a query with other clauses than those that `parse_select` names."""
     clauses = {"expressions", "from_", "where", "group"}
     for name, value in tree.args.items():
         if value and name not in clauses:
             invalid_sql(
                 f"{sql_of(value)} is not supported; a query has SELECT, FROM, WHERE and GROUP BY only"
             )
-    return tree
 
 
 def without_parentheses(node: Any) -> Any:

@@ -55,7 +55,7 @@ _STEP: Final = 2.0
 
 def estimate_function(reader: Reader, request: EstimateRequest, function: Function) -> Estimate:
     """Estimate the answers of a function, from rounds of growing samples."""
-    for name, value in (("by", request.by), ("join", request.join)):
+    for name, value in (("per", request.per), ("by", request.by), ("join", request.join)):
         if value is not None:
             cure = " Group or join in the function; it may return several numbers."
             refuse(name, "cannot be combined with a function", cure=cure)
@@ -65,7 +65,7 @@ def estimate_function(reader: Reader, request: EstimateRequest, function: Functi
         names.append(_OTHERS)
     # The other arguments are those of a count of rows.
     counts = replace(request, aggregates=dict.fromkeys(names, pl.len()), columns=None)
-    question = question_of(counts, reader.snapshot.schema)
+    question = question_of(counts, reader)
     columns = tuple(reader.names_of(request.columns)) or question.columns[:1]
     question = replace(question, columns=columns, whole_keys=True)
     state = _State(_WholeKeys(reader, question), _Call(function), request.replicates)

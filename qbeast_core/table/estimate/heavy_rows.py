@@ -50,12 +50,15 @@ class HeavyRows:
 _NO_ROWS: Final = np.zeros(0, np.int64)
 _NO_KEYS: Final = np.zeros(0, np.int32)
 
+# Each key is sampled with all of its rows.
+NO_HEAVY_ROWS: Final = HeavyRows({}, _NO_KEYS, 0.0)
+
 
 def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool = False) -> HeavyRows:
     """Return the rows of the keys that are heavy among the opened rows. `whole_keys`: draw no row by itself."""
     tags, records = reader.snapshot.files["keys"], opened.table.num_records
     listed: dict[int, HeavyKeys] = {}
-    for number in (pl.Series(opened.opened) & (tags.str.count_matches(":") == 2)).arg_true().to_list():
+    for number in (pl.Series(opened.opened) & _has_list(tags)).arg_true().to_list():
         heavy_keys = parse_heavy(tags[number], int(records[number]))
         if heavy_keys is not None:
             listed[number] = heavy_keys
@@ -79,6 +82,15 @@ def heavy_rows(reader: Reader, opened: Selection, *, rows: int, whole_keys: bool
                 apart=tuple(s for s, several in zip(stretches, is_long, strict=True) if not several),
             )
     return HeavyRows(files, keys, others)
+
+
+def rows_without_list(reader: Reader, opened: Selection) -> int:
+    """Return the number of opened rows in files without a list of heavy keys."""
+    return int(opened.rows_opened[~_has_list(reader.snapshot.files["keys"]).to_numpy()].sum())
+
+
+def _has_list(tags: pl.Series) -> pl.Series:
+    return (tags.str.count_matches(":") == 2).fill_null(value=False)
 
 
 def _pages_of(opened: Selection, file: int, stretch: Stretch) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
 from operator import and_
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import polars as pl
 
@@ -25,6 +25,11 @@ from qbeast_core.table.data.expressions import UTC_NOW, Predicate, condition_of,
 from qbeast_core.table.data.frames import FrameLike, to_frame
 from qbeast_core.table.engine.choice import budget_of
 from qbeast_core.table.estimate.named import Expressions, named_expressions, refuse
+from qbeast_core.table.estimate.per_key import PerKey, key_of, refuse_split_keys, split_groups
+from qbeast_core.table.read.reader import Reader
+
+if TYPE_CHECKING:
+    from qbeast_core.query.sql.aggregates import GroupedQuery
 
 # A function of rows that returns a number, numbers by name, or a sequence of numbers.
 Function: TypeAlias = Callable[[pl.DataFrame], object]
@@ -39,6 +44,7 @@ class EstimateRequest:
     """The arguments of `Table.estimate`."""
 
     aggregates: Expressions | Function
+    per: Expressions | None = None
     by: Expressions | None = None
     where: Predicate | None = None
     join: tuple[FrameLike, str | Sequence[str]] | None = None
@@ -83,6 +89,8 @@ class Question:
     columns: tuple[str, ...]
     # Whether samples must hold all rows of their keys, also rows of files without index.
     whole_keys: bool = False
+    # The values per key; then the rows of `aggregates` and `groups` are one per key. None: rows of the table.
+    per: PerKey | None = None
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ class Question:
     def counts_rows(self) -> bool:
         """Whether all answers are functions of the number of rows."""
         answers = self.aggregates.answers
-        return not self.by and all(
+        return not (self.by or self.per) and all(
             isinstance(answer, Smooth) and set(answer.totals) <= {0} for answer in answers
         )
 
@@ -105,12 +113,12 @@ class Question:
     @property
     def left(self) -> Question:
         """The question for rows that already match `pushed`, with the columns it still needs."""
-        names = _columns(self.aggregates, self.groups, self.late, self.lookup)
+        names = _columns(self.aggregates, self.groups, self.late, self.lookup, self.per)
         columns = tuple(name for name in self.columns if name in names)
         return replace(self, pushed=None, columns=columns or self.columns[:1])
 
 
-def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
+def question_of(request: EstimateRequest, reader: Reader) -> Question:
     """Validate a request."""
     if callable(request.aggregates):
         cure = " Read a sample, and pass its rows to the function, or use aggregates."
@@ -119,16 +127,21 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
         )
     if request.columns is not None:
         refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+    schema = reader.snapshot.schema
     lookup = _lookup(request.join, schema)
     joined = schema if lookup is None else pl.Schema({**schema, **lookup.frame.schema})
-    request = _of_query(request, joined)
-    groups = _groups(request.by, joined)
-    expressions = _expressions(request.aggregates, "aggregates", joined)
+    request, per = _per_key(request, joined, reader)
+    groups = _expressions(request.by, "by", joined if per is None else pl.Schema({**joined, **per.schema}))
+    if per is not None:
+        groups, per = split_groups(groups, per, joined)
+    rows = joined if per is None else per.schema
+    _check_groups(groups, rows)
+    expressions = _expressions(request.aggregates, "aggregates", rows)
     if not expressions:
         refuse("aggregates", "must have at least one aggregate, such as {'n': pl.len()} or \"avg(price)\"")
-    aggregates = _aggregates(expressions, joined, groups)
+    aggregates = _aggregates(expressions, rows, groups, reader.hashed if per is None else ())
     pushed, late = _conditions(request.where, joined, frozenset(schema))
-    names = _columns(aggregates, groups, _all((pushed, late)), lookup)
+    names = _columns(aggregates, groups, _all((pushed, late)), lookup, per)
     columns = [name for name in names if name in schema]
     return Question(
         aggregates=aggregates,
@@ -145,7 +158,30 @@ def question_of(request: EstimateRequest, schema: pl.Schema) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
+        whole_keys=per is not None or (bool(aggregates.shown) and not aggregates.counts_keys),
+        per=per,
     )
+
+
+def _per_key(
+    request: EstimateRequest, schema: pl.Schema, reader: Reader
+) -> tuple[EstimateRequest, PerKey | None]:
+    """Return the values per key of `per` or of an inner query, and the request for the rows of keys."""
+    query = _query_of(request, schema)
+    if query is not None:
+        request = replace(request, aggregates=query.aggregates, by=query.by, where=query.where)
+        if query.inner is None:
+            return request, None
+        inner = query.inner
+        refuse_split_keys(key_of(reader, "aggregates"), inner.by.values())
+        per = PerKey.of(inner.by, inner.aggregates, schema, query.where)
+        return replace(request, where=inner.where), per
+    if request.per is None:
+        return request, None
+    values, keys = _expressions(request.per, "per", schema), key_of(reader, "per")
+    if not values:
+        refuse("per", "must have at least one aggregate, such as {'n': pl.len()} or \"sum(price) AS spend\"")
+    return request, PerKey.of({name: pl.col(name) for name in keys}, values, schema)
 
 
 def _columns(
@@ -153,10 +189,12 @@ def _columns(
     groups: Mapping[str, pl.Expr],
     condition: pl.Expr | None,
     lookup: Lookup | None,
+    per: PerKey | None,
 ) -> list[str]:
     """Return the distinct columns to read."""
-    names = [*aggregates.columns, *(lookup.on if lookup else ())]
-    exprs = [*groups.values()] if condition is None else [*groups.values(), condition]
+    exprs = [*groups.values()] if per is None else []
+    exprs += [] if condition is None else [condition]
+    names = [*(aggregates.columns if per is None else per.columns), *(lookup.on if lookup else ())]
     names += [name for expr in exprs for name in expr.meta.root_names()]
     return list(dict.fromkeys(names))
 
@@ -167,7 +205,9 @@ def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
     return reduce(and_, present) if present else None
 
 
-def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str]) -> Aggregates:
+def _aggregates(
+    expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str], key: Sequence[str]
+) -> Aggregates:
     reserved = {*by, *RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
@@ -175,12 +215,14 @@ def _aggregates(expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Colle
                 "aggregates", f"cannot name an answer {name!r}: the result has another column of this name"
             )
     try:
-        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"))
+        return recognise(expressions, partial(type_by_row, schema=schema, argument="aggregates"), key)
     except RefusedAggregate as refused:
         refuse("aggregates", f"contains {refused}")
 
 
 def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
+    if expressions is None and argument_name == "by":
+        return {}
     parse = partial(_sql_list, argument_name=argument_name, schema=schema)
     result = named_expressions(expressions, argument_name, parse)
     for expr in result.values():
@@ -190,8 +232,7 @@ def _expressions(expressions: object, argument_name: str, schema: pl.Schema) -> 
     return result
 
 
-def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
-    groups = {} if by is None else _expressions(by, "by", schema)
+def _check_groups(groups: Mapping[str, pl.Expr], schema: pl.Schema) -> None:
     for name, expr in groups.items():
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
@@ -199,21 +240,21 @@ def _groups(by: object, schema: pl.Schema) -> dict[str, pl.Expr]:
         if name in RESERVED:
             cure = " Use a mapping to rename it."
             refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
-    return groups
 
 
-def _of_query(request: EstimateRequest, schema: pl.Schema) -> EstimateRequest:
-    """If `aggregates` is a query, return a request with the parts of the query as fields."""
+def _query_of(request: EstimateRequest, schema: pl.Schema) -> GroupedQuery | None:
+    """Return the parts of `aggregates` if it is a query."""
     text = request.aggregates
     if not isinstance(text, str) or not _QUERY.match(text):
-        return request
+        return None
     if request.by is not None or request.where is not None:
         refuse("aggregates", "is a query: write groups and conditions in it, or pass only aggregates")
+    if request.per is not None:
+        refuse("aggregates", "is a query: write FROM (SELECT ... GROUP BY ...) instead of `per`")
     from qbeast_core.query.sql.aggregates import sql_query  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, "aggregates", schema):
-        query = sql_query(text, schema, clock=UTC_NOW)
-    return replace(request, aggregates=query.aggregates, by=query.by, where=query.where)
+        return sql_query(text, schema, clock=UTC_NOW)
 
 
 def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.Expr]:
@@ -222,7 +263,8 @@ def _sql_list(text: str, argument_name: str, schema: pl.Schema) -> dict[str, pl.
     from qbeast_core.query.sql.aggregates import sql_list  # noqa: PLC0415 -- sqlglot is slow to import
 
     with _reading(text, argument_name, schema):
-        return sql_list(text, schema, aggregates=argument_name == "aggregates", clock=UTC_NOW)
+        aggregates, null_sums = argument_name != "by", argument_name == "per"
+        return sql_list(text, schema, aggregates=aggregates, clock=UTC_NOW, null_sums=null_sums)
 
 
 @contextmanager

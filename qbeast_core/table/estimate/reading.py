@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NoReturn
+from functools import cached_property, partial
+from typing import NoReturn, cast
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,20 @@ from qbeast_core.space.arrays import BoolArray
 from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
-from qbeast_core.table.estimate.heavy_rows import HeavyRows, heavy_rows
+from qbeast_core.table.estimate.heavy_rows import (
+    NO_HEAVY_ROWS,
+    HeavyRows,
+    heavy_rows,
+    rows_without_list,
+)
+from qbeast_core.table.estimate.per_key import (
+    PerKey,
+    RangeSums,
+    TooLarge,
+    gathered,
+    narrower_plans,
+    split_plan,
+)
 from qbeast_core.table.estimate.question import Question
 from qbeast_core.table.estimate.task import TaskSums, sums_of
 from qbeast_core.table.index.key_counts import counts_of
@@ -45,6 +59,18 @@ _COUNT = Aggregates((), (pl.lit(1, pl.Int32),), {})
 
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
+
+# Maximum fraction of the opened rows that may be in files without a list of heavy keys.
+_MAX_UNLISTED = 0.01
+
+# Copies of the rows of whole keys in memory while they are grouped.
+_ROW_COPIES = 4
+
+# Ranges of equal width have different numbers of rows.
+_MARGIN = 1.25
+
+# Size of a task that is never split.
+_UNLIMITED = 1 << 62
 
 # From this design effect on, each batch is summed by key, which saves memory.
 _MIN_EFFECT = 2.0
@@ -114,6 +140,8 @@ class Reading:
     @cached_property
     def farthest(self) -> dict[int, float]:
         """Largest magnitude of the column of each total, by number of the total, if the log has it."""
+        if self.question.per is not None:
+            return {}
         files = self.reader.snapshot.files.filter(pl.Series(~self.unplaced))
         plain = self.question.aggregates.plain.items()
         magnitudes = {number: _farthest(files, name) for number, name in plain}
@@ -137,20 +165,29 @@ class Reading:
     @cached_property
     def heavy(self) -> HeavyRows:
         """The heavy keys that the tags of files list."""
+        if self.question.aggregates.counts_keys:
+            return NO_HEAVY_ROWS  # each key counts once, however many rows it has
         whole_keys = self.question.whole_keys
         return heavy_rows(self.reader, self._kept.selection, rows=self.rows_opened, whole_keys=whole_keys)
 
     @property
     def is_calibrated(self) -> bool:
         """Whether totals are calibrated to a known number of rows."""
-        return self.counted is not None or self._compares_all
+        return self.counted is not None or (self._compares_all and self.question.per is None)
 
     @cached_property
     def _compares_all(self) -> bool:
-        """Whether totals are calibrated to the number of all rows, so samples also read rows that a filter drops."""
-        if self.rows_indexed is None:
+        """Whether the number of all rows is compared, so samples also read rows that a filter drops."""
+        if self.rows_indexed is None or self.question.aggregates.counts_keys:
             return False
+        if self.question.per is not None:  # to detect heavy keys that are not listed; nothing is calibrated
+            return self.question.pushed is None or self._lacks_lists
         return self.question.pushed is None or self.rows_opened >= _MIN_OPENED * self.rows_indexed
+
+    @property
+    def _lacks_lists(self) -> bool:
+        """Whether many of the opened rows are in files without a list of heavy keys."""
+        return rows_without_list(self.reader, self._kept.selection) > _MAX_UNLISTED * self.rows_opened
 
     def count(self, max_bytes: float) -> bool:
         """Count the matching rows of files with an index exactly; return whether the count is known.
@@ -169,11 +206,13 @@ class Reading:
     @property
     def squares(self) -> float | None:
         """Minimum sum of the squared row counts of all keys; None if samples are not compared with all rows."""
-        return self.heavy.others if self.counted is None and self.is_calibrated else None
+        return self.heavy.others if self.counted is None and self._compares_all else None
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Minimum and maximum number of matching rows of indexed files; None if unknown."""
+        """Minimum and maximum number of the rows that samples read of indexed files; None if unknown."""
+        if self.question.per is not None and self._compares_all and self.rows_known is not None:
+            return self.rows_known, self.rows_known
         count = None if self.is_calibrated else self._kept_rows
         if count is None:
             return None
@@ -184,7 +223,10 @@ class Reading:
     def row_count(self) -> tuple[RowCount, Window | None] | None:
         """The count of matching rows from the log, and the read that counts the rest; None if that costs too much."""
         count, condition = self._kept_rows, self.question.pushed
-        if count is None or condition is None or count.rows_read > _MAX_COUNTED * self.rows_opened:
+        is_per_key = self.question.per is not None
+        if is_per_key or count is None or condition is None:
+            return None
+        if count.rows_read > _MAX_COUNTED * self.rows_opened:
             return None
         if not count.undecided.opened.any():
             return count, None
@@ -197,7 +239,7 @@ class Reading:
     def _kept_rows(self) -> RowCount | None:
         """The count of matching rows from cubes and files, and the undecided part; None if unknown."""
         condition = self.question.pushed
-        if condition is None or self.question.late is not None:
+        if condition is None or self.question.late is not None or self.question.aggregates.counts_keys:
             return None
         rest = parse_rest(condition, self.reader.snapshot.schema)
         if isinstance(rest, Unknown):
@@ -230,7 +272,9 @@ class Reading:
         before = self.rows_read
         sums += self.read(keys, max_bytes=max_bytes)
         self._rows_apart = self.rows_read - before
-        self._kept_apart = sum(int(part.totals()[:, 0].sum()) for part in sums)
+        per_key = self.question.per is not None
+        kept = (int(part.totals()[:, 0].sum()) for part in sums)
+        self._kept_apart = self._rows_apart if per_key else sum(kept)
         return sums
 
     @cached_property
@@ -244,7 +288,7 @@ class Reading:
         return self._stretches_apart(), self._keys_apart()
 
     def _stretches_apart(self) -> Window | None:
-        """The read of the stretches that samples skip; None if there are none."""
+        """Return the read of the stretches that samples skip; None if there are none."""
         if not any(file_draw.apart for file_draw in self.heavy.files.values()):
             return None
         selection = apart(self._kept.selection, self.heavy.files)
@@ -252,7 +296,7 @@ class Reading:
         return Window(plan, by_key=False, left=self.question.left) if selection.opened.any() else None
 
     def _keys_apart(self) -> Window | None:
-        """The read of all rows of the keys that samples skip; None if there are none."""
+        """Return the read of all rows of the keys that samples skip; None if there are none."""
         if not len(self.heavy.keys):
             return None
         pushed = self._pushes(by_key=True)
@@ -303,7 +347,8 @@ class Reading:
                 parts.add(sums)
                 if max_bytes is not None and parts.size_bytes > max_bytes:
                     self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
-            self.bytes_opened += window.plan.bytes_opened
+            if self.question.per is None:
+                self.bytes_opened += window.plan.bytes_opened
         return parts.sums
 
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
@@ -311,6 +356,7 @@ class Reading:
         reasons = {
             "keys": "for an error, or for a smaller sample" if by_key else None,
             "groups": "for fewer groups" if question.by else None,
+            "distinct keys": "for no distinct keys" if question.aggregates.shown else None,
             "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure)
@@ -324,16 +370,21 @@ class Reading:
     @cached_property
     def nothing(self) -> Sums:
         """The sums of no rows."""
-        schema = self.reader.snapshot.schema
-        types = pl.Schema({name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()})
+        schema, per = self.reader.snapshot.schema, self.question.per
+        columns = {name: schema[name] for name in self.question.columns} if per is None else dict(per.schema)
+        types = pl.Schema({**columns, WEIGHT: pl.Int32()})
         return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
-        batches = self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
-        for rows, sums in batches:
+        for rows, sums in self._parts(window):
             self.rows_read += rows
             if rows:
                 yield sums
+
+    def _parts(self, window: Window) -> Iterable[tuple[int, Sums]]:
+        if self.question.per is not None:
+            return self._whole_keys(window)
+        return self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
 
     def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
         """Read and sum by tasks of the engine."""
@@ -349,27 +400,96 @@ class Reading:
         call = TaskSums(self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
         return engine.map(call, tasks, at_once=1)
 
+    def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
+        """Read all rows of keys in ranges of weights whose rows fit in memory."""
+        planner = self._planners[window.plan.scan_plan.predicate is not None]
+        parts = split_plan(window.plan, planner, self._ranges(window))
+        while parts:
+            narrower = list[Plan]()
+            for part, (rows, sums) in zip(parts, self._sums_of_ranges(window, parts), strict=True):
+                self.bytes_opened += part.bytes_opened
+                if isinstance(sums, TooLarge):
+                    narrower += narrower_plans(part, planner, sums)
+                else:
+                    yield rows, sums
+            parts = narrower
+
+    def _ranges(self, window: Window) -> int:
+        """Return the number of ranges whose rows are expected to fit in memory; at least one per task."""
+        columns = window.left.columns
+        types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
+        row = pl.DataFrame({name: [None] for name in types}, types)
+        rows_bytes = window.plan.rows_opened * row.estimated_size()
+        ranges = math.ceil(_MARGIN * rows_bytes / self._max_rows_bytes)
+        if self.engine is None:
+            return ranges
+        return max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
+
+    @property
+    def _max_rows_bytes(self) -> int:
+        """Memory for the rows of a range."""
+        return self.question.memory_bytes // _ROW_COPIES
+
+    def _sums_of_ranges(self, window: Window, parts: Sequence[Plan]) -> Iterable[tuple[int, Sums | TooLarge]]:
+        """Read ranges of weights; return the number of rows of each, and their sums."""
+        engine, left = self.engine, window.left
+        if engine is None:
+            return (self._range_here(window, part.scan_plan) for part in parts)
+        # A task reads a whole range.
+        name = WEIGHT if window.by_key or len(parts) > 1 else None
+        split = partial(
+            scan_tasks, self.reader, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
+        )
+        tasks = [task for part in parts for task in split(part.scan_plan)]
+        keys = self._range_sums(window).keys
+        self._find_centres((keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
+        self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
+        return engine.map(self._range_sums(window), tasks, at_once=1)
+
+    def _range_here(self, window: Window, plan: ScanPlan) -> tuple[int, Sums | TooLarge]:
+        by_key = window.by_key or not plan.weights.is_full
+        frames = self._frames(plan, window.left.columns, by_key=by_key)
+        with evaluating(self.question.condition, "where", "no answer was computed"):
+            rows, frame = gathered(frames, self._max_rows_bytes)
+        if isinstance(frame, TooLarge):
+            return rows, frame
+        if not rows:
+            return 0, self.nothing
+        self._find_centres(map(self._range_sums(window).keys, [frame]), window.left)
+        return rows, self._range_sums(window).sums(frame)
+
+    def _range_sums(self, window: Window) -> RangeSums:
+        left = window.left
+        rows = RowSums((), (), {}, left.condition, left.lookup, {})
+        per = cast("PerKey", left.per)
+        return RangeSums(per, rows, self._row_sums(left), window.by_key, self._max_rows_bytes)
+
     def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        plan = window.plan.scan_plan
-        keep = self.reader.row_filter(plan, window.left.columns)
-        keep = replace(keep, weight_column=WEIGHT if window.by_key else None)
         by_key = window.by_key and self.design_effect >= _MIN_EFFECT
         sizes = window.by_key and self.is_calibrated
         with evaluating(self.question.condition, "where", "no answer was computed"):
             # One batch at a time: Polars runs each on all of its threads.
-            for frame in _large(read_parts(all_parts(self.reader, plan), keep, self.reader.files)):
+            frames = self._frames(window.plan.scan_plan, window.left.columns, by_key=window.by_key)
+            for frame in _large(frames):
                 self._find_centres([frame], window.left)
                 sums = sums_of(self._row_sums(window.left), frame, sizes=sizes)
                 yield frame.height, sums.by_key(self.question.by) if by_key else sums
 
+    def _frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
+        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
+        return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
+
     def _row_sums(self, question: Question) -> RowSums:
+        per = question.per
         return RowSums(
             totals=question.aggregates.totals,
             quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
             groups=question.groups,
-            condition=question.condition,
-            lookup=question.lookup,
+            condition=question.condition if per is None else per.condition,
+            lookup=question.lookup if per is None else None,
             centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
+            key=question.aggregates.key,
+            shown=tuple(question.aggregates.shown.values()),
         )
 
     def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:

@@ -35,7 +35,8 @@ class Estimate:
     ----------
     frame : polars.DataFrame
         One row per group: the columns of groups; for each answer its value, ``<name>_low`` and ``<name>_high`` as
-        Float64, null if there is none; ``rows_sampled``, the sampled rows of the group; ``reliable``, whether all
+        Float64, null if there is none; ``rows_sampled``, the sampled rows of the group (with values per key: its
+        sampled keys); ``reliable``, whether all
         intervals of the group are exact, or have at least 100 sampled keys, of which none has more than 30 % of the
         variance, in a sample whose number of rows agrees with the log.
     uri : str
@@ -185,11 +186,12 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return notes on answers without a bound or a reliable one, and on rows that were read twice."""
     notes: list[str] = []
+    rows = "rows" if question.per is None else "keys"
     for answer, interval in zip(question.aggregates.answers, intervals, strict=True):
         infinite = int((~interval.finite).sum())
         if infinite:
             notes.append(
-                f"{answer.name}: rows of {infinite} group(s) hold NaN or infinities, for which there is no bound; "
+                f"{answer.name}: {rows} of {infinite} group(s) hold NaN or infinities, for which there is no bound; "
                 "exclude them with where="
             )
     reliable = np.logical_and.reduce([is_reliable(interval) for interval in intervals])

@@ -278,7 +278,8 @@ class _State:
             bounds=reading.bounds,
             squares=reading.squares,
             farthest=lambda: reading.farthest,
-            weights=sample_to_weights((self.start, self.fraction)),
+            weights=sample_to_weights((self.start, self.fraction)) if question.per is None else None,
+            compared=question.per is not None,
         )
 
     def next_end(self) -> float | None:

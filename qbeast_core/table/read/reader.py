@@ -71,7 +71,10 @@ class Planner:
 
     def __call__(self, sample: Sample | None) -> ScanPlan:
         """Choose files and pages for a sample."""
-        weights = self._reader.weights_of(sample)
+        return self.within(self._reader.weights_of(sample))
+
+    def within(self, weights: WeightRange) -> ScanPlan:
+        """Choose files and pages for a range of weights."""
         blocks, compares = self._matches
         reads_all = self._reader.sample_by is not None and not weights.is_empty
         selection = blocks.within(ALL_WEIGHTS if reads_all else weights)

@@ -115,7 +115,7 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     specs = _specs(target, state, options, frame.schema)
     if not specs:
         _refuse_index_options(options, sample_column)
-    sample_by = _sampling_key(frame.schema, target, options, dialect, has_index=bool(specs))
+    sample_by = _sampling_key(frame.schema, target, options, dialect, sample_column) if specs else ()
     refuse_sample_column(sample_column, [spec.name for spec in specs], argument="columns", outcome=_OUTCOME)
     check_columns(specs, frame.schema, dialect)
     metadata = _metadata(target, schema_json, frame.schema, options, dialect)
@@ -130,21 +130,22 @@ def prepare(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions)
     stays = latest is not None and (waits or (not appending and options.columns is None))
     size = options.cube_size or (latest.desired_cube_size if stays and latest is not None else None)
     if dialect == "qbeast-spark" and specs and not appending:
-        listed = [str(spec) for spec in specs]
-        entries = qbeast_spark_entries(listed, cube_size=size or 0)
-        metadata = metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
+        metadata = _with_spark_entries(metadata, specs, size)
     bounds = parse_column_stats(options.column_stats, frame.schema, [spec.name for spec in specs])
     columns = StoredColumns.of(metadata, None if target is None else target.protocol.writer_features)
     clustered_by = () if target is None else target.clustered_by
-    known = () if latest is None else latest.columns
-    known_key = () if target is None else target.config.sample_by
-    new_names = [spec.name for spec in specs if spec.name not in known]
-    refuse_collations([*new_names, *set(sample_by).difference(known_key)], columns.collated)
+    new_names = {*(spec.name for spec in specs), *sample_by}.difference(latest.key_columns if latest else ())
+    refuse_collations(sorted(new_names), columns.collated)
     wish = IndexWish(specs, size, dialect, bounds, columns.rehashed, sample_by)
     rules = None
     if target is not None:
         rules = rules_of(metadata, target.protocol, frame.schema, path=target.uri, given=given)
     return PlannedTable(metadata, columns, frame.schema, wish, state, rules, clustered_by)
+
+
+def _with_spark_entries(metadata: Metadata, specs: Sequence[ColumnSpec], size: int | None) -> Metadata:
+    entries = qbeast_spark_entries([str(spec) for spec in specs], cube_size=size or 0)
+    return metadata.model_copy(update={"configuration": {**metadata.configuration, **entries}})
 
 
 def _fitted(frame: pl.DataFrame, target: Snapshot | None, options: WriteOptions) -> tuple[pl.DataFrame, str]:
@@ -275,19 +276,16 @@ def _sampling_key(
     target: Snapshot | None,
     options: WriteOptions,
     dialect: BlocksDialect,
-    *,
-    has_index: bool,
+    sample_column: str | None,
 ) -> tuple[str, ...]:
-    """Return the sampling key of the table after the write. A table without index has none."""
-    if not has_index:
-        return ()
+    """Return the sampling key of the table after the write."""
     return sampling_key(
         options.sample_by,
         schema,
         now=None if target is None else target.config.sample_by,
         may_change=options.mode == "overwrite",
         dialect=dialect,
-        sample_column=options.sample_column,
+        sample_column=sample_column,
     )
 
 

@@ -81,7 +81,7 @@ def test_count_equals_all_rows(
 ) -> None:
     for item in (table, deleted):
         request = question_of(
-            EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), item.schema
+            EstimateRequest(aggregates={"n": pl.len()}, where=where, error=0.1), item.reader
         )
         for reader in (item.reader, Reader(item.reader.snapshot)):
             reading = Reading(reader, request, engine=engine)

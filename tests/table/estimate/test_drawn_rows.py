@@ -35,7 +35,7 @@ def rows(count: int = 60_000, heavy: float = 0.4) -> pl.DataFrame:
 def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> list[pl.DataFrame]:
     """The rows of each round, from `CUTS` to `CUTS`, and those that are read apart."""
     request = EstimateRequest(aggregates={"n": pl.col("id").count()}, where=where, sample=0.1)
-    reading = Reading(table.reader, question_of(request, table.reader.snapshot.schema))
+    reading = Reading(table.reader, question_of(request, table.reader))
     actual: list[pl.DataFrame] = []
     windows = [reading.between(start, end, by_key=True) for start, end in pairwise(CUTS)]
     for window in [*windows, *reading.apart]:

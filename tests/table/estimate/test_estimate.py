@@ -448,7 +448,7 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
 @pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
     request = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
-    question = question_of(request, table.schema)
+    question = question_of(request, table.reader)
     actual = list(rounds_of(table.reader, question, engine=PartsEngine()))[-1]
     here = table.estimate(ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
@@ -465,7 +465,7 @@ def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -
     request = EstimateRequest(
         aggregates={"v": pl.col("x").var()}, where="few = 'yes'", join=(few, "id"), sample=1.0
     )
-    actual = list(rounds_of(table.reader, question_of(request, table.schema), engine=engine))[-1]
+    actual = list(rounds_of(table.reader, question_of(request, table.reader), engine=engine))[-1]
     expected = far.join(few, on="id")["x"].var()
     assert actual.frame["v"].item() == pytest.approx(expected, rel=1e-9)
 
@@ -505,7 +505,7 @@ def test_rows_without_index_are_counted_exactly(tmp_path: Path) -> None:
 
 def test_condition_with_many_parts_works(table: qbeast.Table) -> None:
     many = functools.reduce(operator.and_, [pl.col("id") != -item for item in range(1, 1201)])
-    request = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.schema)
+    request = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.reader)
     assert request.pushed is not None
     assert request.pushed.meta.eq(many)
 

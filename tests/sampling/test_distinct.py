@@ -1,0 +1,220 @@
+"""Distinct keys are counted as Polars counts them, from a sample within the error; a trial is another key column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.trials import Population
+from qbeast_core.sampling.aggregates import RefusedAggregate
+from tests.helpers.examples import examples
+from tests.sampling.answers import exact, recognised, sample_of
+
+ROWS = pl.DataFrame(
+    {
+        "user": [1, 1, None, 2, None, 3, 3, -4],
+        "shop": ["a", "a", None, "b", "a", None, "c", "b"],
+        "x": [1.0, 5.0, 2.0, None, 4.0, 6.0, 7.0, 8.0],
+    }
+)
+USER, LARGE = pl.col("user"), pl.col("x") > 4
+COUNTS = {
+    "n_unique": USER.n_unique(),
+    "approximate": USER.approx_n_unique(),
+    "without null": USER.drop_nulls().n_unique(),
+    "filter": USER.filter(LARGE).n_unique(),
+    "filter by null": USER.filter(pl.col("x").is_null()).n_unique(),
+    "filter, without null": USER.filter(pl.col("x") < 5).drop_nulls().n_unique(),
+    "no row": USER.filter(pl.col("x") > 9).n_unique(),
+    "ratio": pl.col("x").sum() / USER.n_unique(),
+    "two counts": 100 * USER.filter(LARGE).n_unique() / USER.n_unique(),
+    "struct of one": pl.struct("user").n_unique(),
+}
+STRUCTS = {
+    "struct": pl.struct("user", "shop").n_unique(),
+    "other order": pl.struct("shop", "user").filter(LARGE).n_unique(),
+    "without null": pl.struct("user", "shop").drop_nulls().n_unique(),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_of_all_rows_equal_polars(name: str) -> None:
+    assert exact(COUNTS[name], ROWS, ["user"]) == [ROWS.select(COUNTS[name].cast(pl.Float64)).item()]
+
+
+@pytest.mark.parametrize("name", STRUCTS)
+def test_counts_of_several_columns_equal_polars(name: str) -> None:
+    assert exact(STRUCTS[name], ROWS, ["user", "shop"]) == [ROWS.select(STRUCTS[name]).item()]
+
+
+@pytest.mark.parametrize(
+    ("expr", "key", "message"),
+    [
+        (USER.n_unique(), (), "no sampling key"),
+        (USER.n_unique(), ("user", "shop"), r"sampled by \['user', 'shop'\].*columns=\[\"user\"\]\)\.select"),
+        (pl.struct("user", "shop").n_unique(), ("user",), r"pl\.struct\(\"user\", \"shop\"\)\.n_unique\(\)"),
+        ((USER + 1).n_unique(), ("user",), r"read it with qbeast.scan_table\(path, columns=\[\"user\"\]\)"),
+        (USER.filter(USER).n_unique(), ("user",), "a filter needs a condition"),
+    ],
+    ids=str,
+)
+def test_counts_of_other_values_raise(expr: pl.Expr, key: tuple[str, ...], message: str) -> None:
+    with pytest.raises(RefusedAggregate, match=message):
+        recognised({"it": expr}, ROWS, key)
+
+
+def keyed(seed: int, count: int, users: int) -> tuple[pl.DataFrame, np.ndarray]:
+    """Rows with null keys, and their weights, of which few differ."""
+    random = np.random.default_rng(seed)
+    user = random.integers(0, users, count)
+    weights = (np.random.default_rng(seed + 1).integers(0, 8, users) << 29) - 2**31
+    kind = pl.Series(random.choice(["a", "b", "null"], count)).replace("null", None)
+    rows = pl.DataFrame({"user": user, "kind": kind, "x": random.random(count)})
+    return rows.with_columns(pl.col("user").replace(0, None)), weights[user].astype(np.int32)
+
+
+@examples(40, slow=400)
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(0, 60),
+    whole=st.integers(0, 20),
+    users=st.integers(1, 20),
+    eighths=st.integers(1, 8),
+    by=st.sampled_from([(), ("kind",)]),
+    where=st.sampled_from([None, pl.col("x") < 0.6]),
+    summed=st.booleans(),
+)
+def test_estimate_counts_certain_and_sampled_keys(
+    seed: int,
+    count: int,
+    whole: int,
+    users: int,
+    eighths: int,
+    by: tuple[str, ...],
+    where: pl.Expr | None,
+    *,
+    summed: bool,
+) -> None:
+    """Keys of rows outside of the sample count once, other sampled keys by the inverse of the fraction."""
+    rows, weights = keyed(seed, count, users)
+    outside, fraction = keyed(seed + 2, whole, users)[0], eighths / 8
+    exprs = {"all": USER.n_unique(), "some": USER.filter(pl.col("x") < 0.3).drop_nulls().n_unique()}
+    sample = sample_of(
+        exprs,
+        rows,
+        weights,
+        fraction,
+        by=by,
+        where=where,
+        whole=outside,
+        summed=summed,
+        key=["user"],
+        known=False,
+    )
+    inside = rows.filter(pl.Series(weights < fraction * 2**32 - 2**31))
+    everything = pl.concat([inside, outside]) if where is None else pl.concat([inside, outside]).filter(where)
+    assert sample.groups.height == (everything.select(by).n_unique() if by else 1)
+    numbers = [answer.totals[0] for answer in recognised(exprs, rows, ["user"]).smooth]
+    for group, totals in zip(sample.groups.iter_rows(named=True), sample.totals, strict=True):
+        same = [pl.col(name).eq_missing(pl.lit(group[name])) for name in by]
+        here, there = (
+            frame.filter(*same, *([] if where is None else [where])) for frame in (inside, outside)
+        )
+        few = pl.col("x") < 0.3, pl.col("user").is_not_null()
+        for number, shown in zip(numbers, ((), few), strict=True):
+            certain = set(there.filter(*shown)["user"])
+            others = set(here.filter(*shown)["user"]) - certain
+            assert totals[number] == pytest.approx(len(certain) + len(others) / fraction)
+
+
+KEYS = 20_000
+SIZES = ("Poisson", "Pareto 1.5", "Pareto 2.2", "null", "giant")
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "all": {"asked": {"n": USER.n_unique()}, "error": 0.05},
+    "where": {"asked": {"n": USER.n_unique()}, "where": pl.col("y") < 0.2, "error": 0.05},
+    "by": {"asked": {"n": USER.n_unique()}, "by": ["kind"], "error": 0.1},
+    "where, by": {
+        "asked": {"n": USER.n_unique(), "few": USER.filter(pl.col("x") > 1.5).n_unique()},
+        "where": pl.col("y") < 0.5,
+        "by": ["kind"],
+        "error": 0.1,
+    },
+    "share": {"asked": {"it": USER.filter(pl.col("x") > 1.5).n_unique() / USER.n_unique()}, "error": 0.05},
+    "rows": {"asked": {"it": pl.len() / USER.n_unique()}, "error": 0.05},
+    "mixed": {"asked": {"it": pl.col("x").sum() / USER.n_unique()}, "error": 0.05},
+    "mixed, where": {
+        "asked": {"it": pl.col("x").sum() / USER.n_unique()},
+        "where": pl.col("y") < 0.5,
+        "known": False,
+        "error": 0.05,
+    },
+    "mixed, by": {
+        "asked": {"it": pl.col("x").sum() / USER.n_unique(), "n": USER.n_unique(), "sum": pl.col("x").sum()},
+        "by": ["kind"],
+        "error": 0.1,
+    },
+}
+
+
+def events(sizes: str) -> pl.DataFrame:
+    """Events of users, with values that depend on the user."""
+    random = np.random.default_rng([3, *sizes.encode()])
+    counts = {
+        "Poisson": random.poisson(5, KEYS),
+        "Pareto 1.5": np.minimum(np.ceil(random.pareto(1.5, KEYS)), 1e5).astype(int),
+        "Pareto 2.2": np.ceil(random.pareto(2.2, KEYS)).astype(int),
+        "null": np.append(random.poisson(5, KEYS), 30_000),
+        "giant": np.append(random.poisson(5, KEYS), 60_000),
+    }[sizes]
+    user = np.repeat(np.arange(len(counts)), counts)
+    x = random.lognormal(0, 0.5, len(counts))[user] * random.lognormal(0, 0.5, len(user))
+    kind = np.where(random.random(len(user)) < 0.1, "a", "b")
+    rows = pl.DataFrame({"user": user, "x": x, "y": random.random(len(user)), "kind": kind})
+    return rows.with_columns(pl.col("user").replace(KEYS, None)) if sizes == "null" else rows
+
+
+def population(sizes: str, question: str) -> tuple[Population, float]:
+    options = dict(QUESTIONS[question])
+    asked, error = options.pop("asked"), options.pop("error")
+    alone = question in ("all", "where", "by", "where, by", "share")  # heavy keys are sampled, too
+    return Population(events(sizes), asked, key=["user"], apart=not alone, **options), error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_distinct_counts_keep_the_promise(sizes: str, question: str) -> None:
+    """95 % of 1,000 trials, each group by itself; less two standard errors of such a share."""
+    drawn, error = population(sizes, question)
+    kept = drawn.promised(error, 0.95, pilot=2_000)
+    assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["all", "where, by", "rows", "mixed"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_intervals_of_distinct_counts_hold(sizes: str, question: str) -> None:
+    """Of a fixed sample, 94 % of 1,000 intervals; less two standard errors of such a share."""
+    covered = population(sizes, question)[0].covered(0.1, 0.95)
+    assert min(covered.shares.values()) >= 0.94 - 2 * (0.94 * 0.06 / 1000) ** 0.5, covered
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_distinct_counts_do_not_depend_on_sizes(sizes: str) -> None:
+    drawn, error = population(sizes, "all")
+    kept = drawn.promised(error, 0.95, pilot=2_000, count=30)
+    assert kept.shares["n"] >= 0.85
+    assert kept.fraction < 0.12
+
+
+@pytest.mark.parametrize("sizes", ["Poisson", "null", "giant"])
+def test_mixed_answers_need_few_keys(sizes: str) -> None:
+    drawn, error = population(sizes, "mixed, by")
+    kept = drawn.promised(error, 0.95, pilot=2_000, count=20)
+    assert min(kept.shares.values()) >= 0.8
+    assert kept.fraction < 0.3
