@@ -1,8 +1,8 @@
 """How often does the interval of a function hold the true value? A trial draws other users.
 
-Users have few rows (light), Pareto rows with exponent 1.5 or 2.2, and perhaps one key with a tenth (null) or a quarter
-(giant) of all rows. Each user has a level and a slope, so the rows of a user are alike. Functions are computed from sums
-by user: the result is the same as from rows, and faster.
+Users have few rows (light), Pareto rows with exponent 1.5 or 2.2, and perhaps one key with a tenth (null) or a
+quarter (giant) of all rows. Each user has a level and a slope, so the rows of a user are alike. Functions are computed
+from sums by user: the result is the same as from rows, and faster.
 """
 
 from __future__ import annotations
