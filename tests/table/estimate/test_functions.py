@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -245,3 +246,11 @@ def test_no_matching_row_calls_the_function_with_no_rows(table: qbeast.Table) ->
     found = table.estimate(lambda rows: rows["x"].mean(), where="at > 5000", error=0.1)
     assert found.frame["rows_sampled"].item() == 0
     assert not found.frame["reliable"].item()
+
+
+def test_other_columns_to_sample_by_read_all_rows(table: qbeast.Table, rows: pl.DataFrame) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", qbeast.UnindexedSampleWarning)
+        found = table.estimate(ratio, sample_by=["at"], error=0.05)
+    assert found.met
+    assert found.frame.select("ratio", "ratio_low").row(0) == pytest.approx([ratio(rows)] * 2)
