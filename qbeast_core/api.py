@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.named import Expressions
+    from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.write.options import ColumnStats
@@ -392,7 +393,7 @@ def read_table(
 
 def estimate(
     path: str | os.PathLike[str],
-    aggregates: Expressions,
+    aggregates: Expressions | Function,
     *,
     per: Expressions | None = None,
     by: Expressions | None = None,
@@ -408,6 +409,8 @@ def estimate(
     max_bytes: int | None = None,
     min_group_rows: int = 0,
     memory_bytes: int | None = None,
+    replicates: int = 64,
+    columns: Sequence[str] | None = None,
     version: int | str | date | None = None,
     storage_options: Mapping[str, str] | None = None,
     allow_absolute_paths: bool = False,
@@ -419,7 +422,7 @@ def estimate(
     path : str or path-like
         Folder or address of the table.
     aggregates, per, by, where, join, error, absolute, confidence, sample, sample_by, simultaneous, max_fraction, \
-    max_bytes, min_group_rows, memory_bytes
+    max_bytes, min_group_rows, memory_bytes, replicates, columns
         See `Table.estimate`.
     version, storage_options, allow_absolute_paths
         See `open_table`.
@@ -462,4 +465,6 @@ def estimate(
         max_bytes=max_bytes,
         min_group_rows=min_group_rows,
         memory_bytes=memory_bytes,
+        replicates=replicates,
+        columns=columns,
     )

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from qbeast_core.table.engine.stream import RowsLike
     from qbeast_core.table.estimate.join import Joins
     from qbeast_core.table.estimate.named import Expressions
+    from qbeast_core.table.estimate.question import Function
     from qbeast_core.table.estimate.result import Estimate
     from qbeast_core.table.index.column_texts import IndexColumns
     from qbeast_core.table.inspect.metrics import Metrics
@@ -678,7 +679,7 @@ class Table:
 
     def estimate(
         self,
-        aggregates: Expressions,
+        aggregates: Expressions | Function,
         *,
         per: Expressions | None = None,
         by: Expressions | None = None,
@@ -694,6 +695,8 @@ class Table:
         max_bytes: int | None = None,
         min_group_rows: int = 0,
         memory_bytes: int | None = None,
+        replicates: int = 64,
+        columns: Sequence[str] | None = None,
     ) -> Estimate:
         """Estimate aggregates with a maximum error, from the smallest sample that is sufficient.
 
@@ -702,13 +705,15 @@ class Table:
 
         Parameters
         ----------
-        aggregates : polars.Expr or str, or a sequence or mapping of these
+        aggregates : polars.Expr or str, a sequence or mapping of these, or a function
             ``len``, ``count``, ``sum``, ``mean``, ``var``, ``std``, ``median``, ``quantile`` and ``null_count`` of
             expressions on a row, perhaps with ``filter`` within, and sums, differences, products and ratios of these;
             ``n_unique`` of the columns that the table is sampled by (several: of ``pl.struct``). Texts are SQL:
             ``"avg(delay)"``, or several with commas, optionally with ``AS name``. A mapping sets the names of the
             answers; otherwise the name is the name of the expression, or the text. A single text can also be
             ``"SELECT ... FROM self WHERE ... GROUP BY ..."``, without `by` and `where`.
+            A function takes a Polars frame of rows and returns a number, a mapping of names to numbers, a frame of one
+            row, or a sequence of numbers. See the notes.
         per : polars.Expr or str, or a sequence or mapping of these, optional
             Values per key, by name, such as ``{"spend": pl.col("price").sum()}``: aggregates over all rows of one key
             that match `where`. Then `aggregates` use one row per key, with the columns of the key and these values:
@@ -754,7 +759,12 @@ class Table:
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
             `sample` do not fit, an error is raised. With `per`, rows are read in ranges of keys that fit in a quarter
             of it, and parts of the files are read for several ranges; if the rows of one key do not fit, an error is
-            raised.
+            raised. For a function, the rows of the sample must fit in a third of it.
+        replicates : int, default 64
+            Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
+            whole sample, and for 8 parts of it.
+        columns : sequence of str, optional
+            Columns of the frame that a function takes. By default all columns.
 
         Returns
         -------
@@ -765,7 +775,18 @@ class Table:
         ------
         InvalidInputError
             An argument is invalid, such as an aggregate that a sample cannot estimate (``max``), or the answer needs
-            more memory than `memory_bytes`.
+            more memory than `memory_bytes`. A function raised an error, which is the cause, or returned something else.
+
+        Notes
+        -----
+        The error of a function is estimated by a jackknife: from its values on the sample without each group of keys.
+        This holds for functions that have about the same value on any large random sample of keys: ratios, weighted
+        means, correlations, regression coefficients, and many statistics of values per key. An answer is not reliable,
+        and `Estimate.notes` has the reason, if the function depends on the number of rows, as sums, counts, maxima and
+        numbers of distinct values do; if most groups of keys do not change it; if fewer than 100 keys were sampled; or
+        if one group of keys has more than 30 % of the variance. Without `sample`, more rows are then read, up to all.
+        A function must not depend on the order of rows. `by` and `join` are not supported: a function can group and
+        join, and return several numbers.
 
         Examples
         --------
@@ -788,7 +809,20 @@ class Table:
         ... )
         >>> found.met, abs(found.frame["users"].item() / 20_000 - 1) < 0.1
         (True, True)
+
+        A function of rows, here the correlation of two columns:
+
+        >>> rows = rows.with_columns(weight=pl.col("price") + pl.col("id") % 500)
+        >>> _ = qbeast.write_table(rows, "parcels", columns=["id", "price"])
+        >>> def correlation(rows):
+        ...     return rows.select(pl.corr("price", "weight")).item()
+        >>> found = qbeast.open_table("parcels").estimate(correlation, columns=["price", "weight"], error=0.02)
+        >>> found.met, found.fraction < 0.5
+        (True, True)
+        >>> abs(found.frame["correlation"].item() / correlation(rows) - 1) < 0.02
+        True
         """
+        from qbeast_core.table.estimate.functions import estimate_function
         from qbeast_core.table.estimate.question import EstimateRequest, question_of
         from qbeast_core.table.estimate.rounds import rounds
 
@@ -807,8 +841,12 @@ class Table:
             max_bytes=max_bytes,
             min_group_rows=min_group_rows,
             memory_bytes=memory_bytes,
+            replicates=replicates,
+            columns=columns,
         )
         reader = reader_of_estimate(self._reader, sample_by, sample)
+        if callable(aggregates):
+            return estimate_function(reader, request, aggregates)
         return list(rounds(reader, question_of(request, reader)))[-1]
 
     def estimates(

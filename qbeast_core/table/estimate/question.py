@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
 from operator import and_
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import polars as pl
 
@@ -30,8 +30,11 @@ from qbeast_core.table.read.reader import Reader
 if TYPE_CHECKING:
     from qbeast_core.query.sql.aggregates import GroupedQuery
 
+# A function of rows that returns a number, numbers by name, or a sequence of numbers.
+Function: TypeAlias = Callable[[pl.DataFrame], object]
+
 _NOTHING: Final = "nothing was read"
-_RESERVED: Final = ("rows_sampled", "reliable")
+RESERVED: Final = ("rows_sampled", "reliable")
 _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 
 
@@ -39,7 +42,7 @@ _QUERY: Final = re.compile(r"\s*SELECT\b", re.IGNORECASE)
 class EstimateRequest:
     """The arguments of `Table.estimate`."""
 
-    aggregates: Expressions
+    aggregates: Expressions | Function
     per: Expressions | None = None
     by: Expressions | None = None
     where: Predicate | None = None
@@ -53,6 +56,9 @@ class EstimateRequest:
     max_bytes: int | None = None
     min_group_rows: int = 0
     memory_bytes: int | None = None
+    # Of a function, see `functions`.
+    replicates: int = 64
+    columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +124,13 @@ class Question:
 
 def question_of(request: EstimateRequest, reader: Reader) -> Question:
     """Validate a request."""
+    if callable(request.aggregates):
+        cure = " Read a sample, and pass its rows to the function, or use aggregates."
+        refuse(
+            "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
+        )
+    if request.columns is not None:
+        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
     schema = reader.snapshot.schema
     joins, joined = joins_of(request.join, reader)
     request, per = _per_key(request, joined, reader)
@@ -204,7 +217,7 @@ def _all(conditions: Iterable[pl.Expr | None]) -> pl.Expr | None:
 def _aggregates(
     expressions: Mapping[str, pl.Expr], schema: pl.Schema, by: Collection[str], key: Sequence[str]
 ) -> Aggregates:
-    reserved = {*by, *_RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
+    reserved = {*by, *RESERVED, *(f"{answer}{end}" for answer in expressions for end in ("_low", "_high"))}
     for name in expressions:
         if name in reserved:
             refuse(
@@ -233,7 +246,7 @@ def _check_groups(groups: Mapping[str, pl.Expr], schema: pl.Schema) -> None:
         dtype = type_by_row(expr, schema, argument="by")
         if dtype.is_nested() or dtype == pl.Object():
             refuse("by", f"cannot group by {name!r}, which is {dtype}")
-        if name in _RESERVED:
+        if name in RESERVED:
             cure = " Use a mapping to rename it."
             refuse("by", f"cannot be named {name!r}: the result has another column of this name", cure=cure)
 

@@ -27,19 +27,19 @@ from qbeast_core.table.read.reader import Reader
 
 # Approximate rows of the first round, the pilot, which estimates the variance of the answers.
 # Fewer rows give too uncertain a fraction for the next round; more cost bytes where a small sample is enough.
-_PILOT_ROWS: Final = 20_000
+PILOT_ROWS: Final = 20_000
 
 # Maximum growth of the fraction from round to round of a progressive estimate.
 _STEP: Final = 2.0
 
 # A round that needs this fraction of all bytes is not worth its error: all rows are read instead.
-_MAX_ROUND_BYTES: Final = 0.8
+MAX_ROUND_BYTES: Final = 0.8
 
 # Copies of the sums by key in memory while new sums are added and evaluated.
 _COPIES: Final = 4
 
 # Maximum number of reductions of a round to keep `max_bytes`.
-_MAX_REDUCTIONS: Final = 8
+MAX_REDUCTIONS: Final = 8
 
 
 def rounds(
@@ -107,7 +107,7 @@ class _State:
             self.fraction = self.start
             reading.count(0)
             return end
-        pilot = _PILOT_ROWS / max(*(table.rows_opened for table in reading.tables), 1)
+        pilot = PILOT_ROWS / max(*(table.rows_opened for table in reading.tables), 1)
         end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
         return 1.0 if self.counts(end) else end
 
@@ -129,7 +129,7 @@ class _State:
         if window is None or everything is None:
             return end
         cost = window.bytes_opened + (self.reading.bytes_apart if self.apart is None else 0)
-        return 1.0 if cost >= _MAX_ROUND_BYTES * everything.bytes_opened else end
+        return 1.0 if cost >= MAX_ROUND_BYTES * everything.bytes_opened else end
 
     def everything(self) -> Window | None:
         """Return the cheaper read of all rows: the rest, or all rows again without weights."""
@@ -186,7 +186,7 @@ class _State:
         if max_bytes is None:
             return end
         remaining = max_bytes - self.reading.bytes_opened
-        for _ in range(_MAX_REDUCTIONS if remaining > 0 else 0):
+        for _ in range(MAX_REDUCTIONS if remaining > 0 else 0):
             window = self.window(end)
             if window is None and self.is_stopped:
                 break  # the rest of the round has no rows

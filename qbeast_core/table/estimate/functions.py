@@ -1,0 +1,402 @@
+"""Estimate a function of rows: rounds of growing samples, in which the function sees all rows of the sampled keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from numbers import Real
+from typing import Final, NoReturn, cast
+
+import numpy as np
+import polars as pl
+
+from qbeast_core.errors import InvalidInputError, check_whole_number
+from qbeast_core.query.plan.fractions import fractions_of, sample_to_weights
+from qbeast_core.sampling.deviation import SeenRows
+from qbeast_core.sampling.jackknife import (
+    MIN_REPLICATES,
+    Jackknifed,
+    exact,
+    jackknife,
+    replicates_of,
+    student_factor,
+    without_bound,
+)
+from qbeast_core.sampling.rules import MIN_KEYS, WIDENED, Target, is_met, is_reliable, next_fraction
+from qbeast_core.sampling.sums import WEIGHT, KeySizes
+from qbeast_core.space.arrays import F64Array, I32Array
+from qbeast_core.spec.own_column import own_column
+from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.estimate.heavy_rows import HeavyRows
+from qbeast_core.table.estimate.named import refuse
+from qbeast_core.table.estimate.question import RESERVED, EstimateRequest, Function, Question, question_of
+from qbeast_core.table.estimate.reading import Reading, Window
+from qbeast_core.table.estimate.result import Estimate
+from qbeast_core.table.estimate.rounds import MAX_REDUCTIONS, MAX_ROUND_BYTES, PILOT_ROWS
+from qbeast_core.table.read.heights import known_rows
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts
+
+_NOTHING: Final = "nothing was read"
+_UNANSWERED: Final = "no answer was computed"
+
+# Copies of the rows in memory: as they were read, in order of their groups, and in the function.
+_COPIES: Final = 3
+
+# Key of the target of all answers without an absolute error.
+_OTHERS: Final = own_column("others")
+
+# Growth of a sample without a matching row.
+_STEP: Final = 2.0
+
+
+def estimate_function(reader: Reader, request: EstimateRequest, function: Function) -> Estimate:
+    """Estimate the answers of a function, from rounds of growing samples."""
+    for name, value in (("per", request.per), ("by", request.by), ("join", request.join)):
+        if value is not None:
+            cure = " Group or join in the function; it may return several numbers."
+            refuse(name, "cannot be combined with a function", cure=cure)
+    check_whole_number("replicates", request.replicates, MIN_REPLICATES, _NOTHING)
+    names = [*request.absolute] if isinstance(request.absolute, Mapping) else []
+    if request.error is not None or not names:
+        names.append(_OTHERS)
+    # The other arguments are those of a count of rows.
+    counts = replace(request, aggregates=dict.fromkeys(names, pl.len()), columns=None)
+    question = question_of(counts, reader)
+    columns = tuple(reader.names_of(request.columns)) or question.columns[:1]
+    question = replace(question, columns=columns, whole_keys=True)
+    state = _State(_WholeKeys(reader, question), _Call(function), request.replicates)
+    state.run()
+    return state.estimate()
+
+
+class _WholeKeys(Reading):
+    """Reads all rows of sampled keys."""
+
+    @cached_property
+    def heavy(self) -> HeavyRows:
+        """No key is read apart: in a frame of rows, it would have the weight of one sampled key."""
+        return HeavyRows({}, np.zeros(0, np.int32), 0.0)
+
+    def frames(self, window: Window) -> Iterator[tuple[I32Array, pl.DataFrame]]:
+        """Yield the weights of all rows that are read, and the matching rows with their weights."""
+        condition = window.left.condition
+        needed = () if condition is None else condition.meta.root_names()
+        columns = tuple(dict.fromkeys([*self.question.columns, *needed]))
+        plan = window.plan.scan_plan
+        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT)
+        with evaluating(self.question.condition, "where", _UNANSWERED):
+            for frame in read_parts(all_parts(self.reader, plan), keep, self.reader.files):
+                self.rows_read += frame.height
+                rows = frame if condition is None else frame.filter(condition)
+                yield frame[WEIGHT].to_numpy(), rows.select(*self.question.columns, WEIGHT)
+        self.bytes_opened += window.plan.bytes_opened
+
+
+@dataclass(eq=False)
+class _State:
+    """The rows read so far, and the answers of the function."""
+
+    reading: _WholeKeys
+    call: _Call
+    replicates: int
+    start: float = 0.0
+    fraction: float = 0.0
+    # Matching rows with their weights.
+    frames: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
+    # Weights of all rows that were read.
+    weights: list[I32Array] = field(default_factory=list[I32Array])
+    answers: list[Jackknifed] = field(default_factory=list[Jackknifed])
+    is_stopped: bool = False
+
+    @property
+    def question(self) -> Question:
+        return self.reading.question
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The matching rows, with their weights."""
+        schema = self.reading.reader.snapshot.schema
+        types = {name: schema[name] for name in self.question.columns} | {WEIGHT: pl.Int32()}
+        return pl.concat([pl.DataFrame(schema=types), *self.frames])
+
+    @property
+    def probability(self) -> float:
+        """Probability of a key to be in the sample."""
+        if self.reading.unplaced.all() or self.reading.between(0.0, 1.0, by_key=False) is None:
+            return 1.0  # the rows that can match were read
+        return (
+            sample_to_weights((self.start, self.fraction)).probability if self.fraction > self.start else 0.0
+        )
+
+    @property
+    def is_met(self) -> bool:
+        """Whether all answers are reliable and precise enough."""
+        return bool(self.answers) and all(
+            is_met(item.interval, target).all() for item, target in self.targets()
+        )
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether no limit is reached."""
+        question = self.question
+        is_fixed = question.sample is not None or self.is_stopped
+        return not is_fixed and self.fraction < min(question.max_fraction, 1.0)
+
+    def targets(self) -> Iterator[tuple[Jackknifed, Target]]:
+        """Yield each answer with its target."""
+        targets = self.question.targets
+        for name, item in zip(self.call.names, self.answers, strict=True):
+            yield item, targets[name if name in targets else _OTHERS]
+
+    def run(self) -> None:
+        """Read and answer in rounds."""
+        question, reading = self.question, self.reading
+        end: float | None
+        if question.sample is not None:
+            self.start, end = fractions_of(question.sample)
+            self.fraction = self.start
+        else:
+            pilot = PILOT_ROWS / max(reading.rows_opened, 1)
+            end = min(self.worth(pilot if pilot < 0.5 else 1.0), question.max_fraction)
+        self.read(reading.without_index())
+        while end is not None:
+            self.read_to(end)
+            self.look()
+            end = None if self.is_met else self.next_end()
+
+    def worth(self, end: float) -> float:
+        """Return the end of a round: 1.0 if reading all rows costs hardly more."""
+        window, everything = self.window(end), self.window(1.0)
+        if window is None or everything is None:
+            return end
+        is_cheap = window.plan.bytes_opened < MAX_ROUND_BYTES * everything.plan.bytes_opened
+        return end if is_cheap else 1.0
+
+    def window(self, end: float) -> Window | None:
+        """Return the read of the rows up to a fraction."""
+        return self.reading.between(self.fraction, end, by_key=(self.start, end) != (0.0, 1.0))
+
+    def read_to(self, end: float) -> None:
+        """Read the rows up to a fraction, or fewer if `max_bytes` requires it."""
+        end = self.within_bytes(end)
+        self.read(self.window(end) if end > self.fraction else None)
+        self.fraction = end
+
+    def read(self, window: Window | None) -> None:
+        """Read rows."""
+        max_bytes = self.question.memory_bytes // _COPIES
+        used_bytes = sum(int(frame.estimated_size()) for frame in self.frames)
+        for weights, rows in () if window is None else self.reading.frames(window):
+            self.weights.append(weights)
+            self.frames.append(rows)
+            used_bytes += int(rows.estimated_size()) + weights.nbytes
+            if used_bytes > max_bytes:
+                message = (
+                    f"the rows of the sampled keys take more than {max_bytes:,} bytes, a third of the memory; "
+                    f"{_UNANSWERED}. Increase `memory_bytes`, request a larger error or a smaller sample, limit "
+                    "`max_fraction`, or list fewer `columns`"
+                )
+                raise InvalidInputError(message, argument="memory_bytes")
+
+    def within_bytes(self, end: float) -> float:
+        """Return the end of a round that keeps `max_bytes`."""
+        max_bytes = self.question.max_bytes
+        for _ in range(MAX_REDUCTIONS):
+            window = self.window(end)
+            if window is None and self.is_stopped:
+                break  # the rest of the round has no rows
+            remaining = np.inf if max_bytes is None else max_bytes - self.reading.bytes_opened
+            if window is None or window.plan.bytes_opened <= remaining:
+                return end
+            self.is_stopped = True
+            share = max(0.8 * remaining / window.plan.bytes_opened, 0.0)
+            end = self.fraction + (end - self.fraction) * min(share, 0.9)
+        if self.fraction == self.start:
+            message = (
+                f"max_bytes={max_bytes:,} is too small for any sample; {self.reading.bytes_opened:,} bytes were read. "
+                "Increase it"
+            )
+            raise InvalidInputError(message, argument="max_bytes")
+        return self.fraction
+
+    def look(self) -> None:
+        """Compute the answers from all rows read so far."""
+        rows, probability = self.rows, self.probability
+        is_all, keys = probability == 1.0, rows[WEIGHT].n_unique()
+        if not rows.height and self.can_grow:
+            return
+        if is_all or keys < MIN_KEYS:
+            values = self.call(rows.drop(WEIGHT))
+            self.answers = [
+                exact(value) if is_all else without_bound(value, keys) for value in values.tolist()
+            ]
+        else:
+            self.answers = self.intervals(rows, keys, probability)
+        self.call.check_names(self.question.targets)
+
+    def intervals(self, rows: pl.DataFrame, keys: int, probability: float) -> list[Jackknifed]:
+        """Return the answers of a sample."""
+        question = self.question
+        replicates = replicates_of(self.call, rows, self.replicates)
+        count = len(replicates.values)
+        answers = count if question.simultaneous else 1
+        factor = student_factor(question.confidence, self.replicates - 1, answers=answers)
+        factor *= WIDENED if question.sample is None else 1.0
+        deviates = self.deviates(probability)
+        return [
+            jackknife(
+                replicates, number, factor=factor, probability=probability, keys=keys, deviates=deviates
+            )
+            for number in range(count)
+        ]
+
+    def deviates(self, probability: float) -> bool:
+        """Return whether the number of rows, or of rows of heavy keys, deviates from the log."""
+        reading = self.reading
+        sizes = KeySizes(np.concatenate(self.weights)).counted()
+        seen = SeenRows(sizes.power(1), sizes.power(2), probability)
+        total, bounds = reading.rows_known if reading.is_calibrated else None, reading.bounds
+        if total is not None:
+            bounds = (total, total)
+        # The log has the squared row counts of all keys of the table. Below a filter, heavy keys are assumed to match
+        # as often as others.
+        rows = known_rows(reading.reader)
+        share = 1.0 if rows is None or total is not None else seen.rows / probability / max(rows, 1)
+        squares = reading.design_effect * (rows or 0) * share**2
+        return (bounds is not None and seen.deviates(*bounds)) or seen.lacks_keys(squares)
+
+    def next_end(self) -> float | None:
+        """Return the end of the next round; None if a limit is reached."""
+        if not self.can_grow:
+            return None
+        everything = np.ones(1, np.bool_)
+        following = max(
+            (
+                next_fraction(self.fraction, item.interval, target, everything)
+                for item, target in self.targets()
+            ),
+            default=_STEP * self.fraction,
+        )
+        end = min(self.worth(min(following, 1.0)), self.question.max_fraction)
+        return end if end > self.fraction else None
+
+    def estimate(self) -> Estimate:
+        """Return the last answers."""
+        question, reading = self.question, self.reading
+        snapshot, intervals = reading.reader.snapshot, [item.interval for item in self.answers]
+        reliable = all(bool(is_reliable(interval).all()) for interval in intervals)
+        columns = {
+            f"{name}{end}": [None if np.isnan(number) and end else number]
+            for name, interval in zip(self.call.names, intervals, strict=True)
+            for end, number in (
+                ("", interval.value.item()),
+                ("_low", interval.low.item()),
+                ("_high", interval.high.item()),
+            )
+        }
+        frame = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).with_columns(
+            rows_sampled=pl.lit(sum(frame.height for frame in self.frames), pl.Int64),
+            reliable=pl.lit(reliable),
+        )
+        return Estimate(
+            frame=frame,
+            uri=snapshot.uri,
+            version=snapshot.version,
+            fraction=self.fraction - self.start,
+            rows_read=reading.rows_read,
+            bytes_opened=reading.bytes_opened,
+            bytes_total=int(snapshot.files["size_bytes"].sum()),
+            confidence=question.confidence,
+            simultaneous=question.simultaneous,
+            met=self.is_met if question.sample is None else None,
+            complete=True,
+            design_effect=reading.design_effect,
+            names=self.call.names,
+            notes=tuple(
+                f"{name} is not reliable: {item.reason}"
+                for name, item in zip(self.call.names, self.answers, strict=True)
+                if item.reason is not None
+            ),
+        )
+
+
+@dataclass(eq=False)
+class _Call:
+    """Calls a function, and checks what it returns."""
+
+    function: Function
+    # Names of the answers, from the first call.
+    names: tuple[str, ...] = ()
+
+    def __call__(self, rows: pl.DataFrame) -> F64Array:
+        """Return the numbers of the function for some rows, shape (answers,)."""
+        try:
+            returned = self.function(rows)
+        except Exception as error:
+            what = f"raised {type(error).__name__}: {error}, for a sample of {rows.height:,} rows"
+            raise self.error(what) from error
+        numbers = self.numbers(returned)
+        if not self.names:
+            self.names = tuple(numbers)
+        if tuple(numbers) != self.names:
+            self.refuse(f"returned {list(self.names)} first, and then {list(numbers)}")
+        return np.array([*numbers.values()], np.float64)
+
+    def numbers(self, returned: object) -> dict[str, float]:
+        """Return numbers by name."""
+        name = getattr(self.function, "__name__", "")
+        name = name if name.isidentifier() else "value"
+        if isinstance(returned, pl.DataFrame):
+            if returned.height != 1:
+                self.refuse(f"returned a frame of {returned.height} rows, not of one row")
+            returned = returned.row(0, named=True)
+        if isinstance(returned, np.ndarray | pl.Series):
+            returned = cast("object", returned.tolist() if isinstance(returned, np.ndarray) else [*returned])
+        if isinstance(returned, Mapping):
+            items = {**cast("Mapping[object, object]", returned)}
+        elif isinstance(returned, Sequence) and not isinstance(returned, str | bytes):
+            items = {f"{name}_{place}": item for place, item in enumerate(cast("Sequence[object]", returned))}
+        else:
+            items = {name: returned}
+        if not items:
+            self.refuse("returned no number")
+        return {self.name(key): self.number(item) for key, item in items.items()}
+
+    def name(self, key: object) -> str:
+        """Return the name of an answer."""
+        if not isinstance(key, str):
+            self.refuse(f"returned a mapping with the key {key!r}, which is not a text")
+        return key
+
+    def number(self, item: object) -> float:
+        """Return a number; null is NaN."""
+        if item is None:
+            return np.nan
+        if isinstance(item, bool) or not isinstance(item, Real | Decimal):
+            self.refuse(f"returned {item!r}, and must return a number, numbers by name, or a list of numbers")
+        return float(item)
+
+    def check_names(self, targets: Mapping[str, Target]) -> None:
+        """Refuse names that cannot be columns of a result, and targets of other answers."""
+        columns = [*RESERVED, *(f"{name}{end}" for name in self.names for end in ("", "_low", "_high"))]
+        duplicates = [name for place, name in enumerate(columns) if name in columns[:place]]
+        if duplicates:
+            self.refuse(f"names an answer so that the result has two columns {duplicates[0]!r}")
+        unknown = [name for name in targets if name not in (*self.names, _OTHERS)]
+        missing = [name for name in self.names if name not in targets and _OTHERS not in targets]
+        if unknown or missing:
+            what = f"unknown answers {unknown}" if unknown else f"no error for {missing}"
+            message = f"`absolute` has {what}; the function returns {list(self.names)}; {_UNANSWERED}"
+            raise InvalidInputError(message, argument="absolute")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Refuse what the function did."""
+        raise self.error(what)
+
+    def error(self, what: str) -> InvalidInputError:
+        """Return the error of a function."""
+        return InvalidInputError(f"the function in `aggregates` {what}; {_UNANSWERED}", argument="aggregates")
