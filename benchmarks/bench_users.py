@@ -3,7 +3,7 @@
     PYTHONPATH=.venv/readers python -m benchmarks.bench_users
 
 10 million events of 200,000 users, see `bench_sampling_key`. Questions: distinct users, and distinct users of one week.
-Candidates: `estimate` at 5 % error; ClickHouse with `SAMPLE BY` the user, ordered by the user or by month and user, whose
+Candidates: `estimate` at 5 % error; ClickHouse with `SAMPLE BY` the user, ordered by the user or by month and user,
 sample of 1 % has no interval; DuckDB's sample of 1 % of the rows of a Parquet file, scaled up; and the sketch of Spark
 (`approx_count_distinct`, HyperLogLog++ at 5 %), which reads the column of all rows. Bytes are compressed column data;
 of ClickHouse the rows that it reads times the compressed bytes per row of the columns. A kept promise is an answer
@@ -32,7 +32,7 @@ from benchmarks.report import Figure, table
 ERROR, SAMPLES = 0.05, 100
 WEEK = (datetime(2025, 3, 3), datetime(2025, 3, 10))  # noqa: DTZ001 - the times of the events have no zone
 IN_WEEK = pl.col("at").is_between(*WEEK, closed="left")
-SQL_WEEK = f"at >= '{WEEK[0]}' AND at < '{WEEK[1]}'"
+SQL_WEEK = f"\"at\" >= '{WEEK[0]}' AND \"at\" < '{WEEK[1]}'"
 QUESTIONS = {"users": None, "users of a week": IN_WEEK}
 
 
@@ -120,10 +120,9 @@ def _clickhouse(file: Path, scratch: Path, truths: dict[str, int]) -> list[Figur
     figures = []
     for name, order in {"by user": "intHash32(user)", "by month": "(toYYYYMM(at), intHash32(user))"}.items():
         place = f"d.`{name}`"
-        session.query(
-            f"CREATE TABLE {place} ENGINE = MergeTree ORDER BY {order} SAMPLE BY intHash32(user) AS "
-            f"SELECT * FROM file('{file}', Parquet) SETTINGS schema_inference_make_columns_nullable = 0"
-        )
+        options = f"ENGINE = MergeTree ORDER BY {order} SAMPLE BY intHash32(user)"
+        source = f"file('{file}', Parquet) SETTINGS schema_inference_make_columns_nullable = 0"
+        session.query(f"CREATE TABLE {place} {options} AS SELECT * FROM {source}")  # noqa: S608
         session.query(f"OPTIMIZE TABLE {place} FINAL")
         row_bytes = {
             str(row["name"]): float(row["size"]) / ROWS

@@ -26,7 +26,7 @@ ENGINES: Final[tuple[Literal["memory", "spill"], ...]] = ("memory", "spill")
 SETS: Final = 5
 """Sets of values, filters and groups per table; each is a trial, and depends on the keys in another way."""
 
-_PILOT_ROWS: Final = 2_000
+PILOT_ROWS: Final = 2_000
 """A tenth of the default, as the tables have a tenth of the rows of a large table."""
 
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
@@ -141,7 +141,7 @@ def _trial(shape: str, seed: int, *, rows: int) -> list[Kept]:
     with (
         tempfile.TemporaryDirectory() as path,
         warnings.catch_warnings(),
-        mock.patch.object(rounds, "_PILOT_ROWS", _PILOT_ROWS),
+        mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS),
     ):
         warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
         parts = [frame] if state == "written" else frame.iter_slices(-(-rows // 3))

@@ -18,7 +18,7 @@ from qbeast_core.table.estimate import rounds
 ERROR: Final = 0.1
 
 # A tenth of the default, as the tables have a tenth of the rows of a large table.
-_PILOT_ROWS: Final = 2_000
+PILOT_ROWS: Final = 2_000
 
 Kind = Literal["1:n", "n:m"]
 KINDS: Final[tuple[Kind, ...]] = ("1:n", "n:m")
@@ -74,7 +74,7 @@ def trial(shape: str, kind: Kind, seed: int, *, users: int = 8_000) -> Kept:
             qbeast.write_table(
                 rows, Path(folder, name), columns=[rows.columns[1]], sample_by=["user"], cube_size=500
             )
-        with mock.patch.object(rounds, "_PILOT_ROWS", _PILOT_ROWS):
+        with mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS):
             answer = qbeast.estimate(
                 Path(folder, "left"),
                 {"n": pl.len(), "s": (pl.col("x") + pl.col("y")).sum()},

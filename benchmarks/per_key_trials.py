@@ -29,7 +29,7 @@ ANSWERS: Final = {
 }
 SHAPES: Final = ("light", "Pareto 1.5", "Pareto 2.2", "null 20%", "giant 30%")
 
-_PILOT_ROWS: Final = 2_000
+PILOT_ROWS: Final = 2_000
 """A tenth of the default, as the tables have a tenth of the rows of a large table."""
 
 
@@ -79,7 +79,7 @@ def shares(results: Sequence[Kept]) -> dict[str, float]:
 
 def _trial(shape: str, seed: int, *, users: int) -> list[Kept]:
     frame, results = clicks(shape, seed, users), list[Kept]()
-    with tempfile.TemporaryDirectory() as path, mock.patch.object(rounds, "_PILOT_ROWS", _PILOT_ROWS):
+    with tempfile.TemporaryDirectory() as path, mock.patch.object(rounds, "PILOT_ROWS", PILOT_ROWS):
         for part in frame.sample(fraction=1.0, shuffle=True, seed=seed).iter_slices(-(-frame.height // 2)):
             qbeast.write_table(part, path, columns=["fare", "km"], sample_by="user", mode="append")
         table = qbeast.open_table(path)

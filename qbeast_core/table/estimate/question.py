@@ -124,13 +124,7 @@ class Question:
 
 def question_of(request: EstimateRequest, reader: Reader) -> Question:
     """Validate a request."""
-    if callable(request.aggregates):
-        cure = " Read a sample, and pass its rows to the function, or use aggregates."
-        refuse(
-            "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
-        )
-    if request.columns is not None:
-        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+    _refuse_function(request)
     schema = reader.snapshot.schema
     joins, joined = joins_of(request.join, reader)
     request, per = _per_key(request, joined, reader)
@@ -164,11 +158,26 @@ def question_of(request: EstimateRequest, reader: Reader) -> Question:
         max_bytes=None if request.max_bytes is None else _count(request.max_bytes, "max_bytes", min_value=1),
         memory_bytes=budget_of(Resources(memory_bytes=request.memory_bytes), outcome=_NOTHING).memory_bytes,
         columns=tuple(columns or list(schema)[:1]),
-        whole_keys=per is not None
-        or (bool(aggregates.shown) and not aggregates.counts_keys)
-        or any(join.reader is not None for join in joins),
+        whole_keys=_needs_whole_keys(aggregates, joins, per),
         per=per,
     )
+
+
+def _refuse_function(request: EstimateRequest) -> None:
+    """Raise if the request is about a function of rows, or has its arguments."""
+    if callable(request.aggregates):
+        cure = " Read a sample, and pass its rows to the function, or use aggregates."
+        refuse(
+            "aggregates", "is a function, which only `Table.estimate` and `qbeast.estimate` call", cure=cure
+        )
+    if request.columns is not None:
+        refuse("columns", "lists the columns of a function, and `aggregates` is not a function")
+
+
+def _needs_whole_keys(aggregates: Aggregates, joins: Iterable[Joined], per: PerKey | None) -> bool:
+    """Return whether answers combine all rows of a key."""
+    combines_rows = bool(aggregates.shown) and not aggregates.counts_keys
+    return per is not None or combines_rows or any(join.reader is not None for join in joins)
 
 
 def _per_key(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import NoReturn, cast
+from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 import polars as pl
@@ -20,11 +19,9 @@ from qbeast_core.query.plan.fractions import Sample, fractions_of
 from qbeast_core.query.plan.select import match
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, KeyChoice
 from qbeast_core.sampling.aggregates import Aggregates
-from qbeast_core.sampling.batch import RowSums
 from qbeast_core.sampling.deviation import SeenRows
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
-from qbeast_core.support.sizing import sizing
 from qbeast_core.table.data.expressions import evaluating
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import (
@@ -34,21 +31,13 @@ from qbeast_core.table.estimate.heavy_rows import (
     rows_without_list,
 )
 from qbeast_core.table.estimate.join import Joined
-from qbeast_core.table.estimate.per_key import (
-    PerKey,
-    RangeSums,
-    TooLarge,
-    gathered,
-    narrower_plans,
-    split_plan,
-)
 from qbeast_core.table.estimate.question import Question
-from qbeast_core.table.estimate.task import TaskSums, sums_of
+from qbeast_core.table.estimate.summing import Summing
 from qbeast_core.table.index.key_counts import counts_of
 from qbeast_core.table.read.explain import Plan
 from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
 from qbeast_core.table.read.scan_task import read_parts
-from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+from qbeast_core.table.read.split_scan import all_parts
 
 # If a filter opens at least this fraction of the rows, samples also read the rows that it drops: calibration to the
 # known number of all rows is worth more than the savings of the index.
@@ -119,8 +108,6 @@ class Reading:
     _rows_apart: int = field(default=0, init=False)
     # Row counts of the keys of samples; only for a joined table.
     _sizes: list[KeySizes] = field(default_factory=list[KeySizes], init=False)
-    # Empty until they are known; until then, batches must be summed in order.
-    _centres: dict[str, float] = field(default_factory=dict[str, float], init=False)
     # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
     _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
         default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
@@ -299,7 +286,6 @@ class Reading:
         """Count the undecided rows; None if the read returns another number of rows than planned."""
         rows_before = self.rows_read
         kept = sum(int(sums.totals()[0, 0]) for sums in self._batches(window))
-        self.bytes_opened += window.plan.bytes_opened
         return count.known + kept if self.rows_read - rows_before == count.rows_read else None
 
     @cached_property
@@ -394,13 +380,12 @@ class Reading:
                 parts.add(sums)
                 if max_bytes is not None and parts.size_bytes > max_bytes:
                     self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
-            per_key_bytes = 0 if self.question.per is None else window.plan.bytes_opened  # counted by range
-            self.bytes_opened += window.bytes_opened - per_key_bytes
+            self.bytes_opened += window.bytes_opened - window.plan.bytes_opened
         return parts.sums
 
     def bytes_of(self, window: Window) -> int:
         """Return the bytes that a read is expected to open, of all tables."""
-        parts = [window.plan] if self.question.per is None else self._ranges(window)
+        parts = [window.plan] if self.question.per is None else self.summing.ranges(window.plan)
         return window.bytes_opened - window.plan.bytes_opened + sum(part.bytes_opened for part in parts)
 
     def _joins(self, window: Window) -> tuple[Joined, ...]:
@@ -478,157 +463,24 @@ class Reading:
         )
         raise InvalidInputError(message, argument="memory_bytes")
 
-    @cached_property
+    @property
     def nothing(self) -> Sums:
         """The sums of no rows."""
-        schema, per = self.reader.snapshot.schema, self.question.per
-        columns = {name: schema[name] for name in self.question.columns} if per is None else dict(per.schema)
-        types = pl.Schema({**columns, WEIGHT: pl.Int32()})
-        return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=self.is_calibrated)
+        return self.summing.nothing(sizes=self.is_calibrated)
+
+    @cached_property
+    def summing(self) -> Summing:
+        """Reads and sums the rows."""
+        by_key = self.question.whole_keys or self.design_effect >= _MIN_EFFECT
+        return Summing(self.reader, self.question, self._planners, self.engine, by_key)
 
     def _batches(self, window: Window) -> Iterator[Sums]:
-        for rows, sums in self._parts(window):
-            self.rows_read += rows
-            if rows:
-                yield sums
-
-    def _parts(self, window: Window) -> Iterable[tuple[int, Sums]]:
-        if self.question.per is not None:
-            return self._whole_keys(window)
-        return self._here(window) if self.engine is None else self._by_tasks(window, self.engine)
-
-    def _by_tasks(self, window: Window, engine: Engine) -> Sequence[tuple[int, Sums]]:
-        """Read and sum by tasks of the engine."""
-        name = WEIGHT if window.by_key else None
-        plan = window.plan.scan_plan
-        tasks = scan_tasks(self.reader, plan, window.left.columns, weight_column=name)
-        if tasks:
-            # For all tasks from the first few, because sums with different centres cannot be added.
-            self._find_centres(
-                (frame for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), window.left
-            )
-            self._centres = self._centres or dict.fromkeys(window.left.aggregates.centres, 0.0)
-        call = TaskSums(self._row_sums(window.left), sizes=window.by_key and self.is_calibrated)
-        return engine.map(call, tasks, at_once=1)
-
-    def _whole_keys(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        """Read all rows of keys in ranges of weights whose rows fit in memory."""
-        parts, planner = self._ranges(window), self._planner_of(window)
-        while parts:
-            narrower = list[Plan]()
-            for part, (rows, sums) in zip(parts, self._sums_of_ranges(window, parts), strict=True):
-                self.bytes_opened += part.bytes_opened
-                if isinstance(sums, TooLarge):
-                    narrower += narrower_plans(part, planner, sums)
-                else:
-                    yield rows, sums
-            parts = narrower
-
-    def _ranges(self, window: Window) -> list[Plan]:
-        """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
-        columns = window.left.columns
-        types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
-        row = pl.DataFrame({name: [None] for name in types}, types)
-        ranges = math.ceil(_MARGIN * window.plan.rows_opened * row.estimated_size() / self._max_rows_bytes)
-        if self.engine is not None:
-            ranges = max(ranges, len(scan_tasks(self.reader, window.plan.scan_plan, columns)))
-        return split_plan(window.plan, self._planner_of(window), ranges)
-
-    def _planner_of(self, window: Window) -> Planner:
-        return self._planners[window.plan.scan_plan.predicate is not None]
-
-    @property
-    def _max_rows_bytes(self) -> int:
-        """Memory for the rows of a range."""
-        return self.question.memory_bytes // _ROW_COPIES
-
-    def _sums_of_ranges(self, window: Window, parts: Sequence[Plan]) -> Iterable[tuple[int, Sums | TooLarge]]:
-        """Read ranges of weights; return the number of rows of each, and their sums."""
-        engine, left = self.engine, window.left
-        if engine is None:
-            return (self._range_here(window, part.scan_plan) for part in parts)
-        # A task reads a whole range.
-        name = WEIGHT if window.by_key or len(parts) > 1 else None
-        split = partial(
-            scan_tasks, self.reader, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
-        )
-        tasks = [task for part in parts for task in split(part.scan_plan)]
-        keys = self._range_sums(window).keys
-        self._find_centres((keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
-        self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
-        return engine.map(self._range_sums(window), tasks, at_once=1)
-
-    def _range_here(self, window: Window, plan: ScanPlan) -> tuple[int, Sums | TooLarge]:
-        by_key = window.by_key or not plan.weights.is_full
-        frames = self._frames(plan, window.left.columns, by_key=by_key)
-        with evaluating(self.question.condition, "where", "no answer was computed"):
-            rows, frame = gathered(frames, self._max_rows_bytes)
-        if isinstance(frame, TooLarge):
-            return rows, frame
-        if not rows:
-            return 0, self.nothing
-        self._find_centres(map(self._range_sums(window).keys, [frame]), window.left)
-        return rows, self._range_sums(window).sums(frame)
-
-    def _range_sums(self, window: Window) -> RangeSums:
-        left = window.left
-        rows = RowSums((), (), {}, left.condition, tuple(join.lookup for join in left.joins), {})
-        per = cast("PerKey", left.per)
-        return RangeSums(per, rows, self._row_sums(left), window.by_key, self._max_rows_bytes)
-
-    def _here(self, window: Window) -> Iterator[tuple[int, Sums]]:
-        by_key = window.by_key and (self.question.whole_keys or self.design_effect >= _MIN_EFFECT)
         sizes = window.by_key and self.is_calibrated
-        with evaluating(self.question.condition, "where", "no answer was computed"):
-            # One batch at a time: Polars runs each on all of its threads.
-            frames = self._frames(window.plan.scan_plan, window.left.columns, by_key=window.by_key)
-            for frame in _large(frames):
-                self._find_centres([frame], window.left)
-                for piece in self._row_sums(window.left).pieces(frame):
-                    sums = sums_of(self._row_sums(window.left), piece, sizes=sizes)
-                    yield piece.height, sums.by_key(self.question.by) if by_key else sums
-
-    def _frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
-        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
-        return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
-
-    def _row_sums(self, question: Question) -> RowSums:
-        per = question.per
-        return RowSums(
-            totals=question.aggregates.totals,
-            quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
-            groups=question.groups,
-            condition=question.condition if per is None else per.condition,
-            lookups=tuple(join.lookup for join in question.joins) if per is None else (),
-            centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
-            key=question.aggregates.key,
-            shown=tuple(question.aggregates.shown.values()),
-        )
-
-    def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:
-        """Compute the centres once, from the first frame with matching rows."""
-        if self._centres or not question.aggregates.centres:
-            return
-        row_sums = self._row_sums(question)
-        for piece in (piece for frame in frames for piece in row_sums.pieces(frame)):
-            kept = row_sums.kept(piece.lazy()).collect()
-            if kept.height:
-                centres = kept.select(**question.aggregates.centres)
-                self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
-                return
-
-
-def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Concatenate small frames, because each frame costs several queries."""
-    waiting, waiting_bytes = list[pl.DataFrame](), 0
-    for frame in frames:
-        waiting.append(frame)
-        waiting_bytes += int(frame.estimated_size())
-        if waiting_bytes >= sizing().batch_bytes:
-            yield pl.concat(waiting)
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield pl.concat(waiting)
+        for part in self.summing.parts(window.plan, window.left, by_key=window.by_key, sizes=sizes):
+            self.rows_read += part.rows
+            self.bytes_opened += part.bytes_opened
+            if part.sums is not None:
+                yield part.sums
 
 
 def _farthest(files: pl.DataFrame, column: str) -> float | None:

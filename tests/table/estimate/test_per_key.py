@@ -158,7 +158,7 @@ def test_samples_have_one_row_per_sampled_key(table: qbeast.Table, rows: pl.Data
         {"parity": pl.col("user") % 2},
         {"letter": pl.col("shop").str.to_uppercase()},
     ],
-    ids=str,
+    ids=["value", "key", "row"],
 )
 def test_groups_use_values_keys_or_rows(
     table: qbeast.Table, rows: pl.DataFrame, by: dict[str, pl.Expr]

@@ -1,0 +1,221 @@
+"""Read the rows of a plan and sum them: in this process, in tasks of an engine, or in ranges of whole keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+import polars as pl
+
+from qbeast_core.sampling.batch import RowSums
+from qbeast_core.sampling.sums import WEIGHT, Sums
+from qbeast_core.support.sizing import sizing
+from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.engine.protocol import Engine
+from qbeast_core.table.estimate.per_key import (
+    PerKey,
+    RangeSums,
+    TooLarge,
+    gathered,
+    narrower_plans,
+    split_plan,
+)
+from qbeast_core.table.estimate.question import Question
+from qbeast_core.table.estimate.task import TaskSums, sums_of
+from qbeast_core.table.read.explain import Plan
+from qbeast_core.table.read.reader import Planner, Reader, ScanPlan
+from qbeast_core.table.read.scan_task import read_parts
+from qbeast_core.table.read.split_scan import all_parts, scan_tasks
+
+# Maximum number of tasks that the driver reads to find a matching row.
+_MAX_CENTRE_TASKS = 8
+
+# Copies of the rows of whole keys in memory while they are grouped.
+_ROW_COPIES = 4
+
+# Ranges of equal width have different numbers of rows.
+_MARGIN = 1.25
+
+# Size of a task that is never split.
+_UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The sums of some rows, and what they cost."""
+
+    bytes_opened: int
+    rows: int = 0
+    # None without rows.
+    sums: Sums | None = None
+
+
+@dataclass(eq=False)
+class Summing:
+    """Reads rows, and sums them by group and key."""
+
+    reader: Reader
+    question: Question
+    # Planners of reads without and with the conditions.
+    planners: tuple[Planner, ...]
+    # Reads the rows; None to read batches in this process.
+    engine: Engine | None
+    # Whether to sum each batch by key, which saves memory if keys have many rows.
+    sums_by_key: bool
+    # Empty until they are known; until then, batches must be summed in order.
+    _centres: dict[str, float] = field(default_factory=dict[str, float], init=False)
+
+    def nothing(self, *, sizes: bool) -> Sums:
+        """Return the sums of no rows."""
+        schema, per = self.reader.snapshot.schema, self.question.per
+        columns = {name: schema[name] for name in self.question.columns} if per is None else dict(per.schema)
+        types = pl.Schema({**columns, WEIGHT: pl.Int32()})
+        return self._row_sums(self.question).of(pl.DataFrame(schema=types), sizes=sizes)
+
+    def parts(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[Part]:
+        """Yield the sums of the rows of a plan, in parts; several parts may hold the same key.
+
+        `left` is the remaining question for the rows. `sizes`: count all rows of each key, also those that do not
+        match.
+        """
+        if left.per is not None:
+            yield from self._whole_keys(plan, left, by_key=by_key)
+            return
+        here = self._here if self.engine is None else self._by_tasks
+        for rows, sums in here(plan, left, by_key=by_key, sizes=sizes):
+            yield Part(0, rows, sums if rows else None)
+        yield Part(plan.bytes_opened)
+
+    def ranges(self, plan: Plan) -> list[Plan]:
+        """Split a read into ranges whose rows are expected to fit in memory; at least one per task."""
+        columns = plan.columns
+        types = {name: self.reader.snapshot.schema[name] for name in columns} | {WEIGHT: pl.Int32()}
+        row = pl.DataFrame({name: [None] for name in types}, types)
+        ranges = math.ceil(_MARGIN * plan.rows_opened * row.estimated_size() / self._max_rows_bytes)
+        if self.engine is not None:
+            ranges = max(ranges, len(scan_tasks(self.reader, plan.scan_plan, columns)))
+        return split_plan(plan, self._planner_of(plan), ranges)
+
+    def frames(self, plan: ScanPlan, columns: Sequence[str], *, by_key: bool) -> Iterator[pl.DataFrame]:
+        """Read rows in this process, with their weights if they are read by key."""
+        keep = replace(self.reader.row_filter(plan, columns), weight_column=WEIGHT if by_key else None)
+        return read_parts(all_parts(self.reader, plan), keep, self.reader.files)
+
+    def _here(self, plan: Plan, left: Question, *, by_key: bool, sizes: bool) -> Iterator[tuple[int, Sums]]:
+        with evaluating(self.question.condition, "where", "no answer was computed"):
+            # One batch at a time: Polars runs each on all of its threads.
+            for frame in _large(self.frames(plan.scan_plan, left.columns, by_key=by_key)):
+                self._find_centres([frame], left)
+                for piece in self._row_sums(left).pieces(frame):
+                    sums = sums_of(self._row_sums(left), piece, sizes=sizes)
+                    is_merged = by_key and self.sums_by_key
+                    yield piece.height, sums.by_key(self.question.by) if is_merged else sums
+
+    def _by_tasks(
+        self, plan: Plan, left: Question, *, by_key: bool, sizes: bool
+    ) -> Sequence[tuple[int, Sums]]:
+        """Read and sum by tasks of the engine."""
+        engine, name = cast("Engine", self.engine), WEIGHT if by_key else None
+        tasks = scan_tasks(self.reader, plan.scan_plan, left.columns, weight_column=name)
+        if tasks:
+            # For all tasks from the first few, because sums with different centres cannot be added.
+            self._find_centres((frame for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
+            self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
+        return engine.map(TaskSums(self._row_sums(left), sizes=sizes), tasks, at_once=1)
+
+    def _whole_keys(self, plan: Plan, left: Question, *, by_key: bool) -> Iterator[Part]:
+        """Read all rows of keys in ranges of weights whose rows fit in memory."""
+        parts, planner = self.ranges(plan), self._planner_of(plan)
+        while parts:
+            narrower = list[Plan]()
+            found = self._sums_of_ranges(parts, left, by_key=by_key)
+            for part, (rows, sums) in zip(parts, found, strict=True):
+                if isinstance(sums, TooLarge):
+                    narrower += narrower_plans(part, planner, sums)
+                    yield Part(part.bytes_opened)
+                else:
+                    yield Part(part.bytes_opened, rows, sums if rows else None)
+            parts = narrower
+
+    def _planner_of(self, plan: Plan) -> Planner:
+        return self.planners[plan.scan_plan.predicate is not None]
+
+    @property
+    def _max_rows_bytes(self) -> int:
+        """Memory for the rows of a range."""
+        return self.question.memory_bytes // _ROW_COPIES
+
+    def _sums_of_ranges(
+        self, parts: Sequence[Plan], left: Question, *, by_key: bool
+    ) -> Iterable[tuple[int, Sums | TooLarge]]:
+        """Read ranges of weights; return the number of rows of each, and their sums."""
+        engine = self.engine
+        if engine is None:
+            return (self._range_here(part.scan_plan, left, by_key=by_key) for part in parts)
+        # A task reads a whole range.
+        name = WEIGHT if by_key or len(parts) > 1 else None
+        split = partial(
+            scan_tasks, self.reader, columns=left.columns, task_bytes=_UNLIMITED, weight_column=name
+        )
+        tasks = [task for part in parts for task in split(part.scan_plan)]
+        keys = self._range_sums(left, by_key=by_key).keys
+        self._find_centres((keys(frame) for task in tasks[:_MAX_CENTRE_TASKS] for frame in task.read()), left)
+        self._centres = self._centres or dict.fromkeys(left.aggregates.centres, 0.0)
+        return engine.map(self._range_sums(left, by_key=by_key), tasks, at_once=1)
+
+    def _range_here(self, plan: ScanPlan, left: Question, *, by_key: bool) -> tuple[int, Sums | TooLarge]:
+        frames = self.frames(plan, left.columns, by_key=by_key or not plan.weights.is_full)
+        with evaluating(self.question.condition, "where", "no answer was computed"):
+            rows, frame = gathered(frames, self._max_rows_bytes)
+        if isinstance(frame, TooLarge):
+            return rows, frame
+        if not rows:
+            return 0, self.nothing(sizes=False)
+        self._find_centres(map(self._range_sums(left, by_key=by_key).keys, [frame]), left)
+        return rows, self._range_sums(left, by_key=by_key).sums(frame)
+
+    def _range_sums(self, left: Question, *, by_key: bool) -> RangeSums:
+        rows = RowSums((), (), {}, left.condition, tuple(join.lookup for join in left.joins), {})
+        per = cast("PerKey", left.per)
+        return RangeSums(per, rows, self._row_sums(left), by_key, self._max_rows_bytes)
+
+    def _row_sums(self, question: Question) -> RowSums:
+        per = question.per
+        return RowSums(
+            totals=question.aggregates.totals,
+            quantiles=tuple(quantile.values for quantile in question.aggregates.quantiles),
+            groups=question.groups,
+            condition=question.condition if per is None else per.condition,
+            lookups=tuple(join.lookup for join in question.joins) if per is None else (),
+            centres={name: self._centres.get(name, 0.0) for name in question.aggregates.centres},
+            key=question.aggregates.key,
+            shown=tuple(question.aggregates.shown.values()),
+        )
+
+    def _find_centres(self, frames: Iterable[pl.DataFrame], question: Question) -> None:
+        """Compute the centres once, from the first frame with matching rows."""
+        if self._centres or not question.aggregates.centres:
+            return
+        row_sums = self._row_sums(question)
+        for piece in (piece for frame in frames for piece in row_sums.pieces(frame)):
+            kept = row_sums.kept(piece.lazy()).collect()
+            if kept.height:
+                centres = kept.select(**question.aggregates.centres)
+                self._centres = {name: centres[name].item() or 0.0 for name in centres.columns}
+                return
+
+
+def _large(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Concatenate small frames, because each frame costs several queries."""
+    waiting, waiting_bytes = list[pl.DataFrame](), 0
+    for frame in frames:
+        waiting.append(frame)
+        waiting_bytes += int(frame.estimated_size())
+        if waiting_bytes >= sizing().batch_bytes:
+            yield pl.concat(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pl.concat(waiting)
