@@ -4,10 +4,10 @@
 
 10 million events of 200,000 users, see `bench_sampling_key`. Questions: distinct users, and distinct users of one week.
 Candidates: `estimate` at 5 % error; ClickHouse with `SAMPLE BY` the user, ordered by the user or by month and user,
-whose sample of 1 % has no interval; DuckDB's sample of 1 % of the rows of a Parquet file, scaled up; and the sketch of Spark
-(`approx_count_distinct`, HyperLogLog++ at 5 %), which reads the column of all rows. Bytes are compressed column data;
-of ClickHouse the rows that it reads times the compressed bytes per row of the columns. A kept promise is an answer
-within 5 % of the truth: of 100 different samples of 1 %, and for `estimate` an interval that holds the truth.
+whose sample of 1 % has no interval; DuckDB's sample of 1 % of the rows of a Parquet file, scaled up; and the sketch of
+Spark (`approx_count_distinct`, HyperLogLog++ at 5 %), which reads the column of all rows. Bytes are compressed column
+data; of ClickHouse, the rows that it reads times the compressed bytes per row of the columns. A kept promise is an
+answer within 5 % of the truth: of 100 different samples of 1 %, and for `estimate` an interval that holds the truth.
 """
 
 from __future__ import annotations
