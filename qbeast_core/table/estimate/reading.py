@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NoReturn
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -23,6 +25,7 @@ from qbeast_core.sampling.deviation import SeenRows
 from qbeast_core.sampling.sums import WEIGHT, KeySizes, Parts, Sums
 from qbeast_core.space.arrays import BoolArray
 from qbeast_core.table.data.expressions import evaluating
+from qbeast_core.table.engine.budget import guess_row_bytes
 from qbeast_core.table.engine.protocol import Engine
 from qbeast_core.table.estimate.heavy_rows import (
     NO_HEAVY_ROWS,
@@ -69,6 +72,16 @@ _UNLIMITED = 1 << 62
 _MIN_EFFECT = 2.0
 
 
+# Copies of the rows of joined tables in memory.
+_ROW_COPIES = 4
+
+# Ranges of equal width have different numbers of rows.
+_MARGIN = 1.25
+
+# Arguments of a plan: the sample, pushed, indexed, by_key, and whether it skips keys.
+_Kind: TypeAlias = tuple[Sample | None, bool, bool, bool, bool]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
     """A planned read."""
@@ -85,6 +98,13 @@ class Window:
         """Number of bytes to read from data files of all tables."""
         others = (window.bytes_opened for window in self.others if window is not None)
         return self.plan.bytes_opened + sum(others)
+
+    def rows_bytes(self, reader: Reader) -> int:
+        """Return the approximate memory of the rows."""
+        schema = reader.snapshot.schema
+        return self.plan.rows_opened * guess_row_bytes(
+            pl.Schema({name: schema[name] for name in self.plan.columns})
+        )
 
 
 @dataclass(eq=False)
@@ -108,10 +128,8 @@ class Reading:
     _rows_apart: int = field(default=0, init=False)
     # Row counts of the keys of samples; only for a joined table.
     _sizes: list[KeySizes] = field(default_factory=list[KeySizes], init=False)
-    # By sample, pushed, indexed and by_key. A round is planned twice: for its cost, then to read it.
-    _windows: dict[tuple[Sample | None, bool, bool, bool], Window | None] = field(
-        default_factory=dict[tuple[Sample | None, bool, bool, bool], Window | None], init=False
-    )
+    # A round is planned twice: for its cost, then to read it.
+    _windows: dict[_Kind, Window | None] = field(default_factory=dict["_Kind", Window | None], init=False)
 
     @cached_property
     def others(self) -> tuple[Reading, ...]:
@@ -345,43 +363,71 @@ class Reading:
         """Return the read of all rows without index; None if there are none."""
         return self._window(None, pushed=True, indexed=False, by_key=False)
 
-    def between(self, start: float, end: float, *, by_key: bool) -> Window | None:
-        """Return the read of the indexed rows between two fractions; None if it opens no file."""
-        sample = None if (start, end) == (0.0, 1.0) else (start, end)
-        return self._window(sample, pushed=self._pushes(by_key=by_key), indexed=True, by_key=by_key)
+    def between(self, start: float, end: float, *, by_key: bool, every_key: bool = False) -> Window | None:
+        """Return the read of the indexed rows between two fractions; None if it opens no file.
 
-    def _window(self, sample: Sample | None, *, pushed: bool, indexed: bool, by_key: bool) -> Window | None:
+        `every_key`: it is a part of a read of all rows, which skips no key.
+        """
+        sample = None if (start, end) == (0.0, 1.0) else (start, end)
+        pushed = self._pushes(by_key=by_key)
+        return self._window(sample, pushed=pushed, indexed=True, by_key=by_key, every_key=every_key)
+
+    def _window(
+        self,
+        sample: Sample | None,
+        *,
+        pushed: bool,
+        indexed: bool,
+        by_key: bool,
+        every_key: bool = False,
+    ) -> Window | None:
         """Return the plan of a read, cached; None if it opens no file."""
         if indexed and self.unplaced.all():
             return None
-        kind = sample, pushed, indexed, by_key
+        skips = sample is not None and indexed and not every_key
+        kind = sample, pushed, indexed, by_key, skips
         if kind not in self._windows:
             plan = self._kept if pushed and sample is None else self._planners[pushed](sample)
-            if sample is not None and indexed and self.heavy.files:
+            if skips and self.heavy.files:
                 matching = (self._kept if pushed else self._planners[False](None)).selection
                 plan = replace(plan, selection=draw(plan.selection, matching, self.heavy.files, plan.weights))
-            if sample is not None and indexed and len(self.heavy.keys):
+            if skips and len(self.heavy.keys):
                 plan = replace(plan, keys=KeyChoice(self.heavy.keys, only=False))
             opened = plan.selection.opened & (self.unplaced != indexed)
             opened_plan = replace(plan, selection=replace(plan.selection, opened=opened))
             read = Plan(self.reader, opened_plan, sample, self.question.columns)
             remaining = self.question.left if pushed else self.question
             range_of = (0.0, 1.0) if sample is None else fractions_of(sample)
-            others = tuple(other.between(*range_of, by_key=by_key) for other in self.others)
+            others = tuple(
+                other.between(*range_of, by_key=by_key, every_key=every_key) for other in self.others
+            )
             self._windows[kind] = Window(read, by_key, remaining, others) if opened.any() else None
         return self._windows[kind]
 
     def read(self, window: Window | None, *, max_bytes: int | None = None) -> list[Sums]:
         """Read a window and sum its rows, in parts; several parts may hold the same key."""
         parts = Parts(self.question.by)
-        if window is not None:
-            window = replace(window, left=replace(window.left, joins=self._joins(window)))
-            for sums in self._batches(window):
+        for piece in () if window is None else self._pieces(window):
+            joined = replace(piece, left=replace(piece.left, joins=self._joins(piece)))
+            for sums in self._batches(joined):
                 parts.add(sums)
                 if max_bytes is not None and parts.size_bytes > max_bytes:
-                    self._refuse_memory(parts.size_bytes, max_bytes, by_key=window.by_key)
-            self.bytes_opened += window.bytes_opened - window.plan.bytes_opened
+                    self._refuse_memory(parts.size_bytes, max_bytes, by_key=piece.by_key)
+            self.bytes_opened += piece.bytes_opened - piece.plan.bytes_opened
         return parts.sums
+
+    def _pieces(self, window: Window) -> Sequence[Window]:
+        """Split a read in ranges of weights, so that the rows of joined tables fit in memory."""
+        keys, sample = window.plan.scan_plan.keys, window.plan.sample
+        pairs = zip(self.others, window.others, strict=True)
+        sizes = [part.rows_bytes(other.reader) for other, part in pairs if part is not None]
+        count = math.ceil(_MARGIN * sum(sizes) * _ROW_COPIES / self.question.memory_bytes)
+        if count <= 1 or (keys is not None and keys.only):
+            return [window]
+        start, end = (0.0, 1.0) if sample is None else fractions_of(sample)
+        between = partial(self.between, by_key=window.by_key, every_key=sample is None)
+        pieces = [between(*edges) for edges in pairwise(np.linspace(start, end, count + 1).tolist())]
+        return [piece for piece in pieces if piece is not None]
 
     def bytes_of(self, window: Window) -> int:
         """Return the bytes that a read is expected to open, of all tables."""
@@ -455,8 +501,8 @@ class Reading:
             "distinct keys": "for no distinct keys" if question.aggregates.shown else None,
             "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
         }
-        what = " and ".join(what for what, cure in reasons.items() if cure)
-        cures = ", or ".join(cure for cure in reasons.values() if cure)
+        what = " and ".join(what for what, cure in reasons.items() if cure) or "sums"
+        cures = ", or ".join(cure for cure in reasons.values() if cure) or "for fewer answers"
         message = (
             f"after {self.rows_read:,} rows, {what} take {used_bytes:,} bytes of memory, more than the limit of "
             f"{max_bytes:,}; no answer was computed. Increase `memory_bytes`, or ask {cures}"
