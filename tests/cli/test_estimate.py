@@ -79,6 +79,22 @@ def test_values_per_key_are_options_or_queries(tmp_path: Path) -> None:
         assert actual[0]["m"] == pytest.approx(truth)
 
 
+def test_joins_name_tables_and_keys(tmp_path: Path) -> None:
+    tables = {"sales": ROWS, "brands": ROWS.select("brand").unique().head(2).with_columns(kept=1)}
+    for name, rows in tables.items():
+        qbeast.write_table(rows, tmp_path / name, columns=rows.columns[:1], sample_by=["brand"])
+    matching = ROWS.join(tables["brands"], on="brand", how="semi").height
+    for how, count in (("", ROWS.height), (":semi", matching), (":anti", ROWS.height - matching)):
+        join = f"{tmp_path / 'brands'}:brand{how}"
+        rows = run_json("estimate", tmp_path / "sales", "n=count(*)", "--join", join, "--sample", "100%")[
+            "rows"
+        ]
+        assert rows[0]["n"] == count
+    assert "is not TABLE:COLUMNS" in run_error(
+        "estimate", tmp_path / "sales", "count(*)", "--join", "brands", code=2
+    )
+
+
 def test_invalid_numbers_raise(sales: Path) -> None:
     assert (
         "`error` must be a fraction" in run("estimate", sales, "avg(price)", "--error", "much", code=2).stderr

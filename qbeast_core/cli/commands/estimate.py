@@ -37,6 +37,23 @@ def _as_numbers(
         raise click.BadParameter(msg, param=parameter) from error
 
 
+def _as_joins(
+    _ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[str, list[str], str]] | None:
+    """Return joins from texts such as ``plans:user`` and ``s3://shop/returns:user,day:anti``."""
+    joins: list[tuple[str, list[str], str]] = []
+    for text in texts:
+        match = _JOIN.fullmatch(text)
+        if match is None:
+            msg = f"{text!r} is not TABLE:COLUMNS or TABLE:COLUMNS:HOW"
+            raise click.BadParameter(msg, param=parameter)
+        joins.append((match["table"], match["columns"].split(","), match["how"] or "left"))
+    return joins or None
+
+
+# A path may have colons, and the names of columns here have none.
+_JOIN: Final = re.compile(r"(?P<table>.+?):(?P<columns>[^:/]+?)(:(?P<how>left|inner|semi|anti))?")
+
 # A name and an aggregate: no aggregate begins with a name and a sign of equality.
 _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
 
@@ -58,6 +75,14 @@ _NAMED: Final = re.compile(r"\s*([^\W\d]\w*)\s*=(.*)", re.DOTALL)
         multiple=True,
     ),
     where_option,
+    option(
+        "--join",
+        "A table with the same sampling key, the columns of the key, and optionally inner, semi or anti: "
+        "returns:user:anti. May be repeated.",
+        "TABLE:COLUMNS[:HOW]",
+        multiple=True,
+        callback=_as_joins,
+    ),
     option("--error", "Maximum error of an answer, as a fraction of it: 0.02 or 2%.", "FRACTION"),
     option(
         "--absolute",
