@@ -30,6 +30,7 @@ NAMES = (
     "filters",
     "layouts",
     "partitions",
+    "sampling_key",
     "estimates",
     "heavy_keys",
     "distinct",
@@ -47,11 +48,12 @@ NAMES = (
     "stores",
     "memory",
     "carbondata",
+    "users",
     "spark_write",
     "spark_read",
     "spark_change",
 )
-BY_HAND = {"spark_write", "spark_read", "spark_change", "heavy_keys"}  # hours, or another PySpark
+BY_HAND = {"spark_write", "spark_read", "spark_change", "heavy_keys", "users"}  # hours, or another PySpark or engine
 
 
 def main(names: list[str]) -> None:
