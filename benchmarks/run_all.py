@@ -53,7 +53,13 @@ NAMES = (
     "spark_read",
     "spark_change",
 )
-BY_HAND = {"spark_write", "spark_read", "spark_change", "heavy_keys", "users"}  # hours, or another PySpark or engine
+BY_HAND = {
+    "spark_write",
+    "spark_read",
+    "spark_change",
+    "heavy_keys",
+    "users",
+}  # hours, or another PySpark or engine
 
 
 def main(names: list[str]) -> None:

@@ -53,24 +53,11 @@ _COUNT = Aggregates((), (pl.lit(1, pl.Int32),), {})
 
 _NO_SIZES = KeySizes(np.zeros(0, np.int32))
 
-# Maximum number of tasks that the driver reads to find a matching row.
-_MAX_CENTRE_TASKS = 8
-
 # Maximum fraction of the opened rows that may be in files without a list of heavy keys.
 _MAX_UNLISTED = 0.01
 
-# Copies of the rows of whole keys in memory while they are grouped: three for a sum, up to five for `n_unique`.
-_ROW_COPIES = 4
-
-# Ranges of equal width have different numbers of rows.
-_MARGIN = 1.25
-
-# Size of a task that is never split.
-_UNLIMITED = 1 << 62
-
 # From this design effect on, each batch is summed by key, which saves memory.
 _MIN_EFFECT = 2.0
-
 
 # Copies of the rows of joined tables in memory.
 _ROW_COPIES = 4

@@ -33,7 +33,7 @@ from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 # Maximum number of tasks that the driver reads to find a matching row.
 _MAX_CENTRE_TASKS = 8
 
-# Copies of the rows of whole keys in memory while they are grouped.
+# Copies of the rows of whole keys in memory while they are grouped: three for a sum, up to five for `n_unique`.
 _ROW_COPIES = 4
 
 # Ranges of equal width have different numbers of rows.
