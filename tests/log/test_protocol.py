@@ -163,7 +163,7 @@ def test_future_versions_raise(reader: int, writer: int) -> None:
         check_writable(protocol, table(), mode="append", path="t")
 
 
-@pytest.mark.parametrize("needed", ["5", "99", "1" + "0" * 5000, "two", "", "-1", "1.5", "٣"])
+@pytest.mark.parametrize("needed", ["6", "99", "1" + "0" * 5000, "two", "", "-1", "1.5", "٣"])
 def test_newer_reader_version_is_refused_by_name(needed: str) -> None:
     metadata = table(configuration={"qbeast.minReader": needed})
     with pytest.raises(UnsupportedTableError, match=r"qbeast\.minReader .*Upgrade qbeast") as caught:
