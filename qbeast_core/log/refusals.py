@@ -15,7 +15,7 @@ MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
 
 # How a table of these features is copied; the rest is in `copy_of`.
-COPIES: Final[Mapping[str, str]] = {
+_COPIES: Final[Mapping[str, str]] = {
     "catalogManaged": (
         "Copy it with Spark that is connected to the catalog, because only the catalog has the newest version: "
         "qbeast_spark_bridge.write_table(spark.table(name), new, columns=[...])."
@@ -91,7 +91,7 @@ def refusal(
     cannot = "cannot be read by qbeast" if verb == "read" else "cannot be written in this way by qbeast"
     indexed = any(key.startswith("qbeast.") for key in metadata.configuration)
     works = "Reads and samples work. " if verb == "written" and indexed else ""
-    cure = _cure(features, protocol, path)
+    cure = cure_of(features, protocol, path)
     cure = f"Or {cure[0].lower()}{cure[1:]}" if works else cure
     return f"{path} {cannot}: it uses {used}. Nothing was changed. {works}{cure}"
 
@@ -125,13 +125,18 @@ def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> st
     )
 
 
-def _cure(features: Sequence[str], protocol: Protocol, path: str) -> str:
-    """Return what to do with the table, as a sentence."""
+def cure_of(features: Sequence[str], protocol: Protocol, path: str) -> str:
+    """Return what to do with a table that has features which are not supported, as a sentence.
+
+    >>> protocol = Protocol(min_reader_version=3, min_writer_version=7, reader_features=("geospatial",))
+    >>> cure_of(["geospatial-preview"], protocol, "old")[:49]
+    'Spark with Delta 4.4 does not support it either. '
+    """
     for feature in features:
         if feature.startswith(VOID_INSIDE):
             column = feature.removeprefix(VOID_INSIDE).strip()
             return f"Copy the other columns into a new table: {delta_copy_call(path, without=column)}."
-        special = COPIES.get(feature.removesuffix(PREVIEW)) or COPIES.get(feature.partition(" ")[0])
+        special = _COPIES.get(feature.removesuffix(PREVIEW)) or _COPIES.get(feature.partition(" ")[0])
         if special is not None:
             return special.format(path=path)
     return f"Copy it into a table without: {copy_of(protocol, path)}."

@@ -34,7 +34,7 @@ from qbeast_core.io.stores.store import Store
 from qbeast_core.log.actions import Metadata, Protocol
 from qbeast_core.log.features import NAMED_READER, NAMED_WRITER
 from qbeast_core.log.protocol import check_readable
-from qbeast_core.log.refusals import COPIES, copy_of
+from qbeast_core.log.refusals import cure_of
 from qbeast_core.support.forked import FORKED
 from qbeast_core.support.suggestions import write_call
 from qbeast_core.table.data.found_instead import LOG_DIRECTORY, found_instead, log_instead
@@ -370,19 +370,16 @@ def _damage(text: str) -> str | None:
 def _unsupported(text: str, path: str) -> UnsupportedTableError | None:
     """Return the error about an unsupported feature. None: the error text of deltalake is not about a feature."""
     if _CATALOG.search(text):
-        message = (
-            f"{path} cannot be read: a catalog manages it (catalogManaged). Nothing was changed. "
-            f"{COPIES['catalogManaged']}"
-        )
-        return UnsupportedTableError(message, path=path, feature="catalogManaged")
+        return _refused(path, "a catalog manages it (catalogManaged)", "catalogManaged")
     if not _UNSUPPORTED.search(text):
         return None
     if _SHAPES.search(text):
         text = "Feature 'geospatial': columns of points and shapes"
     match = _FEATURE.search(text)
     reason = text if match is None else f"it uses {match[1]}, which neither qbeast nor deltalake supports"
-    feature = text if match is None else match[1]
-    known = COPIES.get(feature)
-    cure = f"Copy it with {copy_of(_FUTURE, path)}." if known is None else known.format(path=path)
-    message = f"{path} cannot be read: {reason}. Nothing was changed. {cure}"
+    return _refused(path, reason, text if match is None else match[1])
+
+
+def _refused(path: str, reason: str, feature: str) -> UnsupportedTableError:
+    message = f"{path} cannot be read: {reason}. Nothing was changed. {cure_of([feature], _FUTURE, path)}"
     return UnsupportedTableError(message, path=path, feature=feature)
