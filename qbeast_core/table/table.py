@@ -757,9 +757,9 @@ class Table:
         memory_bytes : int, optional
             Memory for the sums of sampled keys, see `qbeast.Resources`. If they need more, all rows are read, which
             needs memory for groups only (and for quantiles, values of rows). If these do not fit, or the keys of
-            `sample` do not fit, an error is raised. With `per`, rows are read in ranges of keys that fit in a quarter
-            of it, and parts of the files are read for several ranges; if the rows of one key do not fit, an error is
-            raised. For a function, the rows of the sample must fit in a third of it.
+            `sample` do not fit, an error is raised. With `per` or a join of tables, rows are read in ranges of keys
+            that fit in a quarter of it, and parts of the files are read for several ranges; if the rows of one key do
+            not fit, an error is raised. For a function, the rows of the sample must fit in a third of it.
         replicates : int, default 64
             Number of groups of keys, at least 32. A function is called for the sample without each of them, for the
             whole sample, and for 8 parts of it.
