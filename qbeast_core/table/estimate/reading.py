@@ -483,16 +483,16 @@ class Reading:
     def _refuse_memory(self, used_bytes: int, max_bytes: int, *, by_key: bool) -> NoReturn:
         question = self.question
         reasons = {
-            "keys": "for an error, or for a smaller sample" if by_key else None,
-            "groups": "for fewer groups" if question.by else None,
-            "distinct keys": "for no distinct keys" if question.aggregates.shown else None,
-            "values for quantiles": "for no quantiles" if question.aggregates.quantiles else None,
+            "keys": "an error, or a smaller sample" if by_key else None,
+            "groups": "fewer groups" if question.by else None,
+            "distinct keys": "no distinct keys" if question.aggregates.shown else None,
+            "values for quantiles": "no quantiles" if question.aggregates.quantiles else None,
         }
         what = " and ".join(what for what, cure in reasons.items() if cure) or "sums"
-        cures = ", or ".join(cure for cure in reasons.values() if cure) or "for fewer answers"
+        cures = ", or ".join(cure for cure in reasons.values() if cure) or "fewer answers"
         message = (
             f"after {self.rows_read:,} rows, {what} take {used_bytes:,} bytes of memory, more than the limit of "
-            f"{max_bytes:,}; no answer was computed. Increase `memory_bytes`, or ask {cures}"
+            f"{max_bytes:,}; no answer was computed. Increase `memory_bytes`, or request {cures}"
         )
         raise InvalidInputError(message, argument="memory_bytes")
 

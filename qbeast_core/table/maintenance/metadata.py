@@ -102,7 +102,7 @@ def _refuse_property(snapshot: Snapshot, key: object, value: object) -> None:
         return
     if key.lower().startswith("delta.") and key not in SETTABLE:
         msg = (
-            f"{key!r} cannot be set by qbeast: it may ask for features of Delta that qbeast does not support. Nothing "
+            f"{key!r} cannot be set by qbeast: it may require features of Delta that qbeast does not support. Nothing "
             f"was changed; these can be set: {', '.join(sorted(SETTABLE))}, and names of your own; {_RULE}<name> can "
             "be unset with None."
         )

@@ -247,7 +247,7 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
         ({"aggregates": request, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
         (
             {"aggregates": request, "by": ["id", "cents"], "error": 1e-6},
-            " groups take .* or ask for fewer groups$",
+            " groups take .* or request fewer groups$",
         ),
         (
             {"aggregates": {f"q{q}": pl.col("x").quantile(q / 9) for q in range(8)}, "error": 1e-6},
