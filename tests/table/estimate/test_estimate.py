@@ -243,7 +243,7 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
     request: dict[str, pl.Expr | str] = {"sum": pl.col("x").sum(), "money": pl.col("cents").sum()}
     assert table.estimate(request, sample=0.05, memory_bytes=4 << 20).frame["reliable"].item()
     for much, cure in (
-        ({"aggregates": request, "sample": 0.9}, " keys take .* ask for an error, or for a smaller sample$"),
+        ({"aggregates": request, "sample": 0.9}, " keys take .* request an error, or a smaller sample$"),
         ({"aggregates": request, "sample": 1.0, "by": ["id", "cents"]}, " groups take .* fewer groups$"),
         (
             {"aggregates": request, "by": ["id", "cents"], "error": 1e-6},
