@@ -14,7 +14,7 @@ VOID_INSIDE: Final = "the type void inside"
 MAPPING_OF_NO_PROTOCOL: Final = "columnMapping that its protocol does not name"
 APPEND_ONLY: Final = "delta.appendOnly"
 
-# How a table of these features is copied; the rest is in `copy_of`.
+# How a table of these features is copied; the rest is in `_copy_of`.
 _COPIES: Final[Mapping[str, str]] = {
     "catalogManaged": (
         "Copy it with Spark that is connected to the catalog, because only the catalog has the newest version: "
@@ -110,21 +110,6 @@ def unsupported_rule(
     )
 
 
-def copy_of(protocol: Protocol, path: str, *, columns: Sequence[str] = ()) -> str:
-    """Return the call that copies a Delta table's rows into a new table.
-
-    >>> "QueryBuilder" in copy_of(Protocol(min_reader_version=2, min_writer_version=5), "old")
-    True
-    """
-    if _DELTALAKE.issuperset(name.removesuffix(PREVIEW) for name in protocol.reader_features or ()):
-        return delta_copy_call(path, columns=columns)
-    spark = f'spark.read.format("delta").load({path!r})'
-    listed = ", ".join([*map(repr, columns), "..."])
-    return (
-        f"qbeast_spark_bridge.write_table({spark}, new, columns=[{listed}]), where Spark with Delta reads it"
-    )
-
-
 def cure_of(features: Sequence[str], protocol: Protocol, path: str) -> str:
     """Return what to do with a table that has features which are not supported, as a sentence.
 
@@ -139,4 +124,12 @@ def cure_of(features: Sequence[str], protocol: Protocol, path: str) -> str:
         special = _COPIES.get(feature.removesuffix(PREVIEW)) or _COPIES.get(feature.partition(" ")[0])
         if special is not None:
             return special.format(path=path)
-    return f"Copy it into a table without: {copy_of(protocol, path)}."
+    return f"Copy it into a table without: {_copy_of(protocol, path)}."
+
+
+def _copy_of(protocol: Protocol, path: str) -> str:
+    """Return the call that copies a Delta table's rows into a new table."""
+    if _DELTALAKE.issuperset(name.removesuffix(PREVIEW) for name in protocol.reader_features or ()):
+        return delta_copy_call(path)
+    spark = f'spark.read.format("delta").load({path!r})'
+    return f"qbeast_spark_bridge.write_table({spark}, new, columns=[...]), where Spark with Delta reads it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
@@ -63,16 +63,16 @@ def write_call(path: str) -> str:
     return f"qbeast.write_table(rows, {path!r}, columns=[...])"
 
 
-def copy_call(scan: str, *, columns: Sequence[str] = ()) -> str:
+def copy_call(scan: str) -> str:
     """Return the call that copies the rows of a scan into a new table.
 
-    >>> copy_call("pl.scan_csv('old')", columns=["day"])
-    "qbeast.write_table(pl.scan_csv('old'), new, columns=['day', ...])"
+    >>> copy_call("pl.scan_csv('old')")
+    "qbeast.write_table(pl.scan_csv('old'), new, columns=[...])"
     """
-    return f"qbeast.write_table({scan}, new, columns=[{', '.join([*map(repr, columns), '...'])}])"
+    return f"qbeast.write_table({scan}, new, columns=[...])"
 
 
-def delta_copy_call(path: str, *, columns: Sequence[str] = (), without: str | None = None) -> str:
+def delta_copy_call(path: str, *, without: str | None = None) -> str:
     """Return the call that copies a Delta table with deltalake, which reads more tables correctly than Polars.
 
     >>> "SELECT * EXCLUDE" in delta_copy_call("old", without="v")
@@ -81,4 +81,4 @@ def delta_copy_call(path: str, *, columns: Sequence[str] = (), without: str | No
     quoted = None if without is None else without.replace('"', '""')
     query = "SELECT * FROM old" if quoted is None else f'SELECT * EXCLUDE ("{quoted}") FROM old'  # noqa: S608 - only shown
     scan = f'QueryBuilder().register("old", DeltaTable({path!r})).execute({query!r})'
-    return f"from deltalake import DeltaTable, QueryBuilder; {copy_call(scan, columns=columns)}"
+    return f"from deltalake import DeltaTable, QueryBuilder; {copy_call(scan)}"
