@@ -1,4 +1,4 @@
-"""What tests and doctests run under: `--slow`, `--connect`, Hypothesis profiles, no fork, no disk to wait for."""
+"""Settings of tests and doctests: `--slow`, `--connect`, Hypothesis profiles, no fork, no fsync."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No deadline: the first call of a lazily loaded engine is slow, and machines are shared. Half of Hypothesis' own number
-# of examples with every change, four times as many with --slow.
+# No deadline: the first call of a lazily loaded engine is slow, and machines are shared. A quarter of Hypothesis' own
+# number of examples with every change, eight times as many with --slow.
 settings.register_profile(
-    "default", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# CI repeats itself: a new counterexample is found by whoever runs the tests next, not by chance in a landing.
+# CI draws the same examples each time, so that it does not fail by chance.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-# --slow: many more examples; how many where it matters, a test says itself (tests/helpers/examples.py).
+# --slow: many more examples. Some tests set their number themselves (tests/helpers/examples.py).
 settings.register_profile(
     "slow", settings.get_profile("ci" if os.environ.get("CI") else "default"), max_examples=200
 )
@@ -33,15 +33,15 @@ def _no_fork() -> NoReturn:
 
 
 def _no_fsync(file: int) -> None:
-    """Wait for no disk: tests end processes, but no machines. That a store waits, tests/io/test_local_store.py asks."""
-    os.fstat(file)  # no file is an error still
+    """Do not wait for the disk, because tests kill processes, not machines. tests/io/test_local_store.py tests fsync."""
+    os.fstat(file)  # still raises if there is no file
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
-    said = "share a JVM: the classic session leaves its server's port in this file, and --connect takes it from there"
-    parser.addoption("--server", type=Path, help=said)
+    share = "share a JVM: the classic session writes the port of its server to this file, and --connect reads it"
+    parser.addoption("--server", type=Path, help=share)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,9 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Spare the garbage collector what is loaded to find the tests, now and whenever it runs later: all of it stays.
+    """Exclude modules from garbage collection, because they are never freed.
 
-    It runs seldom, too: what tests leave in circles is little, and to look for it is a twentieth of their time.
+    Collect less often: tests leave few cycles, and looking for them takes a twentieth of the time.
     """
     gc.disable()
     try:
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--slow"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:  # not skipped one by one: there are a thousand
+    if slow:  # not skipped one by one, because there are a thousand
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
 

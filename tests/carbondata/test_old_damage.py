@@ -16,7 +16,7 @@ SMALL = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(10, slow=300)
+@examples(5, slow=300)
 @given(damaged_tables(SMALL))
 def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
@@ -24,7 +24,7 @@ def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> No
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, slow=1500)
+@examples(13, slow=1500)
 @given(damaged_tables(names(*OLD)))
 def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

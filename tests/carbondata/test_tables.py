@@ -46,7 +46,7 @@ def check_filter(name: str, predicate: pl.Expr) -> None:
     assert_frame_equal(in_order(actual), in_order(rows.filter(predicate)))
 
 
-@examples(15, slow=500)
+@examples(8, slow=500)
 @given(filters(PAGED))
 def test_filter_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
     check_filter(*drawn)

@@ -76,7 +76,7 @@ def keyed(seed: int, count: int, users: int) -> tuple[pl.DataFrame, np.ndarray]:
     return rows.with_columns(pl.col("user").replace(0, None)), weights[user].astype(np.int32)
 
 
-@examples(40, slow=400)
+@examples(20, slow=400)
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(0, 60),

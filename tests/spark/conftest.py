@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--connect"):
         return
     skip = pytest.mark.skip(reason="a property of classic sessions")
-    done = pytest.mark.skip(reason="asks no session: run without --connect")
+    done = pytest.mark.skip(reason="needs no session: run without --connect")
     for item in items:
         if item.get_closest_marker("classic"):
             item.add_marker(skip)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-@pytest.mark.connect
 def test_rows_change_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     written(path)

@@ -46,7 +46,6 @@ def changed_keys(step: int, before: pl.DataFrame, source: pl.DataFrame) -> dict[
     }
 
 
-@pytest.mark.connect
 def test_changes_of_executors_are_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     before = table_with_feed(path)

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
-    pytest.mark.connect,
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
     pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning"),
 ]
@@ -39,7 +38,7 @@ MODE = "delta.columnMapping.mode"
 DAYS = [date(1582, 1, 1), date(2024, 2, 29)]
 
 
-def rows_of(count: int = 900, first: int = 0) -> pl.DataFrame:
+def rows_of(count: int = 480, first: int = 0) -> pl.DataFrame:
     """Rows with the names after the changes of names."""
     row = pl.int_range(first, first + count, eager=True).alias("row")
     return pl.DataFrame(

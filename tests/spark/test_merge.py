@@ -44,7 +44,6 @@ def assert_nothing_is_left(path: Path) -> None:
     assert not list(path.glob(f"*{SUFFIX}"))
 
 
-@pytest.mark.connect
 def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     rows = written(path)

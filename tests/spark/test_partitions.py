@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
-    pytest.mark.connect,
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
     pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning"),
 ]

@@ -57,7 +57,6 @@ def test_executors_check_rows(spark: SparkSession, tmp_path: Path) -> None:
     check_no_orphans(path)
 
 
-@pytest.mark.connect
 def test_executors_change_rows_under_rules(spark: SparkSession, tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     qbeast.write_table(rows(100), path, mode="append")

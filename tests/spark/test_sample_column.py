@@ -60,7 +60,6 @@ def test_executors_write_the_column_of_random_tables(spark: SparkSession, case: 
         check_spark(spark, path, case.rows, case.indexed)
 
 
-@pytest.mark.connect
 def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     wrong = ROWS.with_columns(sample=pl.lit(0.25, pl.Float32))

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.connect
-
 
 def clicks(spark: SparkSession, count: int = 1_200, first: int = 0) -> DataFrame:
     return spark.range(first, first + count, 1, 3).selectExpr(
@@ -44,7 +42,7 @@ def check(spark: SparkSession, path: Path, expected: pl.DataFrame, key: list[str
         assert_same_rows(of_spark(where), rows.filter(pl.col("fare") < 300), "row")
 
 
-@pytest.mark.parametrize("key", [["user"], ["shop", "user"]])
+@pytest.mark.parametrize("key", [pytest.param(["user"], marks=pytest.mark.slow), ["shop", "user"]])
 def test_samples_of_spark_hold_whole_keys(spark: SparkSession, tmp_path: Path, key: list[str]) -> None:
     path, df = tmp_path / "t", clicks(spark)
     with small_files(file_rows=200):

@@ -62,7 +62,6 @@ def test_estimate_of_table_without_index_is_exact(spark: SparkSession, tmp_path:
     assert answer.frame.select("n", "n_low").row(0) == (sum(range(600)), sum(range(600)))
 
 
-@pytest.mark.connect
 def test_tables_without_index_are_written_and_changed(spark: SparkSession, tmp_path: Path) -> None:
     bridge.register(spark)
     rows, path = every_type(), tmp_path / "t"

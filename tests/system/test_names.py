@@ -128,7 +128,13 @@ FOLDERS = ["export (1)+é", "10:30 #?", "~", "[a]{b}* 100%", "plain"]
 COLUMNS = ["a%20b", "a`.b", "${x}", "日 😀", "\\\\"]
 
 
-@pytest.mark.parametrize(("folder", "name"), list(zip(FOLDERS, COLUMNS, strict=True)))
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        pytest.param(*names, marks=pytest.mark.slow if number > 1 else ())
+        for number, names in enumerate(zip(FOLDERS, COLUMNS, strict=True))
+    ],
+)
 def test_any_folder_and_column_name_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
 ) -> None:

@@ -111,7 +111,9 @@ def compared(table: qbeast.Table, step: str, how: qbeast.Resources) -> None:
     assert domains(path)["app.owner"] == {"name": "us"}
 
 
-@pytest.mark.parametrize("how", [MEMORY, SPILL], ids=["memory", "spill"])
+@pytest.mark.parametrize(
+    "how", [MEMORY, pytest.param(SPILL, marks=pytest.mark.slow)], ids=["memory", "spill"]
+)
 @pytest.mark.parametrize("step", STEPS)
 def test_rows_keep_ids_through_every_step(step: str, how: qbeast.Resources, tmp_path: Path) -> None:
     with small_files():

@@ -348,7 +348,7 @@ pytestmark = [
 
 
 class TestLife(Life.TestCase):
-    settings = settings(RELAXED, max_examples=12, stateful_step_count=5)
+    settings = settings(RELAXED, max_examples=6, stateful_step_count=5)
 
 
 @pytest.mark.slow

@@ -10,11 +10,12 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.engine import budget
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.small_files import resized
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
@@ -56,7 +57,7 @@ def written(path: Path) -> None:
             qbeast.write_table(part, path, columns=["a", "b", "text"], mode="append", cube_size=10)
 
 
-@settings(max_examples=8)
+@examples(4, slow=40)
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
     batch_bytes=st.sampled_from([1 << 9, 1 << 20]),

@@ -81,7 +81,7 @@ CASES = st.builds(
 )
 
 
-@examples(15, slow=150)
+@examples(8, slow=150)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),

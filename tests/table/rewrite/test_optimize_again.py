@@ -57,7 +57,7 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(6, slow=30, parent=RELAXED)
+@examples(3, slow=30, parent=RELAXED)
 @given(
     kind=st.sampled_from(KINDS),
     first=st.integers(1, 1500 if is_slow() else 400),

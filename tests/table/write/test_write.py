@@ -62,7 +62,7 @@ WHOLE_TYPES = {"IntegerDataType", "LongDataType", "TimestampDataType", "DateData
 SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sampled_from([1, 4, 32])}
 
 
-@examples(15, slow=200)
+@examples(8, slow=200)
 @given(case=cases(most_rows=200) if is_slow() else cases(), **SHAPES)
 def test_rows_are_complete_and_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
     check_written(case, file_rows, page_rows)
