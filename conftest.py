@@ -33,7 +33,7 @@ def _no_fork() -> NoReturn:
 
 
 def _no_fsync(file: int) -> None:
-    """Do not wait for the disk, because tests kill processes, not machines. tests/io/test_local_store.py tests fsync."""
+    """Do not wait for the disk, as tests kill processes, not machines. tests/io/test_local_store.py tests fsync."""
     os.fstat(file)  # still raises if there is no file
 
 
