@@ -40,7 +40,9 @@ def _no_fsync(file: int) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
-    share = "share a JVM: the classic session writes the port of its server to this file, and --connect reads it"
+    share = (
+        "share a JVM: the classic session writes the port of its server to this file, and --connect reads it"
+    )
     parser.addoption("--server", type=Path, help=share)
 
 
