@@ -28,21 +28,26 @@ LARGE = pl.col("user").filter(pl.col("x") > 1.5).n_unique()
 
 SIZES = ("Poisson", "Pareto 1.5", "Pareto 2.2", "null", "giant")
 QUESTIONS: dict[str, dict[str, Any]] = {
-    "all": {"asked": {"n": USER}, "error": 0.05},
-    "where": {"asked": {"n": USER}, "where": pl.col("y") < 0.2, "error": 0.05},
-    "by": {"asked": {"n": USER}, "by": ["kind"], "error": 0.1},
+    "all": {"aggregates": {"n": USER}, "error": 0.05},
+    "where": {"aggregates": {"n": USER}, "where": pl.col("y") < 0.2, "error": 0.05},
+    "by": {"aggregates": {"n": USER}, "by": ["kind"], "error": 0.1},
     "where, by": {
-        "asked": {"n": USER, "few": LARGE},
+        "aggregates": {"n": USER, "few": LARGE},
         "where": pl.col("y") < 0.5,
         "by": ["kind"],
         "error": 0.1,
     },
-    "share": {"asked": {"it": LARGE / USER}, "error": 0.05},
-    "rows": {"asked": {"it": pl.len() / USER}, "error": 0.05},
-    "mixed": {"asked": {"it": PER_USER}, "error": 0.05},
-    "mixed, where": {"asked": {"it": PER_USER}, "where": pl.col("y") < 0.5, "known": False, "error": 0.05},
+    "share": {"aggregates": {"it": LARGE / USER}, "error": 0.05},
+    "rows": {"aggregates": {"it": pl.len() / USER}, "error": 0.05},
+    "mixed": {"aggregates": {"it": PER_USER}, "error": 0.05},
+    "mixed, where": {
+        "aggregates": {"it": PER_USER},
+        "where": pl.col("y") < 0.5,
+        "known": False,
+        "error": 0.05,
+    },
     "mixed, by": {
-        "asked": {"it": PER_USER, "n": USER, "sum": pl.col("x").sum()},
+        "aggregates": {"it": PER_USER, "n": USER, "sum": pl.col("x").sum()},
         "by": ["kind"],
         "error": 0.1,
     },
@@ -60,10 +65,10 @@ ESTIMATES: dict[str, tuple[dict[str, Any], float]] = {
 def population(sizes: str, question: str) -> tuple[Population, float]:
     """Return users to sample and the question, and its error."""
     options = dict(QUESTIONS[question])
-    asked, error = options.pop("asked"), options.pop("error")
+    aggregates, error = options.pop("aggregates"), options.pop("error")
     # Estimates of distinct keys alone sample heavy keys like others.
     alone = question in ("all", "where", "by", "where, by", "share")
-    return Population(_trial_events(sizes), asked, key=["user"], apart=not alone, **options), error
+    return Population(_trial_events(sizes), aggregates, key=["user"], apart=not alone, **options), error
 
 
 def _trial_events(sizes: str) -> pl.DataFrame:

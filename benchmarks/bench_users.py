@@ -151,11 +151,13 @@ def _clickhouse(file: Path, scratch: Path, truths: dict[str, int]) -> list[Figur
             )[0]
         }
         for what, where in (("users", "1"), ("users of a week", SQL_WEEK)):
-            figures += _asked(session, place, what, where, truths[what], f"ClickHouse {name}", row_bytes)
+            figures += _clickhouse_figures(
+                session, place, what, where, truths[what], f"ClickHouse {name}", row_bytes
+            )
     return figures
 
 
-def _asked(
+def _clickhouse_figures(
     session: Any, place: str, what: str, where: str, truth: int, who: str, row_bytes: dict[str, float]
 ) -> list[Figure]:
     def query(part: int) -> str:

@@ -110,7 +110,7 @@ class Population:
     ----------
     frame : polars.DataFrame
         All rows.
-    asked : mapping of str to polars.Expr
+    aggregates : mapping of str to polars.Expr
         The aggregates.
     by : sequence of str
         Columns of groups.
@@ -127,7 +127,7 @@ class Population:
     def __init__(
         self,
         frame: pl.DataFrame,
-        asked: Mapping[str, pl.Expr],
+        aggregates: Mapping[str, pl.Expr],
         *,
         by: Sequence[str] = (),
         where: pl.Expr | None = None,
@@ -136,7 +136,7 @@ class Population:
         apart: bool = False,
     ) -> None:
         self.by, self.filtered = tuple(by), where is not None
-        self.aggregates = recognise(asked, lambda expr: frame.select(expr).dtypes[0], key)
+        self.aggregates = recognise(aggregates, lambda expr: frame.select(expr).dtypes[0], key)
         self.known = known and not self.aggregates.counts_keys
         centres = {name: frame.select(expr).item() for name, expr in self.aggregates.centres.items()}
         quantiles = tuple(quantile.values for quantile in self.aggregates.quantiles)

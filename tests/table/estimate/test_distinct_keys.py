@@ -82,17 +82,21 @@ def test_distinct_keys_equal_polars_after_any_operation(
                 rows = pl.concat([rows, rides(number, count // 2)])
         table = qbeast.open_table(path)
         kept = rows if where is None else rows.filter(where)
-        for asked in (COUNTS, MIXED):
-            assert_exact(table, kept, asked, by, where)
+        for request in (COUNTS, MIXED):
+            assert_exact(table, kept, request, by, where)
         assert_sampled(table, kept, sample, where)
 
 
 def assert_exact(
-    table: qbeast.Table, rows: pl.DataFrame, asked: dict[str, pl.Expr], by: str | None, where: pl.Expr | None
+    table: qbeast.Table,
+    rows: pl.DataFrame,
+    request: dict[str, pl.Expr],
+    by: str | None,
+    where: pl.Expr | None,
 ) -> None:
-    actual = table.estimate(asked, by=by, where=where, error=1e-6)
+    actual = table.estimate(request, by=by, where=where, error=1e-6)
     assert actual.met
-    exprs = {name: expr.cast(pl.Float64) for name, expr in asked.items()}
+    exprs = {name: expr.cast(pl.Float64) for name, expr in request.items()}
     truth = rows.select(**exprs).fill_nan(None) if by is None else rows.group_by(by).agg(**exprs).sort(by)
     frame = actual.frame if by is None else actual.frame.sort(by)
     assert_frame_equal(frame.select(truth.columns), truth)
@@ -163,10 +167,10 @@ def test_keys_of_several_columns_are_counted_together(tmp_path: Path) -> None:
     rows = rides(2, 3_000)
     qbeast.write_table(rows, tmp_path / "t", columns=["fare"], sample_by=["user", "kind"])
     table = qbeast.open_table(tmp_path / "t")
-    asked = {"pairs": pl.struct("kind", "user").n_unique(), "sql": "count(DISTINCT (user, kind))"}
+    request = {"pairs": pl.struct("kind", "user").n_unique(), "sql": "count(DISTINCT (user, kind))"}
     with duckdb.connect() as connection:
         in_sql = connection.sql('SELECT count(DISTINCT ("user", kind)) FROM rows').fetchall()[0][0]
-    actual = table.estimate(asked, error=1e-6).frame
+    actual = table.estimate(request, error=1e-6).frame
     assert actual["pairs"].item() == rows.select(pl.struct("user", "kind").n_unique()).item()
     assert actual["sql"].item() == in_sql
     with pytest.raises(

@@ -78,7 +78,7 @@ ASKED: Final[dict[str, pl.Expr]] = {
 }
 
 
-def asked(how: str) -> dict[str, pl.Expr]:
+def answers(how: str) -> dict[str, pl.Expr]:
     if how in ("semi", "anti"):
         return ASKED
     return {**ASKED, "both": (pl.col("fare") * pl.col("cost")).sum(), "spread": pl.col("cost").std()}
@@ -91,12 +91,12 @@ def test_join_of_all_rows_equals_polars(
 ) -> None:
     events, orders = tables
     request = EstimateRequest(
-        aggregates=asked(how), by="kind", where="fare < 80", join=(orders, "user", how), sample=1.0
+        aggregates=answers(how), by="kind", where="fare < 80", join=(orders, "user", how), sample=1.0
     )
     actual = list(rounds(events.reader, question_of(request, events.reader), engine=engine))[-1].frame
     joined = events.read("fare < 80").join(orders.read(), on="user", how=how)
     expected = joined.group_by("kind").agg(
-        **{name: pl.Expr.cast(e, pl.Float64) for name, e in asked(how).items()}
+        **{name: pl.Expr.cast(e, pl.Float64) for name, e in answers(how).items()}
     )
     assert_frame_equal(actual.select(expected.columns), expected.sort("kind"), rel_tol=1e-9)
     assert actual["reliable"].all()
