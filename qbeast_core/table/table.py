@@ -220,7 +220,7 @@ class Table:
         a live file has no such tag, because another writer made it or it is not indexed yet; `optimize` adds the tag.
 
         Above 2 a sample is clustered: index a column of many values as well. A table with a sampling key is clustered
-        on purpose: the keys are those of the sampling key then, and no warning is shown.
+        on purpose: the keys are those of the sampling key then, and writes warn only if one key has most of the rows.
         """
         return counts_of(self._snapshot).design_effect
 

@@ -21,6 +21,9 @@ from qbeast_core.tree.space.columns import data_type_of, frame_weights
 
 _TRIED: Final = 3
 
+# Fewer rows are examples, of which nobody takes a sample.
+_MIN_ROWS: Final = 1_000
+
 
 def keys_of_write(adds: Iterable[AddFile], design_effect: float | None = None) -> KeySketch:
     """Return how often index keys repeat in the files of one write."""
@@ -58,6 +61,18 @@ def warn_if_clustered(
     warnings.warn(
         _clustered_message(effect, indexed, cure), DesignEffectWarning, stacklevel=caller_stacklevel()
     )
+
+
+def warn_if_one_key(revision: Revision, rows: int, own_effect: float) -> None:
+    """Warn if one value of the sampling key of a new table has most of the rows."""
+    if not revision.sample_by or rows < _MIN_ROWS or 2 * own_effect < rows:
+        return
+    message = (
+        f"one value of the sampling key {list(revision.sample_by)} has most of the rows: a sample holds either these "
+        "rows or few others, and estimates read all rows. The rows are written and complete. To sample by columns of "
+        'many values, write them again (mode="overwrite", sample_by=[...]); sample_by=[] removes the key.'
+    )
+    warnings.warn(message, DesignEffectWarning, stacklevel=caller_stacklevel())
 
 
 def warn_if_growing(before: pl.DataFrame, after: pl.DataFrame, revision: Revision | None) -> None:

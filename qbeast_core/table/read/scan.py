@@ -186,9 +186,12 @@ def warn_of_sample(reader: Reader, sample: Sample | None, plan: ScanPlan | None 
     expected = (last - first) * rows
     if expected < _MIN_EXPECTED or (plan or reader.plan(None, sample)).selection.opened.any():
         return
+    many = "choose a sampling key of many values: overwrite with sample_by=[...]."
+    if not reader.snapshot.config.sample_by:
+        many = "index a column of many values as well: Table.reindex."
     message = (
         f"the sample {sample} of {reader.snapshot.uri!r} holds no row; about {expected:,.0f} of {rows:,} rows were "
         f"expected: rows with equal values of {list(reader.hashed)} enter a sample together (cluster sampling), "
-        "and there are few such values. Take a larger sample, or index a column of many values as well: Table.reindex."
+        f"and there are few such values. Take a larger sample, or {many}"
     )
     warnings.warn(message, EmptySampleWarning, stacklevel=caller_stacklevel())

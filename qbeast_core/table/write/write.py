@@ -33,6 +33,7 @@ from qbeast_core.table.engine.tasks.plain_files import rows_of
 from qbeast_core.table.index.design_effect import (
     keys_of_write,
     warn_if_clustered,
+    warn_if_one_key,
     with_write,
 )
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys, counts_of
@@ -107,6 +108,8 @@ def _write(
     result = _planned(target, chosen, plan, counts.design_effect)
     effects = (before, counts.lower_bound)
     warn_if_clustered(effects, chosen.revision, rows.in_memory_rows, own_effect=plan.design_effect)
+    if stays is None:
+        warn_if_one_key(chosen.revision, chosen.rows, plan.design_effect)
     return _done(result, adds, outcome)
 
 

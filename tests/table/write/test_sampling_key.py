@@ -266,6 +266,19 @@ def test_clustered_samples_do_not_warn(tmp_path: Path) -> None:
     assert f"{table.design_effect:.2f}" in str(plan)
 
 
+def test_key_with_one_value_warns_and_answers_exactly(tmp_path: Path) -> None:
+    rows = clicks(0, 1_200, 1).with_columns(user=pl.lit(1))
+    assert rows["user"].n_unique() == 1
+    with pytest.warns(qbeast.DesignEffectWarning, match=r"one value of the sampling key \['user'\] has most"):
+        table = create(tmp_path / "t", rows)
+    with pytest.warns(qbeast.EmptySampleWarning, match=r"choose a sampling key of many values"):
+        some = table.read(sample=0.2)
+    assert some.is_empty()
+    answer = table.estimate({"n": pl.col("user").n_unique(), "sum": pl.col("fare").sum()}, error=0.05)
+    assert answer.frame.select("n", "sum").row(0) == (1, pytest.approx(rows["fare"].sum()))
+    assert answer.met
+
+
 def test_damaged_key_is_reported_and_blocks_samples(tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = clicks(0, 60)
