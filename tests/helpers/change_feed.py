@@ -33,7 +33,8 @@ def read_feed(path: Path, version: int) -> pl.DataFrame:
 def feed_of(path: Path, version: int) -> pl.DataFrame | None:
     """Return the feed of a version, None without change of rows.
 
-    deltalake reads it, but for tables that map columns: their commits and files are read, without nested columns.
+    deltalake reads it, except of tables that map columns, and of encoded paths, which it does not decode. The commits
+    and files of these are read, without nested columns.
     """
     actions = commits(path)[version]
     kinds = {"cdc": None, "add": "insert", "remove": "delete"}
@@ -45,7 +46,8 @@ def feed_of(path: Path, version: int) -> pl.DataFrame | None:
     ]
     if not files:
         return None
-    if not DeltaTable(path, version=version).metadata().configuration.get("delta.columnMapping.mode"):
+    is_mapped = "delta.columnMapping.mode" in DeltaTable(path, version=version).metadata().configuration
+    if not is_mapped and all(unquote(file["path"]) == file["path"] for _, file in files):
         return read_feed(path, version)
     if any(kind == "cdc" for kind, _ in files):
         files = [(kind, file) for kind, file in files if kind == "cdc"]

@@ -209,7 +209,7 @@ def test_too_many_keys_for_memory_raise(tmp_path: Path) -> None:
     rows = pl.DataFrame({"user": range(300_000), "fare": 1.0})
     table = create(tmp_path / "t", rows.with_columns(km=pl.col("user") * 0.5), "key")
     with pytest.raises(
-        qbeast.InvalidInputError, match=r"distinct keys take .* for no distinct keys"
+        qbeast.InvalidInputError, match=r"distinct keys take .* request no distinct keys"
     ) as raised:
         table.estimate({"n": USER.n_unique()}, error=1e-6, memory_bytes=4 << 20)
     assert raised.value.argument == "memory_bytes"
