@@ -1,4 +1,4 @@
-"""Settings of tests and doctests: `--slow`, `--connect`, Hypothesis profiles, no fork, no fsync."""
+"""Settings of tests and doctests: `--sweep`, `--connect`, Hypothesis profiles, no fork, no fsync."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-# No deadline: the first call of a lazily loaded engine is slow, and machines are shared. A quarter of Hypothesis' own
-# number of examples with every change, eight times as many with --slow.
-settings.register_profile(
-    "default", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+# No deadline: the first call of a lazily loaded engine is slow, and machines are shared. No database: a seed alone
+# decides what is drawn.
+_COMMON = settings(
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=25,
 )
-# CI draws the same examples each time, so that it does not fail by chance.
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-# --slow: many more examples. Some tests set their number themselves (tests/helpers/examples.py).
-settings.register_profile(
-    "slow", settings.get_profile("ci" if os.environ.get("CI") else "default"), max_examples=200
-)
+# A change is tested with the same examples each time, so that it does not fail by chance. Sweeps find new ones.
+settings.register_profile("change", _COMMON, derandomize=True)
+settings.register_profile("sweep", _COMMON, max_examples=200)
+
+pytest_plugins = ["tests.helpers.budget"]
 
 
 def _no_fork() -> NoReturn:
@@ -38,7 +41,7 @@ def _no_fsync(file: int) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption("--sweep", action="store_true", help="run what `make test` leaves out")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
     share = (
         "share a JVM: the classic session writes the port of its server to this file, and --connect reads it"
@@ -47,8 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    usual = "ci" if os.environ.get("CI") else "default"
-    settings.load_profile("slow" if config.getoption("--slow") else usual)
+    settings.load_profile("sweep" if config.getoption("--sweep") else "change")
     multiprocessing.set_start_method("spawn", force=True)
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fork", _no_fork)
@@ -72,12 +74,24 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:  # not skipped one by one, because there are a thousand
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    """Select the tests of a ring: those that a change has to pass, or with `--sweep` what they leave out."""
+    sweep = config.getoption("--sweep")
+    # On Spark Connect and on older PySparks nothing runs with each change, so a sweep runs all.
+    elsewhere = config.getoption("--connect") or "EXPECTED_PYSPARK" in os.environ
+    chosen = [
+        item
+        for item in items
+        if (_is_sweep(item) or elsewhere if sweep else not item.get_closest_marker("sweep"))
+    ]
+    left_out = set(items) - set(chosen)
+    if left_out:  # not skipped one by one, because there are a thousand
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = chosen
+
+
+def _is_sweep(item: pytest.Item) -> bool:
+    """Return whether sweeps run a test: it is marked, or draws other examples."""
+    return bool(item.get_closest_marker("sweep")) or is_hypothesis_test(getattr(item, "obj", None))
 
 
 @pytest.hookimpl(wrapper=True)

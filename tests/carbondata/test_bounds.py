@@ -63,7 +63,7 @@ def test_bounds_hold(name: str) -> None:
     assert check(name) > 5
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [*names("sdk", "tx"), *more_names("sdk", "tx")])
 def test_bounds_of_all_tables_hold(name: str) -> None:
     check(name)

@@ -28,24 +28,24 @@ MORE = more_names("sdk", "tx", "cd", "stream", "store")
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(15, slow=2000)
+@examples(15, sweep=2000)
 @given(damaged_tables(NAMES))
 def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, slow=3000)
+@examples(25, sweep=3000)
 @given(damaged_tables(ALL))
 def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.skipif(not MORE, reason="no larger collection is pointed to")
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, slow=1500)
+@examples(25, sweep=1500)
 @given(damaged_tables(MORE))
 def test_damaged_tables_of_larger_collection_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

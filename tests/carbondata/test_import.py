@@ -39,7 +39,7 @@ def test_import_keeps_rows_and_passes_check(name: str, tmp_path: Path) -> None:
     imported(name, tmp_path / "new")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
 @pytest.mark.parametrize("name", IMPORTED)
 def test_rows_of_all_tables_are_the_same(name: str, tmp_path: Path) -> None:

@@ -16,15 +16,15 @@ SMALL = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(5, slow=300)
+@examples(5, sweep=300)
 @given(damaged_tables(SMALL))
 def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(13, slow=1500)
+@examples(13, sweep=1500)
 @given(damaged_tables(names(*OLD)))
 def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)

@@ -44,7 +44,7 @@ def test_rows_equal_carbondata(name: str) -> None:
     check(name)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", more_names("tx230"))
 def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
     check(name)

@@ -46,15 +46,15 @@ def check_filter(name: str, predicate: pl.Expr) -> None:
     assert_frame_equal(in_order(actual), in_order(rows.filter(predicate)))
 
 
-@examples(8, slow=500)
+@examples(8, sweep=500)
 @given(filters(PAGED))
 def test_filter_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
     check_filter(*drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
-@examples(1, slow=400)
+@examples(1, sweep=400)
 @given(filters(IMPORTED))
 def test_filter_on_any_table_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
     check_filter(*drawn)

@@ -147,7 +147,7 @@ def test_commands_of_the_tour_run(flights: Path) -> None:
     assert_done(flights)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_tour_runs_in_a_shell(flights: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", "\n".join(["set -eu", *tour()])],

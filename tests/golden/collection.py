@@ -129,4 +129,4 @@ def _collected(holding: Callable[[Golden], object]) -> Iterator[Any]:
     folder = os.environ.get(VARIABLE)
     for item in read_collection(Path(folder)) if folder else ():
         if holding(item):
-            yield pytest.param(item, id=f"collection-{item}", marks=pytest.mark.slow)
+            yield pytest.param(item, id=f"collection-{item}", marks=pytest.mark.sweep)

@@ -45,7 +45,7 @@ def test_empty_folder_fails(tmp_path):
         read_collection(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_collection_is_complete():
     folder = os.environ.get(VARIABLE)
     if not folder:

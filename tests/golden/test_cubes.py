@@ -18,9 +18,9 @@ from qbeast_core.table.read.reader import Reader
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.space.columns import frame_weights
 from tests.golden.collection import Golden, each, find
-from tests.helpers.examples import is_slow
+from tests.helpers.examples import is_sweep
 
-VALUES = 24 if is_slow() else 8
+VALUES = 24 if is_sweep() else 8
 
 
 def without_statistics(golden: Golden) -> Reader:

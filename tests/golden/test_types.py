@@ -45,7 +45,7 @@ def schema_of(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", FIELD)
-@pytest.mark.parametrize("engine", [pytest.param("memory", marks=pytest.mark.slow), "spill"])
+@pytest.mark.parametrize("engine", [pytest.param("memory", marks=pytest.mark.sweep), "spill"])
 def test_rows_stay_after_each_operation(name: str, engine: Any, tmp_path: Path) -> None:
     rows, key, path = expected(name), FIELD[name], converted(name, tmp_path)
     rows = rows.select(qbeast.open_table(path).columns)

@@ -1,17 +1,20 @@
-"""Number of Hypothesis examples: a few by default, many with ``--slow``."""
+"""Number of Hypothesis examples: few in `make test`, many in `make sweep`."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-__all__ = ["examples", "is_slow"]
+__all__ = ["examples", "is_sweep"]
 
 
-def is_slow() -> bool:
-    """Return whether ``--slow`` is set, which loads the profile ``slow``."""
-    return settings.get_current_profile_name() == "slow"
+def is_sweep() -> bool:
+    """Return whether ``--sweep`` is set, which loads the profile ``sweep``."""
+    return settings.get_current_profile_name() == "sweep"
 
 
-def examples(usual: int, *, slow: int, parent: settings | None = None) -> settings:
-    """Return settings with the number of examples for this run."""
-    return settings(parent, max_examples=slow if is_slow() else usual)
+def examples(usual: int, *, sweep: int, parent: settings | None = None) -> settings:
+    """Return settings with the number of examples for this run.
+
+    The first example of Hypothesis is the simplest one, so a probe of one real example is ``examples(2, ...)``.
+    """
+    return settings(parent, max_examples=sweep if is_sweep() else usual)

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from qbeast_core.log.actions import AddFile
 from qbeast_core.table.engine.distributed import DistributedRows
 from qbeast_core.table.engine.live_files import FilesSource, read_files
+from qbeast_core.table.engine.protocol import Source
 from qbeast_core.table.engine.target import FileTarget
 from qbeast_core.table.engine.tasks.passes import PlaceTask, SummaryTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile, write_file
+from qbeast_core.table.engine.tasks.plain_files import PlainTask
 from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.table.write.write import WriteResult, write_rows
 from qbeast_core.tree.space.summary import IndexSummary, SampleLimits, domain_limits, merge_summaries
@@ -51,7 +54,7 @@ class PartsEngine:
 
     shares_memory = False
 
-    def open(self, source: PartsSource | FilesSource, target: FileTarget, progress: Any) -> DistributedRows:
+    def open(self, source: Source, target: FileTarget, progress: Any) -> DistributedRows:
         return DistributedRows(_PartsWorkers(source, self), target, progress)
 
     def map(self, call: Callable[[Any], Any], items: Sequence[Any], *, at_once: int) -> list[Any]:
@@ -65,10 +68,10 @@ class PartsEngine:
     def has_room(self, size_bytes: int) -> bool:
         return size_bytes > 0
 
-    def read(self, source: PartsSource | FilesSource) -> list[pl.DataFrame]:
+    def read(self, source: Source) -> list[pl.DataFrame]:
         """Read files from the last to the first, and change their rows in parts."""
-        if isinstance(source, PartsSource):
-            return list(source.parts)
+        if not isinstance(source, FilesSource):
+            return list(source.batches(None, size_bytes=1 << 40))
         parts = [source.empty]
         for file in source.files[::-1].tolist():
             rows = read_files(source.reader, np.array([file]))
@@ -79,12 +82,20 @@ class PartsEngine:
 
 @dataclass(frozen=True)
 class _PartsWorkers:
-    source: PartsSource | FilesSource
+    source: Source
     engine: PartsEngine
 
     @property
     def advice(self) -> str:
         return self.engine.advice
+
+    def count(self) -> int:
+        return sum(part.height for part in self.engine.read(self.source))
+
+    def write_plain(self, target: FileTarget) -> list[AddFile]:
+        """Write each part by a task of its own."""
+        task = sent(PlainTask(target=target, max_bytes=1 << 40))
+        return [add for part in self.engine.read(self.source) for add in task.write([part])]
 
     def summarise(self, task: SummaryTask) -> IndexSummary:
         return summarise_parts(task, self.engine.read(self.source), limits=self.engine.limits)

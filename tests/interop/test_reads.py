@@ -195,7 +195,7 @@ def test_filters_skip_no_row(spark: SparkSession, case: Case, data: st.DataObjec
     check_case(spark, case, data)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @settings(few, max_examples=60)
 @given(case=cases(most_frames=3, most_columns=6), data=st.data())

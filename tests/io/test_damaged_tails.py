@@ -218,7 +218,7 @@ def read_or_refuse(data: bytes) -> None:
     assert (actual.page_sizes > 0).all()
 
 
-@examples(50, slow=20_000)
+@examples(50, sweep=20_000)
 @given(edits())
 def test_any_footer_is_read_or_raises(footer: bytes) -> None:
     read_or_refuse(footed(footer))

@@ -17,7 +17,7 @@ from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.query.plan.select import Selection, files_that_may_match, select
 from qbeast_core.query.plan.weights import ALL_WEIGHTS, WeightRange
 from tests.helpers.examples import examples as tries
-from tests.helpers.examples import is_slow
+from tests.helpers.examples import is_sweep
 from tests.query.filters import filters
 from tests.query.sides import sides
 from tests.query.tables import FAMILIES, Example, examples
@@ -58,7 +58,7 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(13, slow=400, parent=SETTINGS)
+@tries(13, sweep=400, parent=SETTINGS)
 @given(data=st.data())
 def test_closed_blocks_and_pages_hold_no_match(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
@@ -98,12 +98,12 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(8, slow=50, parent=SETTINGS)
+@tries(8, sweep=50, parent=SETTINGS)
 @given(data=st.data())
 def test_filter_on_own_value_finds_row(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
     schema = example.frame.schema
-    for row in example.frame.head(3 if is_slow() else 1).iter_rows(named=True):
+    for row in example.frame.head(3 if is_sweep() else 1).iter_rows(named=True):
         name = data.draw(st.sampled_from([name for name in row if name.startswith("c")]))
         for predicate in own_filters(name, schema[name], row[name]):
             kept = kept_rows(example.frame, predicate)

@@ -76,7 +76,7 @@ def keyed(seed: int, count: int, users: int) -> tuple[pl.DataFrame, np.ndarray]:
     return rows.with_columns(pl.col("user").replace(0, None)), weights[user].astype(np.int32)
 
 
-@examples(20, slow=400)
+@examples(20, sweep=400)
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(0, 60),
@@ -130,7 +130,7 @@ def test_estimate_counts_certain_and_sampled_keys(
             assert totals[number] == pytest.approx(len(certain) + len(others) / fraction)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_distinct_counts_keep_the_promise(sizes: str, question: str) -> None:
@@ -140,7 +140,7 @@ def test_distinct_counts_keep_the_promise(sizes: str, question: str) -> None:
     assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("question", ["all", "where, by", "rows", "mixed"])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_intervals_of_distinct_counts_hold(sizes: str, question: str) -> None:

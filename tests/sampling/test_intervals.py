@@ -138,7 +138,7 @@ CASES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES)
 def test_intervals_cover_94_percent_and_little_more(case: str) -> None:
     """Of 1,000 trials the share is off by 0.7 % (one standard error); skewed values get intervals that are too wide."""

@@ -25,7 +25,7 @@ SMOOTH = ["correlation", "slope", "ratio", "weighted mean", "Gini of spend"]
 GROWING = ["sum", "rows", "users", "largest user", "smallest user"]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("shape", LIGHT)
 def test_reliable_intervals_hold_the_true_value(shape: str, name: str) -> None:

@@ -30,7 +30,7 @@ def distributions() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("compared", ["known rows", "nothing"])
 @pytest.mark.parametrize("name", distributions())
 def test_promise_is_kept(name: str, compared: str) -> None:
@@ -83,7 +83,7 @@ def population(by: tuple[str, ...], where: pl.Expr | None) -> Population:
     return Population(rows, ESTIMANDS, by=by, where=where)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
@@ -96,7 +96,7 @@ def test_every_estimand_keeps_the_promise(
     assert min(kept.shares.values()) >= least, kept
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
 @resized(part_rows=1_000, min_group_rows=200)
@@ -106,7 +106,7 @@ def test_promise_holds_with_part_of_keys(by: tuple[str, ...], where: pl.Expr | N
     assert min(kept.shares.values()) >= 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5, kept
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("by", BY, ids=str)
 @pytest.mark.parametrize("where", WHERE, ids=str)
 def test_reliable_intervals_of_a_sample_hold(by: tuple[str, ...], where: pl.Expr | None) -> None:

@@ -56,7 +56,7 @@ def test_rows_equal_a_read_without_spark(spark: SparkSession, name: str) -> None
     assert_frame_equal(actual.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.classic
 @pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
 @pytest.mark.parametrize("name", IMPORTED)

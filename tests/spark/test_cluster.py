@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.sweep,
     pytest.mark.classic,  # both kinds of session are started here
     pytest.mark.timeout(600),  # six JVMs take their time on a loaded machine
 ]

@@ -120,7 +120,7 @@ def test_some_table_is_optimized_as_without_spark(spark: SparkSession, case: Cas
     check_case(spark, case)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @settings(few, max_examples=60)
 @given(case=cases(most_frames=3).map(with_key_in_rows) | cases(most_frames=3))

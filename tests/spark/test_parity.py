@@ -38,7 +38,7 @@ def test_engines_write_same_table_in_turn(spark: SparkSession, case: Case) -> No
     check_parity(spark, case)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @settings(few, max_examples=60)
 @given(case=keyed_cases)

@@ -165,9 +165,9 @@ def test_operations_in_any_order_agree(spark: SparkSession) -> None:
     live(spark, rng, rng.sample(KINDS, len(KINDS)))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(3600)
-@examples(1, slow=20)
+@examples(1, sweep=20)
 @given(seed=st.integers(0, 2**32))
 def test_operations_in_any_order_agree_long(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 -- no secret

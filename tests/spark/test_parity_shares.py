@@ -97,14 +97,14 @@ def pairs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
     return [write_twins(spark, root / str(seed), 4_000_000, seed=seed) for seed in (11, 0, 1, 2, 3)]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [name for name in ASKED if name not in BY_CHANCE])
 def test_large_tables_open_about_the_same_share(pairs: list[Twins], name: str) -> None:
     spark, polars = (table.explain(**ASKED[name]) for table in pairs[0])
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_large_tables_open_the_same_on_average(pairs: list[Twins]) -> None:
     for pair in pairs:
         assert_same_size(pair)

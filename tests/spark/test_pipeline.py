@@ -43,7 +43,7 @@ def test_wrong_answer_ends_the_pipeline() -> None:
         spark_pipeline.check("rows written", 1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.classic
 def test_example_leaves_no_process_behind(tmp_path: Path) -> None:
     mark = f"PIPELINE_TEST={tmp_path}"

@@ -89,7 +89,7 @@ def test_polars_expression_raises_or_means_the_same(plain: DataFrame, exprs: lis
     check_expressions(plain, exprs)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @settings(quick, max_examples=60)
 @given(exprs=st.lists(filters(FRAME), min_size=60, max_size=60))

@@ -42,7 +42,7 @@ def check(spark: SparkSession, path: Path, expected: pl.DataFrame, key: list[str
         assert_same_rows(of_spark(where), rows.filter(pl.col("fare") < 300), "row")
 
 
-@pytest.mark.parametrize("key", [pytest.param(["user"], marks=pytest.mark.slow), ["shop", "user"]])
+@pytest.mark.parametrize("key", [pytest.param(["user"], marks=pytest.mark.sweep), ["shop", "user"]])
 def test_samples_of_spark_hold_whole_keys(spark: SparkSession, tmp_path: Path, key: list[str]) -> None:
     path, df = tmp_path / "t", clicks(spark)
     with small_files(file_rows=200):

@@ -63,7 +63,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@examples(10, slow=100)
+@examples(10, sweep=100)
 @given(case=cases(), task_bytes=st.sampled_from([1, 5_000, 1 << 26]), sample=st.sampled_from([None, 0.3]))
 def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sample: float | None) -> None:
     with folder() as place, small_files():

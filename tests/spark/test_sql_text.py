@@ -90,7 +90,7 @@ def test_random_texts_match_polars(rows: DataFrame, texts: list[str]) -> None:
     assert check_texts(rows, texts)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @settings(quick, max_examples=40)

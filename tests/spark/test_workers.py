@@ -48,7 +48,7 @@ os._exit(0)  # a Connect server waits for both of its sessions
 """
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.sweep)])
 def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: str) -> None:
     """The environment is not on the path, whose `python3` runs nothing; another one lacks what it needs."""
     ensure_java()

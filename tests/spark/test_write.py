@@ -266,7 +266,7 @@ def test_more_rows_in_second_pass_raise(spark: SparkSession, tmp_path: Path) -> 
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(900)  # two passes of a thousand tasks each, every one with a Python worker
 def test_driver_memory_ignores_number_of_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

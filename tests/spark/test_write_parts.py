@@ -70,7 +70,7 @@ def packed(frame: pl.DataFrame, keys: Any, starts: Any) -> list[tuple[int, pa.Bu
     ]
 
 
-@examples(15, slow=150)
+@examples(15, sweep=150)
 @given(frame=frames_of(EVERY_TYPE), seed=st.integers(0, 9), files=st.sampled_from([1, 3, 70_000]))
 def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files: int) -> None:
     rng = np.random.default_rng(seed)

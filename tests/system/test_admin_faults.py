@@ -190,7 +190,7 @@ def setting(path: str, writer: int) -> None:
         opened.set_properties({f"writer {writer}": str(number)})
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_concurrent_switches_sets_and_appends_lose_nothing(tmp_path: Path, four: Pool) -> None:
     path = written(tmp_path / "table")
     jobs = [switching, appending, appending, setting]

@@ -103,7 +103,7 @@ def test_random_concurrent_changes_lose_nothing(tmp_path: Path, four: Pool) -> N
     storm_and_check(four, (str(tmp_path / "t"), {}), steps=6, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("steps", [6, 60])
 def test_concurrent_changes_of_mapped_partitions_lose_nothing(tmp_path: Path, four: Pool, steps: int) -> None:
@@ -115,7 +115,7 @@ def test_concurrent_changes_of_mapped_partitions_lose_nothing(tmp_path: Path, fo
             apply_feed(path, version, before, after, "row")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(4 * 3600)
 def test_hundreds_of_concurrent_changes_lose_nothing(place: Place, four: Pool) -> None:
     storm_and_check(four, place, steps=200, seed=2)

@@ -199,14 +199,14 @@ def test_optimize_fixes_block_order_after_foreign_delete() -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=37)
+@examples(2, sweep=37)
 @given(data=st.data())
 def test_racing_appends_keep_the_order_of_weights(data: st.DataObject) -> None:
     race(data, st.sampled_from(list(APPENDS)))
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=37)
+@examples(2, sweep=37)
 @given(data=st.data())
 def test_racing_appends_and_optimizes_keep_weight_order(data: st.DataObject) -> None:
     race(data, st.sampled_from([*APPENDS, *OTHERS]))

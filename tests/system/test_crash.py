@@ -73,13 +73,13 @@ def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame
 
 
 @pytest.mark.parametrize(
-    "steps", [(1, 6, 7, 8), pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"]
+    "steps", [(1, 6, 7, 8), pytest.param(ALL, marks=pytest.mark.sweep)], ids=["some", "all"]
 )
 def test_killed_append_is_whole_or_absent(tmp_path: Path, steps: Sequence[int]) -> None:
     check_killed(tmp_path, "append", rows(0), steps)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["error", "overwrite"])
 def test_killed_write_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
     check_killed(tmp_path, mode, None if mode == "error" else rows(0))

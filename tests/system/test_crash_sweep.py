@@ -87,7 +87,7 @@ def test_operation_killed_at_commit_is_whole_or_absent(name: str, tables: Path, 
     sweep(name, tables, tmp_path, slice(-4, -3))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operation_killed_anywhere_is_whole_or_absent(name: str, tables: Path, tmp_path: Path) -> None:
     sweep(name, tables, tmp_path, slice(None))

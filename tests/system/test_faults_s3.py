@@ -92,7 +92,7 @@ def test_stored_commit_with_error_reply_happens_once(tables: Path, server: Flaky
     assert Trial("append", tables, server).fail("lost", range(1), path=COMMITS)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["append", "delete", "convert"])
 def test_failing_commit_is_found_or_reported_unknown(name: str, tables: Path, server: FlakyS3) -> None:
     trial = Trial(name, tables, server)
@@ -100,7 +100,7 @@ def test_failing_commit_is_found_or_reported_unknown(name: str, tables: Path, se
     assert trial.fail("lost", LONG, path=COMMITS)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operation_with_write_fault_is_whole_or_absent(name: str, tables: Path, server: FlakyS3) -> None:

@@ -40,7 +40,7 @@ def begin(path: Path, features: Features) -> qbeast.Table:
 
 @pytest.mark.parametrize("how", [MEMORY, SPILL], ids=["memory", "spill"])
 @pytest.mark.parametrize(
-    "mode", ["name", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("none", "id"))]
+    "mode", ["name", *(pytest.param(mode, marks=pytest.mark.sweep) for mode in ("none", "id"))]
 )
 def test_changes_of_rows_keep_all_features(tmp_path: Path, mode: MappingMode, how: qbeast.Resources) -> None:
     path = tmp_path / "t"

@@ -85,7 +85,7 @@ def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "mode", ["append", *(pytest.param(m, marks=pytest.mark.slow) for m in ("overwrite", "ignore", "error"))]
+    "mode", ["append", *(pytest.param(m, marks=pytest.mark.sweep) for m in ("overwrite", "ignore", "error"))]
 )
 def test_concurrent_first_writes_on_disk_agree(tmp_path: Path, four: Pool, mode: str) -> None:
     uri = str(tmp_path / "t")

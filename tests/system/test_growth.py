@@ -47,7 +47,7 @@ def test_tenfold_growth_takes_few_revisions(tmp_path: Path, kind: str) -> None:
     check_growth(tmp_path / "t", kind, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_tenfold_growth_in_hundred_appends_takes_few_revisions(tmp_path: Path, kind: str) -> None:
     check_growth(tmp_path / "t", kind, 100)

@@ -124,7 +124,7 @@ def live(path: Path, names: list[str], engine: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(3, slow=300)
+@examples(3, sweep=300)
 @given(names=FOUR, engine=st.sampled_from(["memory", "spill"]))
 def test_table_works_with_any_column_names(names: list[str], engine: str) -> None:
     with folder() as path:
@@ -132,7 +132,7 @@ def test_table_works_with_any_column_names(names: list[str], engine: str) -> Non
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@pytest.mark.parametrize("engine", ["memory", pytest.param("spill", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("engine", ["memory", pytest.param("spill", marks=pytest.mark.sweep)])
 def test_table_works_with_our_internal_names(engine: str, tmp_path: Path) -> None:
     """All of them at once, in the order that no draw is likely to have."""
     names = [f"__qbeast_{name}" for name in OWN]

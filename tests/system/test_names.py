@@ -97,7 +97,7 @@ def test_files_of_any_name_are_converted(tmp_path: Path) -> None:
     go_through(tmp_path / "t", rows)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name", [*(f"a{one}b" for one in CHARACTERS), *(f"{one}x" for one in CHARACTERS), *ODD]
 )
@@ -131,7 +131,7 @@ COLUMNS = ["a%20b", "a`.b", "${x}", "日 😀", "\\\\"]
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
-        pytest.param(*names, marks=pytest.mark.slow if number > 1 else ())
+        pytest.param(*names, marks=pytest.mark.sweep if number > 1 else ())
         for number, names in enumerate(zip(FOLDERS, COLUMNS, strict=True))
     ],
 )
@@ -146,7 +146,7 @@ def test_any_folder_and_column_name_works(
         go_through(tmp_path / folder / "t", rows, ("id", name))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("character", [*CHARACTERS, "/", "\t", "\n"])
 def test_each_folder_and_column_name_passes_all_operations(tmp_path: Path, character: str) -> None:
     name = f"a{character}b" if character in CHARACTERS and character not in NO_FOLDER else "plain"
@@ -251,7 +251,7 @@ def test_older_version_keeps_its_own_vectors(tmp_path: Path) -> None:
 # --- other spellings ----------------------------------------------------------------------------------------------
 
 # How a writer may spell `a{x}b` in a log; all of them mean the same file.
-SPELLINGS = [*"(+ é", *(pytest.param(one, marks=pytest.mark.slow) for one in "=@&,;'!$)[^*|")]
+SPELLINGS = [*"(+ é", *(pytest.param(one, marks=pytest.mark.sweep) for one in "=@&,;'!$)[^*|")]
 
 
 def spelled_otherwise(path: Path, character: str) -> Iterator[str]:

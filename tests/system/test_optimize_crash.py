@@ -29,7 +29,7 @@ def run_killed(table: Path, step: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "steps", [(1, 6, 8), pytest.param(tuple(range(STEPS + 1)), marks=pytest.mark.slow)], ids=["some", "all"]
+    "steps", [(1, 6, 8), pytest.param(tuple(range(STEPS + 1)), marks=pytest.mark.sweep)], ids=["some", "all"]
 )
 def test_killed_optimize_is_whole_or_absent(tmp_path: Path, steps: tuple[int, ...]) -> None:
     first = tmp_path / "t"

@@ -63,7 +63,7 @@ def test_health_estimates_gain_of_next_optimize(tmp_path: Path) -> None:
     assert estimated == pytest.approx(measured, abs=0.2)  # a rough estimate
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_optimize_after_hundred_appends_restores_samples(tmp_path: Path) -> None:
     qbeast.write_table(points(2_000_000, 0), tmp_path / "t", columns=COLUMNS)
     table = qbeast.open_table(tmp_path / "t")
@@ -79,7 +79,7 @@ def test_optimize_after_hundred_appends_restores_samples(tmp_path: Path) -> None
     assert all(after[fraction] <= max(1.5, 1.05 * fresh[fraction]) for fraction in fresh), (fresh, after)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("start", [30_000, 300_000])
 def test_lifetime_writes_each_byte_three_times_at_most(tmp_path: Path, start: int) -> None:
     request = written = qbeast.write_table(points(start, 0), tmp_path / "t", columns=COLUMNS).bytes

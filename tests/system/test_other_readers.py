@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.query.filters.predicate import understand
-from tests.helpers.examples import examples, is_slow
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
@@ -61,8 +61,8 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
         assert_same_rows(in_types_of(stored.drop("_qbeast_weight", strict=False), rows), rows)
 
 
-@examples(13, slow=150)
-@given(case=cases(most_frames=3 if is_slow() else 2, most_columns=6), data=st.data())
+@examples(13, sweep=150)
+@given(case=cases(most_frames=3 if is_sweep() else 2, most_columns=6), data=st.data())
 def test_other_readers_see_the_same_rows(case: Case, data: st.DataObject) -> None:
     with folder() as path:
         with small_files(file_rows=30, page_rows=4):

@@ -129,7 +129,7 @@ NEEDS = {
 """What an extra is for, and the package that its absence is told by."""
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("extra", ["", "cli", "plot", "spark", "sdist"])
 def test_wheel_installs_in_clean_environment(extra: str, built: Path, tmp_path: Path) -> None:

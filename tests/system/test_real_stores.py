@@ -15,7 +15,7 @@ import qbeast
 from qbeast_core.io.stores.store import open_store
 from tests.helpers.real_stores import STORES, RealStore, Started
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sweep
 
 ROWS = pl.DataFrame(
     {

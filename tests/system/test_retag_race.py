@@ -131,7 +131,7 @@ def deleting(root: str, writer: int) -> None:  # noqa: ARG001 -- the job's form
 
 
 @pytest.mark.parametrize(
-    "others", [[deleting], pytest.param([ours, appending, deleting], marks=pytest.mark.slow)], ids=len
+    "others", [[deleting], pytest.param([ours, appending, deleting], marks=pytest.mark.sweep)], ids=len
 )
 def test_racing_writers_and_retag_lose_no_file(tmp_path: Path, four: Pool, others: list[Job]) -> None:
     create(tmp_path)

@@ -112,7 +112,7 @@ def compared(table: qbeast.Table, step: str, how: qbeast.Resources) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [MEMORY, pytest.param(SPILL, marks=pytest.mark.slow)], ids=["memory", "spill"]
+    "how", [MEMORY, pytest.param(SPILL, marks=pytest.mark.sweep)], ids=["memory", "spill"]
 )
 @pytest.mark.parametrize("step", STEPS)
 def test_rows_keep_ids_through_every_step(step: str, how: qbeast.Resources, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_file_without_row_count_gets_no_ids() -> None:
         with_row_ids([file], {}, version=1)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @settings(max_examples=25)
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=2, max_size=6),

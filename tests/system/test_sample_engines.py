@@ -64,7 +64,7 @@ def without_exponent(fraction: float) -> float:
     return fraction if "e" not in repr(fraction) else 0.0
 
 
-@examples(6, slow=200)
+@examples(6, sweep=200)
 @given(case=cases(), fraction=FRACTIONS.map(without_exponent), first=st.booleans(), spill=st.booleans())
 def test_filter_in_engines_is_the_sample_of_next_multiple(
     case: Case, fraction: float, *, first: bool, spill: bool

@@ -70,7 +70,7 @@ def test_next_call_removes_spill_of_killed_call(first: Path) -> None:
         survives(first, case)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
 def test_killed_operation_leaves_the_table_whole(first: Path, operation: str) -> None:
     for step in range(1, 1000, 7):

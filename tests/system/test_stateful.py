@@ -351,7 +351,7 @@ class TestLife(Life.TestCase):
     settings = settings(RELAXED, max_examples=6, stateful_step_count=5)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_operations_keep_tables_consistent(part: int) -> None:
     item = type(f"Life{part}", (Life,), {})

@@ -27,7 +27,7 @@ from tests.tree.batches import (
 from tests.tree.reference import build
 
 
-@examples(15, slow=1000)
+@examples(15, sweep=1000)
 @given(batches(), st.integers(1, 20))
 def test_new_tree_equals_row_by_row_tree(batch, cube_size):
     d, points, weights = batch
@@ -44,7 +44,7 @@ def test_new_tree_equals_row_by_row_tree(batch, cube_size):
     assert got == {(n.depth, n.cells): (n.threshold, sorted(n.taken)) for n in expected}
 
 
-@examples(15, slow=1000)
+@examples(15, sweep=1000)
 @given(batches(), st.integers(1, 5))
 def test_cubes_follow_file_order_and_count_rows(batch, cube_size):
     d, points, weights = batch
@@ -54,7 +54,7 @@ def test_cubes_follow_file_order_and_count_rows(batch, cube_size):
     assert file_order(actual.cubes).tolist() == list(range(len(actual.counts)))
 
 
-@examples(20, slow=1000)
+@examples(20, sweep=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
 def test_appends_lose_no_row_and_keep_order(d, cube_size, smallest, data):
     blocks: list = []

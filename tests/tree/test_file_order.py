@@ -45,7 +45,7 @@ def some_cubes(draw: st.DrawFn) -> Cubes:
     return Cubes(depths, np.where(depths[:, None] > 0, cells >> shift, np.uint64(0)))
 
 
-@examples(30, slow=600)
+@examples(30, sweep=600)
 @given(cubes=some_cubes(), seed=st.integers(0, 1000))
 def test_order_of_two_cubes_is_independent(cubes: Cubes, seed: int) -> None:
     order = file_order(cubes)

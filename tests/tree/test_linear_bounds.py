@@ -63,7 +63,7 @@ def check(space: object, *batches: pl.Series) -> None:
 
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
 @pytest.mark.parametrize("kind", list(KINDS))
-@examples(10, slow=500)
+@examples(10, sweep=500)
 @given(data=st.data())
 def test_bounds_always_differ(kind: str, dialect: str, data: st.DataObject) -> None:
     dtype, values = KINDS[kind]

@@ -56,13 +56,13 @@ def broken_sides(blocks: Blocks) -> dict[str, set[tuple[int, bool]]]:
 
 
 @given(block_lists())
-@examples(30, slow=3000)
+@examples(30, sweep=3000)
 def test_faulty_blocks_match_the_format(blocks: Blocks):
     assert broken_sides(blocks) == faults(blocks)
 
 
 @given(block_lists(), st.integers(0, 2**9))
-@examples(30, slow=2000)
+@examples(30, sweep=2000)
 def test_removing_either_side_fixes_a_cube(blocks: Blocks, choices: int):
     for _ in range(2 * len(blocks)):
         broken = broken_sides(blocks)

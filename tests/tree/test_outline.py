@@ -38,7 +38,7 @@ def outline_blocks(outline, cells, weights):
     return [(depth, cube, low, high, count) for (depth, cube), (low, high, count) in blocks.items()]
 
 
-@examples(15, slow=1000)
+@examples(15, sweep=1000)
 @given(batches(), st.integers(1, 20))
 def test_complete_sample_gives_the_complete_tree(batch, cube_size):
     d, points, weights = batch
@@ -52,7 +52,7 @@ def test_complete_sample_gives_the_complete_tree(batch, cube_size):
     assert outline.cubes.depth[rows_held].tolist() == actual.cubes.depth.tolist()
 
 
-@examples(15, slow=1000)
+@examples(15, sweep=1000)
 @given(st.integers(1, 3), st.integers(1, 12), st.sampled_from([0, 1, 5]), st.data())
 def test_appends_by_sampled_trees_keep_order(d, cube_size, smallest, data):
     blocks: list = []

@@ -29,14 +29,14 @@ def true_heads(strings: list[bytes], width: int) -> list[int]:
     return [0, *ends[:-1]]
 
 
-@examples(30, slow=3000)
+@examples(30, sweep=3000)
 @given(STRINGS, st.sampled_from([2, 4]))
 def test_length_heads_skip_bytes_that_look_alike(strings: list[bytes], width: int) -> None:
     data = np.frombuffer(length_value(strings, width), np.uint8)
     assert length_heads(data, width).tolist() == true_heads(strings, width)
 
 
-@examples(20, slow=1000)
+@examples(20, sweep=1000)
 @given(STRINGS, st.sampled_from([2, 4]), st.data())
 def test_truncated_bytes_raise(strings: list[bytes], width: int, data: st.DataObject) -> None:
     whole = length_value(strings, width)

@@ -32,7 +32,7 @@ VERSIONS = st.sampled_from([1, 2])
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 
 
-@examples(10, slow=1000)
+@examples(10, sweep=1000)
 @given(st.data(), VERSIONS, WIDTHS, st.booleans(), st.booleans())
 def test_surrogates_round_trip(
     data: st.DataObject,
@@ -55,7 +55,7 @@ def test_surrogates_round_trip(
     assert actual.to_pylist() == [existing[number].as_py() for number in rows]
 
 
-@examples(10, slow=1000)
+@examples(10, sweep=1000)
 @given(st.lists(TEXTS | st.none(), min_size=1, max_size=50), VERSIONS, WIDTHS, st.booleans())
 def test_texts_round_trip(values: list[str | None], version: int, bits: int, is_sorted: bool) -> None:  # noqa: FBT001
     context = old.context(column(DataType.STRING, dimension=True), version)
@@ -65,7 +65,7 @@ def test_texts_round_trip(values: list[str | None], version: int, bits: int, is_
     assert decode_page(chunk, body, context, len(values)).to_pylist() == values
 
 
-@examples(10, slow=2000)
+@examples(10, sweep=2000)
 @given(st.data(), VERSIONS)
 def test_integers_round_trip(data: st.DataObject, version: int) -> None:
     # Differences that need 64 bits are what 1.0 lost.
@@ -82,7 +82,7 @@ def any_known(values: list[int | None]) -> bool:
     return any(value is not None for value in values)
 
 
-@examples(10, slow=2000)
+@examples(10, sweep=2000)
 @given(st.data(), VERSIONS, st.integers(1, 4), st.booleans())
 def test_doubles_round_trip(data: st.DataObject, version: int, decimals: int, plain: bool) -> None:  # noqa: FBT001
     middle = data.draw(st.sampled_from([0, 90, 40_000, 9_000_000]))
@@ -93,7 +93,7 @@ def test_doubles_round_trip(data: st.DataObject, version: int, decimals: int, pl
     assert actual.to_pylist() == [None if value is None else value / 10**decimals for value in scaled]
 
 
-@examples(8, slow=500)
+@examples(8, sweep=500)
 @given(st.permutations(range(40)), WIDTHS)
 def test_row_ids_of_any_width_round_trip(ids: list[int], bits: int) -> None:
     short, pairs = shortened(ids)
@@ -112,7 +112,7 @@ def test_invalid_row_ids_and_runs_raise() -> None:
             run_lengths(old.pack_bits(pairs, 17), 3, is_packed=True)
 
 
-@examples(5, slow=300)
+@examples(5, sweep=300)
 @given(st.data())
 def test_changed_meta_is_read_or_raises(data: st.DataObject) -> None:
     meta = bytearray(old.java_meta("d", 0, 9, -9))
@@ -124,14 +124,14 @@ def test_changed_meta_is_read_or_raises(data: st.DataObject) -> None:
         assert error.reason  # noqa: PT017 -- or it is read
 
 
-@examples(8, slow=500)
+@examples(8, sweep=500)
 @given(st.lists(st.lists(TEXTS | st.sampled_from(["x" * 130, "y" * 17_000]), max_size=20), max_size=4))
 def test_members_of_every_load_round_trip(loads: list[list[str]]) -> None:
     actual = read_dictionary(old.dictionary([[item.encode() for item in load] for load in loads]))
     assert texts(actual).to_pylist() == [item for load in loads for item in load]
 
 
-@examples(5, slow=300)
+@examples(5, sweep=300)
 @given(st.lists(st.integers(0, 90_000), min_size=1, max_size=30))
 def test_long_values_follow_each_other(sizes: list[int]) -> None:
     data = b"".join(size.to_bytes(4, "big") + b"\0" * size for size in sizes)
@@ -177,7 +177,7 @@ ROWS = st.tuples(
 )
 
 
-@examples(8, slow=1000)
+@examples(8, sweep=1000)
 @given(st.lists(ROWS, min_size=1, max_size=40))
 def test_rows_of_a_stream_round_trip(rows: list[tuple[Any, ...]]) -> None:
     numbered = [_numbered(number) for number in range(len(FIELDS))]

@@ -57,14 +57,14 @@ def narrow_integers(draw: st.DrawFn) -> tuple[made.Page, list[Any]]:
     return made.numbers(made.column(kind), drawn, encoding, store, codec=draw(CODECS)), drawn
 
 
-@examples(13, slow=1000)
+@examples(13, sweep=1000)
 @given(narrow_integers())
 def test_integers_of_every_width_round_trip(drawn: tuple[made.Page, list[Any]]) -> None:
     page, values = drawn
     assert decoded(page, len(values)) == values
 
 
-@examples(8, slow=500)
+@examples(8, sweep=500)
 @given(st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=60), st.booleans(), CODECS)
 def test_uncompressed_floats_are_decoded(values: list[Any], double: bool, codec: str) -> None:
     kind, store = (DataType.DOUBLE, StoreType.DOUBLE) if double else (DataType.FLOAT, StoreType.FLOAT)
@@ -73,7 +73,7 @@ def test_uncompressed_floats_are_decoded(values: list[Any], double: bool, codec:
         assert actual == value or (value is not None and math.isnan(value) and math.isnan(actual))
 
 
-@examples(10, slow=800)
+@examples(10, sweep=800)
 @given(
     st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=60), st.integers(1, 5), st.booleans(), CODECS
 )
@@ -90,7 +90,7 @@ def test_scaled_doubles_round_trip(whole: list[int], decimals: int, delta: bool,
     assert decoded(page, len(values)) == expected
 
 
-@examples(10, slow=800)
+@examples(10, sweep=800)
 @given(st.data())
 def test_decimals_of_both_sizes_round_trip(data: st.DataObject) -> None:
     precision = data.draw(st.integers(1, 38))
@@ -116,7 +116,7 @@ def test_decimals_of_both_sizes_round_trip(data: st.DataObject) -> None:
     assert decoded(page, len(values)) == values
 
 
-@examples(13, slow=1000)
+@examples(13, sweep=1000)
 @given(st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=60), st.booleans(), st.booleans(), CODECS)
 def test_texts_round_trip_sorted_or_not(values: list[Any], long: bool, sort: bool, codec: str) -> None:
     kind = DataType.VARCHAR if long else DataType.STRING
@@ -136,7 +136,7 @@ def test_texts_of_every_length_round_trip(size: int, long: bool) -> None:
     assert decoded(page, len(values)) == values
 
 
-@examples(10, slow=500)
+@examples(10, sweep=500)
 @given(
     st.lists(st.one_of(st.none(), st.integers(-40_000, 40_000)), min_size=1, max_size=60),
     st.booleans(),
@@ -150,7 +150,7 @@ def test_dates_round_trip(days: list[Any], runs: bool, sort: bool) -> None:
     assert decoded(page, len(days)) == [None if one is None else epoch + timedelta(days=one) for one in days]
 
 
-@examples(10, slow=500)
+@examples(10, sweep=500)
 @given(
     st.lists(st.one_of(st.none(), TEXTS), min_size=1, max_size=8, unique=True),
     st.data(),
@@ -174,7 +174,7 @@ FLIPPED: dict[DataType, Callable[[Any], bytes]] = {
 }
 
 
-@examples(8, slow=400)
+@examples(8, sweep=400)
 @given(
     st.sampled_from(list(FLIPPED)),
     st.lists(st.one_of(st.none(), st.integers(-(2**15), 2**15 - 1)), min_size=1),
@@ -186,7 +186,7 @@ def test_numbers_without_dictionary_round_trip(kind: DataType, values: list[Any]
     assert decoded(page, len(values)) == values
 
 
-@examples(8, slow=400)
+@examples(8, sweep=400)
 @given(st.lists(st.one_of(st.none(), st.booleans()), min_size=1, max_size=60), CODECS)
 def test_booleans_round_trip(values: list[Any], codec: str) -> None:
     numbers = [None if one is None else int(one) for one in values]

@@ -18,7 +18,7 @@ from tests.carbondata.page_encoder import row_id_page
 from tests.helpers.examples import examples
 
 
-@examples(25, slow=500)
+@examples(25, sweep=500)
 @given(st.permutations(range(12)), st.booleans())
 def test_row_ids_round_trip(ids: list[int], short: bool) -> None:  # noqa: FBT001 -- hypothesis gives it
     positions = row_ids(row_id_page(ids, short=short), len(ids))

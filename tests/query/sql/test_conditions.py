@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-tries = examples(30, slow=3_000, parent=settings(suppress_health_check=HEALTH))
+tries = examples(30, sweep=3_000, parent=settings(suppress_health_check=HEALTH))
 SCHEMA = ROWS.schema
 TEXTS = st.one_of(queries(), noise(), conditions())
 KEYWORDS = [

@@ -110,13 +110,13 @@ def check_agreement(case: Case, damage: Damage | None, at: int) -> None:
         assert report.ok == sound, (why, report)
 
 
-@examples(5, slow=25)
+@examples(5, sweep=25)
 @given(case=cases(most_rows=80))
 def test_written_tables_pass_check(case: Case) -> None:
     check_agreement(case, None, 0)
 
 
-@examples(10, slow=100)
+@examples(10, sweep=100)
 @given(case=cases(most_frames=2), damage=DAMAGES, at=st.integers(0, 20))
 def test_checks_agree_on_damaged_tables(case: Case, damage: Damage, at: int) -> None:
     check_agreement(case, damage, at)

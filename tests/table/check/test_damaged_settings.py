@@ -87,7 +87,7 @@ QUICK = {
 
 
 def quick_or_slow(faults: Iterable[str]) -> list[Any]:
-    return [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.slow) for fault in faults]
+    return [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.sweep) for fault in faults]
 
 
 def damage(table: Path, edit: Edit) -> Settings:

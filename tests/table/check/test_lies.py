@@ -80,7 +80,7 @@ LIES = st.one_of(
 )
 
 
-@examples(6, slow=400)
+@examples(6, sweep=400)
 @given(lie=LIES, at=PLACES)
 def test_check_reports_faults_that_lose_rows(sound: Path, lie: d.Damage | dict[str, int], at: int) -> None:
     with folder() as path:

@@ -357,7 +357,7 @@ def test_digest_of_revision_survives_rename() -> None:
 
 
 @given(cases(), st.data())
-@examples(8, slow=150)
+@examples(8, sweep=150)
 def test_repair_after_any_changes_restores_sound_index(case: Case, data: st.DataObject) -> None:
     with folder() as path:
         write(path, case)

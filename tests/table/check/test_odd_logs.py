@@ -119,7 +119,7 @@ def check_repaired(path: Path, rows: pl.DataFrame, *, grave: bool) -> None:
         assert not set(table.check().faults["severity"]) & {"error"}, table.check()
 
 
-@examples(2, slow=150, parent=settings(suppress_health_check=list(HealthCheck)))
+@examples(2, sweep=150, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(changes=edits([*ROWS.columns], FILES))
 def test_unusual_log_loses_no_row(made: Path, changes: list[Edit]) -> None:
     check_edited(made, changes)

@@ -105,7 +105,7 @@ QUICK = {
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.sweep)
         for name in (*LOG_FAULTS, *DATA_FAULTS)
     ],
 )

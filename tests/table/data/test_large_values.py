@@ -61,7 +61,7 @@ print(json.dumps({"size": size, "write": written - before, "read": read - writte
 
 CASES = ["300 MB", "one in many", "lists", "zeros", "texts"]
 # Between the sizes of others, and nested otherwise.
-CASES_TOO = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("100 kB", "8 MB", "structs")]
+CASES_TOO = [pytest.param(kind, marks=pytest.mark.sweep) for kind in ("100 kB", "8 MB", "structs")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in other units elsewhere")

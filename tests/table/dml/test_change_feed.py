@@ -54,7 +54,7 @@ def changes(draw: st.DrawFn) -> tuple[Case, list[tuple[str, pl.Expr, dict[str, p
 
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("engine", [MEMORY, SPILL], ids=["memory", "spill"])
-@examples(3, slow=150, parent=RELAXED)
+@examples(3, sweep=150, parent=RELAXED)
 @given(given_changes=changes())
 def test_feed_maps_each_version_to_the_next(
     given_changes: tuple[Case, list[tuple[str, pl.Expr, dict[str, pl.Expr]]]], engine: qbeast.Resources

@@ -53,7 +53,7 @@ def check_deletes(case: Case, conditions: list[pl.Expr], sample: Any) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=100, parent=RELAXED)
+@examples(2, sweep=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(deletes), sample=samples())
 def test_delete_removes_rows_its_filter_matches(case: tuple[Case, list[pl.Expr]], sample: Any) -> None:
     check_deletes(*case, sample)

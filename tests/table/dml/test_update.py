@@ -74,7 +74,7 @@ def check_updates(case: Case, asked: Updates, sample: Any) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=100, parent=RELAXED)
+@examples(2, sweep=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(updates), sample=samples())
 def test_update_changes_rows_its_filter_matches(case: tuple[Case, Updates], sample: Any) -> None:
     check_updates(*case, sample)

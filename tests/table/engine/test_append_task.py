@@ -72,7 +72,7 @@ def table(tmp_path: Path) -> Path:
     return place
 
 
-@examples(6, slow=125)
+@examples(6, sweep=125)
 @given(case=cases())
 def test_independently_planned_parts_keep_invariants(case: Case) -> None:
     with folder() as place, small_files():

@@ -44,7 +44,7 @@ def added_bytes(operation: str, source: Path, table: Path) -> int:
 
 
 @needs_proc
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("group_rows", [100_000, 500_000])
 def test_operations_on_parquet_keep_to_memory(tmp_path: Path, group_rows: int) -> None:
     rows, changes = wide_rows(1_000_000, 0, 1), wide_rows(50_000, 980_000, 2)
@@ -64,7 +64,7 @@ def test_operations_on_parquet_keep_to_memory(tmp_path: Path, group_rows: int) -
     assert max(added.values()) <= BUDGET, {name: size >> 20 for name, size in added.items()}
 
 
-@examples(10, slow=100)
+@examples(10, sweep=100)
 @given(
     group_rows=st.integers(1, 300),
     files=st.integers(1, 3),

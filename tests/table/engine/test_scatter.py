@@ -27,7 +27,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@examples(13, slow=125)
+@examples(13, sweep=125)
 @given(
     case=cases(),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
@@ -57,7 +57,7 @@ def test_rows_are_complete_and_index_holds(case: Case, sample_rows, parts, flush
         assert_same_rows(actual, sampled(case.rows, case.indexed, sample))
 
 
-@examples(6, slow=60)
+@examples(6, sweep=60)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_complete_sample_gives_blocks_of_local_write(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}

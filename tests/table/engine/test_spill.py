@@ -53,7 +53,7 @@ def source(frame: pl.DataFrame, kind: str, path: Path, batch_rows: int) -> Any:
     return iter(batches) if kind == "iterator" else frame
 
 
-@examples(6, slow=60)
+@examples(6, sweep=60)
 @given(
     case=cases(),
     kind=st.sampled_from(KINDS),

@@ -57,7 +57,7 @@ def written(path: Path) -> None:
             qbeast.write_table(part, path, columns=["a", "b", "text"], mode="append", cube_size=10)
 
 
-@examples(4, slow=40)
+@examples(4, sweep=40)
 @given(
     steps=st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
     batch_bytes=st.sampled_from([1 << 9, 1 << 20]),

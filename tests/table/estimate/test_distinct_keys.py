@@ -52,7 +52,7 @@ def create(path: Path, rows: pl.DataFrame, layout: str, **options: Any) -> qbeas
     return qbeast.open_table(path)
 
 
-@examples(4, slow=150)
+@examples(4, sweep=150)
 @given(
     layout=st.sampled_from(["index", "key"]),
     count=st.integers(1, 400),

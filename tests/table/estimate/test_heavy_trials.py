@@ -8,7 +8,7 @@ import pytest
 from benchmarks.heavy_trials import QUESTIONS, SETS, SHAPES, shares, trials
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 def test_heavy_keys_keep_the_promise(shape: str) -> None:
     """95 % of 1,000 trials of each question, less two standard errors of such a share."""

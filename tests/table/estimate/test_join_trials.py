@@ -24,7 +24,7 @@ def kept_share(shape: str, kind: Kind, values: str, count: int) -> float:
     return trials(sums[sampled], left[sampled].astype(float), error=0.05, known=True, count=count).share
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("values", ["rows", "sum"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -38,7 +38,7 @@ def test_sums_over_joins_keep_promise_in_few_trials(kind: Kind) -> None:
     assert kept_share("light", kind, "sum", 40) >= 0.85
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_joins_of_two_tables_keep_promise(shape: str, kind: Kind) -> None:

@@ -12,7 +12,7 @@ from benchmarks.trials import Population
 LEAST = 0.95 - 2 * (0.95 * 0.05 / 1000) ** 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_per_key_keep_the_promise(shape: str) -> None:
     """95 % of 1,000 tables, less two standard errors of such a share."""
@@ -21,7 +21,7 @@ def test_values_per_key_keep_the_promise(shape: str) -> None:
     assert min(shares(actual).values()) >= LEAST, shares(actual)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_samples_of_many_users_keep_the_promise(shape: str, answer: str) -> None:

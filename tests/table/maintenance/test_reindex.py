@@ -39,7 +39,7 @@ def column_lists(draw: st.DrawFn, schema: pl.Schema) -> list[str]:
     return [name + draw(st.sampled_from(kinds_of(schema[name]))) for name in chosen]
 
 
-@examples(6, slow=1_500, parent=RELAXED)
+@examples(6, sweep=1_500, parent=RELAXED)
 @given(data=st.data())
 def test_answers_stay_exact_while_rows_move(data: st.DataObject) -> None:
     case = data.draw(cases().filter(lambda case: case.dialect == "documented"))

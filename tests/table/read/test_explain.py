@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import qbeast
-from tests.helpers.examples import examples, is_slow
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import read_log
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
@@ -101,10 +101,10 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             assert_same_rows(actual, expected if columns is None else expected.select(columns))
 
 
-@examples(8, slow=150)
+@examples(8, sweep=150)
 @given(case=CASES, data=st.data())
 def test_bytes_outside_plan_do_not_matter(case: Case, data: st.DataObject) -> None:
-    check_named_bytes(case, data, 6 if is_slow() else 3)
+    check_named_bytes(case, data, 6 if is_sweep() else 3)
 
 
 def test_selective_read_of_large_table_is_small(tmp_path: Path) -> None:

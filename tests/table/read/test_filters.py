@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from tests.helpers.deletion_vectors import delete
-from tests.helpers.examples import examples, is_slow
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
@@ -81,7 +81,7 @@ CASES = st.builds(
 )
 
 
-@examples(8, slow=150)
+@examples(8, sweep=150)
 @given(
     case=CASES,
     file_rows=st.sampled_from([7, 25, 1 << 16]),
@@ -94,7 +94,7 @@ def test_filtered_scan_returns_matching_rows(
     with folder() as path:
         with small_files(file_rows=file_rows, page_rows=page_rows):
             write(path, case)
-        check_filters(case, path, data, 15 if is_slow() else 5)
+        check_filters(case, path, data, 15 if is_sweep() else 5)
 
 
 def test_threads_share_a_table_and_a_scan(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def check_samples(case: Case, bounds: list[float]) -> None:
         assert read(path, (0.5, 0.5)).is_empty()
 
 
-@examples(5, slow=150)
+@examples(5, sweep=150)
 @given(case=CASES, bounds=BOUNDS)
 def test_samples_are_nested_and_stable_after_appends(case: Case, bounds: list[float]) -> None:
     check_samples(case, bounds)
@@ -122,7 +122,7 @@ def check_rows_of_filter(case: Case, path: Path, rows: int, expr: pl.Expr) -> No
     assert_same_rows(actual, matching.filter(pl.Series(weights <= end)))
 
 
-@examples(6, slow=300)
+@examples(6, sweep=300)
 @given(case=CASES, rows=st.integers(0, 70), data=st.data())
 def test_rows_of_a_filter_have_requested_number(case: Case, rows: int, data: st.DataObject) -> None:
     with folder() as path:

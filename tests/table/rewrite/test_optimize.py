@@ -73,7 +73,7 @@ def check_case(case: Case, actions: list[dict[str, object]], sample: object, see
 
 
 @pytest.mark.timeout(3000)
-@examples(6, slow=100, parent=RELAXED)
+@examples(6, sweep=100, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     actions=steps(),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import qbeast
-from tests.helpers.examples import examples, is_slow
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.small_files import resized
 from tests.helpers.tables import assert_same_rows, folder, small_files
 
@@ -57,11 +57,13 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(3, slow=30, parent=RELAXED)
+@examples(3, sweep=30, parent=RELAXED)
 @given(
     kind=st.sampled_from(KINDS),
-    first=st.integers(1, 1500 if is_slow() else 400),
-    appended=st.lists(st.integers(1, 90 if is_slow() else 60), min_size=2, max_size=40 if is_slow() else 14),
+    first=st.integers(1, 1500 if is_sweep() else 400),
+    appended=st.lists(
+        st.integers(1, 90 if is_sweep() else 60), min_size=2, max_size=40 if is_sweep() else 14
+    ),
     every=st.integers(2, 20),
     seed=st.integers(0, 99),
 )

@@ -80,7 +80,7 @@ def check_change(case: Case, share: float, of_files: float, seed: int) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(2, slow=100, parent=RELAXED)
+@examples(2, sweep=100, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     share=st.sampled_from([0.0, 0.1, 0.7, 1.0]) | st.floats(0.0, 1.0),

@@ -64,7 +64,7 @@ def test_streams_get_the_numbers_of_frames(kind: str, resources: qbeast.Resource
     assert high_water_mark(path, "id") == 300
 
 
-@examples(6, slow=200)
+@examples(6, sweep=200)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.permutations(["day", "price", "id"]))
 def test_small_batches_write_the_rows_of_one_frame(sizes: list[int], columns: list[str]) -> None:
     whole = rows(sum(sizes))

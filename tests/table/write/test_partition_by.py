@@ -79,7 +79,7 @@ def rows_by_file(table: Path) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
 
 
 @SMALL
-@examples(3, slow=100)
+@examples(3, sweep=100)
 @given(st.data(), st.sampled_from(["memory", "spill", "parts"]), st.sampled_from([["day"], ["day", "f"]]))
 def test_no_row_is_lost_after_any_operation(
     data: st.DataObject, engine: str, partition_by: list[str]
@@ -121,7 +121,7 @@ def test_no_row_is_lost_after_any_operation(
 
 
 @SMALL
-@examples(2, slow=80)
+@examples(2, sweep=80)
 @given(st.data())
 def test_engines_write_the_same_files(data: st.DataObject) -> None:
     rows = [data.draw(frames(first)) for first in (0, 1000)]

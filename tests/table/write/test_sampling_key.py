@@ -53,7 +53,7 @@ def assert_whole_keys(path: Path, expected: pl.DataFrame) -> None:
         assert_same_rows(rows, expected.join(users, on="user", how="semi", nulls_equal=True))
 
 
-@examples(3, slow=100)
+@examples(3, sweep=100)
 @given(st.sampled_from(["memory", "spill", "parts"]), st.integers(0, 200), st.integers(1, 40), st.data())
 def test_samples_hold_whole_keys_after_any_operation(
     engine: str, count: int, users: int, data: st.DataObject

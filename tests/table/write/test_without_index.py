@@ -51,7 +51,7 @@ def check(path: Path, expected: pl.DataFrame) -> qbeast.Table:
 
 
 @given(cases(most_rows=40), st.sampled_from([MEMORY, SPILL]), st.booleans())
-@examples(6, slow=100)
+@examples(6, sweep=100)
 def test_writes_keep_rows_of_every_type(case: Case, resources: Any, overwrite: bool) -> None:  # noqa: FBT001 -- drawn
     with folder() as path, resized(max_file_rows=9, min_file_rows=1):
         for number, frame in enumerate(case.frames):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from tests.helpers.examples import examples, is_slow
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files, write
@@ -62,8 +62,8 @@ WHOLE_TYPES = {"IntegerDataType", "LongDataType", "TimestampDataType", "DateData
 SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sampled_from([1, 4, 32])}
 
 
-@examples(8, slow=200)
-@given(case=cases(most_rows=200) if is_slow() else cases(), **SHAPES)
+@examples(8, sweep=200)
+@given(case=cases(most_rows=200) if is_sweep() else cases(), **SHAPES)
 def test_rows_are_complete_and_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
     check_written(case, file_rows, page_rows)
 

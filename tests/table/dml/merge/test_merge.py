@@ -135,7 +135,7 @@ def check_merge(
 
 
 @pytest.mark.timeout(3000)
-@examples(3, slow=100, parent=RELAXED)
+@examples(3, sweep=100, parent=RELAXED)
 @given(case=st.booleans().flatmap(merges), sample=samples())
 def test_merge_equals_row_by_row_merge(case: tuple[Any, ...], sample: Any) -> None:
     check_merge(*case, sample)

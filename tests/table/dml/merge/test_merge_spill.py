@@ -78,7 +78,7 @@ def given_as(rows: pl.DataFrame, kind: str) -> Any:
     return kinds[kind]()
 
 
-@examples(4, slow=50)
+@examples(4, sweep=50)
 @given(
     seed=st.integers(0, 1 << 30),
     on=st.lists(st.sampled_from(sorted(KEYS)), min_size=1, max_size=3, unique=True),

@@ -1,0 +1,53 @@
+"""A test may cost 0.25 s of processor time, and fails at twice that. Dearer tests carry the mark `sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+import pytest
+
+BUDGET_S = 0.25
+_SPENT_S = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-budget", action="store_true", help="do not fail tests that cost too much")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_SPENT_S] = -_processor_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Leave out what the tests of a module or of the session share."""
+    start_s = _processor_s()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function" and isinstance(request.node, pytest.Item | pytest.Collector):
+            item = request._pyfuncitem  # noqa: SLF001 -- `node` is the module of a shared fixture
+            item.stash[_SPENT_S] -= _processor_s() - start_s
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    result = yield
+    spent_s = item.stash[_SPENT_S] + _processor_s()
+    if spent_s > 2 * BUDGET_S and not (
+        item.config.getoption("--no-budget") or item.config.getoption("--sweep")
+    ):
+        pytest.fail(
+            f"the test cost {spent_s:.2f} s of processor time, its budget is {BUDGET_S} s: "
+            "make it cheaper, or mark it `sweep` and leave a cheap probe of it",
+            pytrace=False,
+        )
+    return result
+
+
+def _processor_s() -> float:
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))

@@ -1,0 +1,202 @@
+"""Run the shards that have not run for longest, and record each: `make sweep N=2`, `SHARD=9`, `SEED=...`.
+
+A shard is a table of `shards.toml`. The record of shard 9 is `shard-09.json`. Sweeps draw from a new seed each time,
+which is printed and recorded; the same commit, shard and seed draw the same examples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Tests that run together.
+
+    Attributes
+    ----------
+    number, name : int, str
+        Its key and its name in `shards.toml`.
+    needs : tuple of str
+        Targets of make that download or install. If one fails, the shard is skipped.
+    targets : tuple of str
+        Targets of make that are tests themselves, each counted as one.
+    tests : tuple of str
+        Arguments of pytest: paths and options.
+    environments : tuple of mapping
+        pytest runs once for each, with these variables.
+    workers : int
+        Processes of pytest; 0 runs the tests in pytest's own.
+    ring : int
+        2 for the tests that `make test` leaves out; 1 for its own.
+    """
+
+    number: int
+    name: str
+    needs: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    environments: tuple[Mapping[str, str], ...] = ({},)
+    python: str = sys.executable
+    workers: int = 2
+    ring: int = 2
+
+    @property
+    def record(self) -> Path:
+        return HERE / f"shard-{self.number:02}.json"
+
+    @property
+    def date(self) -> str:
+        """The time of the last record, empty without one."""
+        return json.loads(self.record.read_text())["date"] if self.record.exists() else ""
+
+
+@dataclass
+class Record:
+    """What a run of a shard found."""
+
+    shard: str
+    commit: str
+    date: str
+    seed: int
+    seconds: int = 0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "-n", type=int, default=1, help="run as many shards, those first that ran longest ago"
+    )
+    parser.add_argument("--shard", type=int, help="run this shard")
+    parser.add_argument("--seed", type=int, help="draw the examples of an earlier run")
+    options = parser.parse_args()
+    shards = load_shards()
+    chosen = [shards[options.shard]] if options.shard else stalest(shards)[: options.n]
+    failed = [
+        shard
+        for shard in chosen
+        if not run(shard, secrets.randbelow(10**9) if options.seed is None else options.seed)
+    ]
+    return len(failed)
+
+
+def load_shards() -> dict[int, Shard]:
+    tables = tomllib.loads((HERE / "shards.toml").read_text())
+    return {
+        int(number): Shard(int(number), **{key: _frozen(value) for key, value in table.items()})
+        for number, table in tables.items()
+    }
+
+
+def stalest(shards: Mapping[int, Shard]) -> list[Shard]:
+    """Order shards: first those without a record, then by the time of the record."""
+    return sorted(shards.values(), key=lambda shard: (shard.date, shard.number))
+
+
+def run(shard: Shard, seed: int) -> bool:
+    """Run a shard and write its record; return whether nothing failed."""
+    label = f"sweep {shard.number} ({shard.name})"
+    print(f"{label}: seed {seed}", flush=True)
+    for target in shard.needs:
+        if _make(target):
+            print(f"{label}: SKIPPED, because `make {target}` failed; nothing was recorded", flush=True)
+            return True
+    start_s = time.monotonic()
+    record = Record(
+        f"{shard.number} {shard.name}", _commit(), datetime.now(UTC).isoformat(timespec="seconds"), seed
+    )
+    for target in shard.targets:
+        _count(record, target, failed=_make(target) != 0)
+    for environment in shard.environments if shard.tests else ():
+        _run_tests(shard, environment, seed, record)
+    record.seconds = round(time.monotonic() - start_s)
+    shard.record.write_text(json.dumps(asdict(record), indent=1) + "\n")
+    counts = f"{record.passed} passed, {record.failed} failed, {record.skipped} skipped in {record.seconds} s"
+    if not record.failed:
+        print(f"{label}: {counts}", flush=True)
+        return True
+    again = f"make sweep SHARD={shard.number} SEED={seed}"
+    print(f"SWEEP {shard.number} FAILED ({shard.name}), seed {seed}: {counts}. Again: {again}", flush=True)
+    return False
+
+
+def _run_tests(shard: Shard, environment: Mapping[str, str], seed: int, record: Record) -> None:
+    """Run pytest and add its report, which lists tests that a killed worker did not finish as errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [
+            shard.python,
+            "-m",
+            "pytest",
+            "-q",
+            "--no-budget",
+            f"--junitxml={report}",
+            f"--hypothesis-seed={seed}",
+        ]
+        command += ["--sweep"] if shard.ring == 2 else []
+        command += ["-n", str(shard.workers), "--dist", "worksteal"] if shard.workers else []
+        status = subprocess.run(
+            [*command, *shard.tests], cwd=ROOT, env=os.environ | environment, check=False
+        ).returncode
+        cases = ET.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 -- made by pytest
+        for case in cases:
+            kinds = {child.tag for child in case}
+            if "skipped" in kinds:
+                record.skipped += 1
+            else:
+                _count(
+                    record,
+                    f"{case.get('classname')}::{case.get('name')}",
+                    failed=bool(kinds & {"failure", "error"}),
+                )
+    if status and not record.failed:
+        _count(record, f"pytest ended with status {status}", failed=True)
+
+
+def _count(record: Record, name: str, *, failed: bool) -> None:
+    record.passed += not failed
+    record.failed += failed
+    record.failures += [name] * failed
+
+
+def _make(target: str) -> int:
+    return subprocess.run(["make", "--no-print-directory", target], cwd=ROOT, check=False).returncode
+
+
+def _commit() -> str:
+    """Return the commit, with a plus sign if files other than records differ from it."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    same = subprocess.run(
+        ["git", "diff", "--quiet", "HEAD", "--", ".", ":!tests/sweeps"], cwd=ROOT, check=False
+    )
+    return commit.stdout.strip() + "+" * (same.returncode != 0)
+
+
+def _frozen(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
