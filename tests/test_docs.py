@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import json
 import re
 import runpy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,34 @@ from tests.carbondata.collection import table_path
 from tests.golden.collection import find
 from tests.helpers.snippets import PAGES, ROOT, blocks_elsewhere, blocks_without_spark
 
-WITH_CODE = [page for page in PAGES if blocks_without_spark(page)]  # what needs Spark runs in tests/spark
+DEAR = {
+    *(
+        "tutorial.md",
+        "tutorial-retention.md",
+        "choosing-columns.md",
+        "sampling.md",
+        "samples-in-any-engine.md",
+    ),
+    *("larger-than-memory.md", "moving-from-carbondata.md", "keeping-a-table.md", "recipes.md"),
+}
+
+
+def pages(chosen: Callable[[Path], Any]) -> list[Any]:
+    """Return the pages with something; those that cost too much run in sweeps."""
+    return [
+        pytest.param(page, id=page.name, marks=pytest.mark.sweep if page.name in DEAR else ())
+        for page in PAGES
+        if chosen(page)
+    ]
+
+
 API = ROOT / "docs" / "api"
 DOCUMENTED = re.compile(r"^\.\. auto(?:function|class):: (\w+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)")
 SECTION = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 
 
-def test_readme_has_code() -> None:
-    assert ROOT / "README.md" in WITH_OUTPUT
-
-
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages(blocks_without_spark))  # what needs Spark runs in tests/spark
 def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(table_path("tx230_basic_3segments"), "old_orders")  # of CarbonData
@@ -47,24 +65,42 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 SESSIONS = re.compile(r"^```pycon\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WITH_OUTPUT = [page for page in PAGES if SESSIONS.search(page.read_text())]
 
 
-@pytest.mark.parametrize("page", WITH_OUTPUT, ids=lambda page: page.name)
-def test_page_shows_the_real_output(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def complaints(page: Path, folder: Path) -> str:
+    """Run the sessions of a page in a folder, and return where the output differs."""
     code = "".join(SESSIONS.findall(page.read_text()))
     session = doctest.DocTestParser().get_doctest(code, {}, page.name, str(page), 0)
     output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     assert session.examples
-    assert not runner.run(session, out=output.append).failed, "".join(output)
+    with contextlib.chdir(folder):
+        runner.run(session, out=output.append)
+    return "".join(output)
+
+
+@pytest.fixture(scope="module")
+def complaints_of_readme(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Its million rows cost more than a test may."""
+    return complaints(ROOT / "README.md", tmp_path_factory.mktemp("readme"))
+
+
+def test_readme_shows_the_real_output(complaints_of_readme: str) -> None:
+    assert not complaints_of_readme
+
+
+@pytest.mark.parametrize(
+    "page", pages(lambda page: SESSIONS.search(page.read_text()) and page.name != "README.md")
+)
+def test_page_shows_the_real_output(page: Path, tmp_path: Path) -> None:
+    assert not complaints(page, tmp_path)
 
 
 def test_code_about_jvm_tables_runs() -> None:
     run_elsewhere("coming-from-qbeast-spark.md", "/data/sales", find("qbeast-spark-0.7.1/dims7").path)
 
 
+@pytest.mark.sweep
 def test_code_about_object_stores_runs(
     bucket: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

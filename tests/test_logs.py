@@ -67,12 +67,16 @@ def test_lost_race_is_logged(
     assert any("version 1" in text and "was not written" in text for _, text in messages(caplog))
 
 
-def test_disabled_logging_formats_no_messages(path: Path) -> None:
+def test_disabled_logging_formats_no_messages() -> None:
     class Untold:
         def __str__(self) -> str:
             raise AssertionError
 
     LOG.debug("%s", Untold())
+
+
+@pytest.mark.sweep
+def test_process_without_handlers_prints_nothing(path: Path) -> None:
     code = f"import qbeast; qbeast.open_table({str(path)!r}).delete('id = 3')"
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, check=True)
     assert (ran.stdout, ran.stderr) == (b"", b"")
