@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -69,33 +70,37 @@ def test_unreadable_deletion_vector_is_a_fault(path: Path) -> None:
     assert not table.repair().committed
 
 
-def test_copy_without_original_is_named(tmp_path: Path) -> None:
-    golden = find("legacy/v050_mixed_states")
-    path = Path(shutil.copytree(golden.path, tmp_path / "t"))
-    assert qbeast.open_table(path).check().ok
-    blocks = qbeast.open_table(path).blocks().filter(~pl.col("replicated"))
-    leaf = blocks.sort("depth", "element_count").row(-1, named=True)
-    at = next(
-        number
-        for number, add in enumerate(adds_of(path))
-        if add["path"] == leaf["path"] and add["tags"]["state"] == "FLOODED"
-    )
-    shutil.rmtree(path)
-    shutil.copytree(golden.path, path)
-    d.spoil(path, d.tags(state="REPLICATED"), indexed=golden.indexed, at=at)
-    table = qbeast.open_table(path)
-    actual = table.check().faults
-    assert leaf["path"] in set(actual["path"])
-    assert set(actual["code"]) == {"copy-alone"}
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """A table of before 0.6.0 with a copy of its first file."""
+    path = Path(shutil.copytree(find("legacy/v040_identity_null").path, tmp_path / "t"))
+    name, add = next(iter(read_log(path).adds.items()))
+    shutil.copy(path / name, path / "copy.parquet")
+    commit(path, 1, {"add": add | {"path": "copy.parquet", "tags": add["tags"] | {"state": "REPLICATED"}}})
+    return path
+
+
+def commit(path: Path, version: int, action: dict[str, Any]) -> None:
+    (path / "_delta_log" / f"{version:020}.json").write_text(json.dumps(action) + "\n")
+
+
+def test_copy_without_original_is_named(copied: Path) -> None:
+    assert qbeast.open_table(copied).check().ok
+    original = next(iter(read_log(copied).adds))
+    commit(copied, 2, {"remove": {"path": original, "deletionTimestamp": 1, "dataChange": True}})
+    table = qbeast.open_table(copied)
+    assert table.check().faults.select("path", "code").rows() == [("copy.parquet", "copy-alone")]
     result = table.repair()
     assert not result.committed
     assert "restore an older version" in repr(result)
 
 
-def adds_of(path: Path) -> list[d.Add]:
-    commits = sorted((path / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
-    return [action["add"] for action in actions if "add" in action]
+def test_repair_never_shows_copies(copied: Path) -> None:
+    expected = find("legacy/v040_identity_null").expected
+    d.spoil(copied, d.tags(cube="!!"), indexed=[], at=-1)
+    table = qbeast.open_table(copied)
+    assert "which reads must skip" in repr(table.repair())
+    assert table.count() == expected.height
 
 
 def test_files_without_later_columns_pass(path: Path) -> None:
@@ -146,8 +151,7 @@ def test_staged_file_with_wrong_weights_is_named(path: Path) -> None:
     rows = pl.read_parquet(path / name).with_columns(pl.col("_qbeast_weight") + wrong.cast(pl.Int32))
     rows.write_parquet(path / "more.parquet", row_group_size=1000)
     add = {"path": "more.parquet", "partitionValues": {}, "modificationTime": 1, "dataChange": True}
-    add["size"] = (path / "more.parquet").stat().st_size
-    (path / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"add": add}) + "\n")
+    commit(path, 1, {"add": add | {"size": (path / "more.parquet").stat().st_size}})
     (fault,) = qbeast.open_table(path).check().faults.iter_rows(named=True)
     assert (fault["path"], fault["code"]) == ("more.parquet", "hidden-weight")
     assert (fault["row_group"], fault["row"]) == (2, 2500)

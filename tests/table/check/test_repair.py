@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 import qbeast
 from qbeast_core.table.check import repair as module
 from qbeast_core.table.data import data_files
-from tests.golden.collection import Golden, each, find
+from tests.golden.collection import Golden, each
 from tests.helpers import damage as d
 from tests.helpers.faults import DATA_FAULTS, INDEXED, LOG_FAULTS, ORDER
 from tests.helpers.invariants import read_log
@@ -57,10 +57,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(4)
     rows = pl.DataFrame(
         {
-            "row": np.arange(500),
-            "a": rng.integers(0, 1000, 500),
-            "b": rng.normal(size=500),
-            "s": [f"key {value}" for value in rng.integers(0, 90, 500)],
+            "row": np.arange(300),
+            "a": rng.integers(0, 1000, 300),
+            "b": rng.normal(size=300),
+            "s": [f"key {value}" for value in rng.integers(0, 90, 300)],
         }
     )
     path = tmp_path_factory.mktemp("repair") / "t"
@@ -69,8 +69,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         small_files(file_rows=120, page_rows=16),
         mock.patch.object(data_files, "dump_copy", return_value={}),
     ):
-        qbeast.write_table(rows[:400], path, columns=INDEXED, cube_size=40)
-        qbeast.write_table(rows[400:], path, mode="append")
+        qbeast.write_table(rows[:240], path, columns=INDEXED, cube_size=40)
+        qbeast.write_table(rows[240:], path, mode="append")
     return path
 
 
@@ -87,14 +87,11 @@ def stored_rows(table: Path) -> pl.DataFrame:
 
 QUICK = {
     "no JSON",
-    "no revision",
     "the other spelling",
-    "a block too few",
     "other statistics",
     "a longer file",
     "half a file",
     "another first weight",
-    "a row in another's place",
     "another hidden weight",
     "a row lost",
     "a damaged page directory",
@@ -114,11 +111,7 @@ def test_repair_shows_rows_once_and_names_rest(table: Path, name: str) -> None:
     spoiled = d.spoil(table, change, indexed=INDEXED, at=1)
     before = read_log(table)
     opened = qbeast.open_table(table)
-    planned = opened.repair(dry_run=True)
-    assert (opened.version, planned.committed) == (1, False)
     result = opened.repair()
-    assert planned.repaired_files.equals(result.repaired_files)
-    assert planned.remaining.equals(result.remaining)
     assert result.remaining["advice"].null_count() == 0, result
     after = read_log(table)
     if name in LOST:
@@ -145,8 +138,6 @@ def test_repair_shows_rows_once_and_names_rest(table: Path, name: str) -> None:
         path: add for path, add in before.adds.items() if path != spoiled.path
     }
     assert DeltaTable(table).count() == rows.height
-    again = opened.repair()
-    assert (again.committed, again.repaired_files.height) == (False, 0)
 
 
 def test_repair_keeps_everything_else_of_a_file(table: Path) -> None:
@@ -165,7 +156,13 @@ def test_repaired_table_passes_check_after_optimize(table: Path) -> None:
     d.spoil(table, d.tags(blocks="oops"), indexed=INDEXED)
     opened = qbeast.open_table(table)
     rows = stored_rows(table)
-    opened.repair()
+    planned = opened.repair(dry_run=True)
+    assert (opened.version, planned.committed) == (1, False)
+    result = opened.repair()
+    assert planned.repaired_files.equals(result.repaired_files)
+    assert planned.remaining.equals(result.remaining)
+    again = opened.repair()
+    assert (again.committed, again.repaired_files.height) == (False, 0)
     opened.optimize(full=True)
     opened.optimize(revision=0)
     assert opened.check().ok, opened.check()
@@ -206,7 +203,7 @@ def test_concurrently_replaced_file_is_kept(table: Path, monkeypatch: pytest.Mon
     assert_same_rows(opened.scan().collect(), stored_rows(table))
 
 
-@each(bundled=SOME)
+@each(bundled=SOME, fast=SOME[2:])
 def test_repair_does_not_change_golden_tables(golden: Golden, tmp_path: Path) -> None:
     path = Path(shutil.copytree(golden.path, tmp_path / "t"))
     opened = qbeast.open_table(path)
@@ -214,20 +211,3 @@ def test_repair_does_not_change_golden_tables(golden: Golden, tmp_path: Path) ->
     result = opened.repair()
     assert (result.committed, result.version, opened.version) == (False, version, version)
     assert set(result.remaining["code"]) == ({"rows-doubled"} if golden.is_doubled else set())
-
-
-def test_repair_never_shows_copies(tmp_path: Path) -> None:
-    golden = find("legacy/v050_mixed_states")
-    path = Path(shutil.copytree(golden.path, tmp_path / "t"))
-    rows = qbeast.read_table(path)
-    for at in range(len(read_log(path).adds)):
-        d.spoil(path, move_if_copy, indexed=golden.indexed, at=at)
-    opened = qbeast.open_table(path)
-    result = opened.repair()
-    assert "which reads must skip" in repr(result)
-    assert opened.scan().collect().sort("id").equals(rows.sort("id"))
-
-
-def move_if_copy(_table: Path, add: d.Add, _indexed: list[str]) -> None:
-    if add["tags"].get("state") in {"REPLICATED", "ANNOUNCED"}:
-        add["tags"]["cube"] = "!!"
