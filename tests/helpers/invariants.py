@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -201,9 +202,7 @@ def _check_sample_column(table: Path, add: dict[str, Any], log: Log, types: dict
     assert "_qbeast_weight" not in stored.columns
     revision = log.revisions[int(add["tags"]["revision"])]
     weights = frame_weights(_with_partition(stored, add, revision, types), revision.hashed)
-    # The weight of m / 65536, cut off towards zero as in section 10.
-    multiples = [int(m / 65536 * (2**32 - 1) - 2**31) for m in range(65536)]
-    expected = (np.searchsorted(multiples, weights.astype(np.int64), side="right") - 1) / 65536
+    expected = (np.searchsorted(_multiples(), weights.astype(np.int64), side="right") - 1) / 65536
     assert stored[name].dtype == pl.Float32
     assert stored[name].to_list() == expected.tolist()
     stats = json.loads(add["stats"])
@@ -214,6 +213,12 @@ def _check_sample_column(table: Path, add: dict[str, Any], log: Log, types: dict
         values, bounds = expected[first : first + group.num_rows], group.column(place).statistics
         assert (bounds.min, bounds.max, bounds.null_count) == (values.min(), values.max(), 0)
         first += group.num_rows
+
+
+@cache
+def _multiples() -> np.ndarray:
+    """Return the weight of each m / 65536, cut off towards zero as in section 10 of the format."""
+    return np.array([int(m / 65536 * (2**32 - 1) - 2**31) for m in range(65536)])
 
 
 def _check_ranges(stored: pl.DataFrame, revision: Revision) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -78,16 +79,17 @@ def rows_by_file(table: Path) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
     return {partition: sorted(files) for partition, files in found.items()}
 
 
+@pytest.mark.sweep
 @SMALL
-@examples(3, sweep=100)
+@examples(3, sweep=16)
 @given(st.data(), st.sampled_from(["memory", "spill", "parts"]), st.sampled_from([["day"], ["day", "f"]]))
 def test_no_row_is_lost_after_any_operation(
     data: st.DataObject, engine: str, partition_by: list[str]
 ) -> None:
-    resources = SPILL if engine == "spill" else MEMORY
     indexed = ["x", "y", *data.draw(st.sampled_from([[], ["day"]]))]
+    rows = [data.draw(frames(first)) for first in (0, 1000, 2000)]
+    resources = SPILL if engine == "spill" else MEMORY
     with folder() as path, small_files():
-        rows = [data.draw(frames(first)) for first in (0, 1000, 2000)]
         move(rows[0], path, engine, columns=indexed, partition_by=partition_by, cube_size=20)
         for frame in rows[1:]:
             move(frame, path, engine, mode="append")
@@ -120,11 +122,50 @@ def test_no_row_is_lost_after_any_operation(
         )
 
 
+FEW = pl.DataFrame(
+    {
+        "row": range(12),
+        "x": range(12),
+        "y": [n / 7 for n in range(12)],
+        "day": ["", "a/b=c %"] * 6,
+        "f": [0.0, -0.0, -0.0, None] * 3,
+    }
+)
+
+
 @SMALL
-@examples(2, sweep=80)
+def test_indexed_partition_columns_of_odd_values_are_kept(tmp_path: Path) -> None:
+    more = FEW.head(5).with_columns(pl.col("row") + 100)
+    qbeast.write_table(FEW, tmp_path, columns=["x", "day"], partition_by=["day", "f"], cube_size=5)
+    qbeast.write_table(more, tmp_path, mode="append")
+    expected = as_stored(pl.concat([FEW, more]))
+    check_invariants(tmp_path)
+    assert_same_rows(pl.scan_delta(tmp_path).collect(), expected)
+    changed = pl.col("row") % 3 == 1
+    qbeast.open_table(tmp_path).update(changed, {"day": pl.lit("moved")})
+    expected = expected.with_columns(day=pl.when(changed).then(pl.lit("moved")).otherwise("day"))
+    check_invariants(tmp_path)
+    assert_same_rows(qbeast.read_table(tmp_path), expected)
+    moved = qbeast.read_table(tmp_path, where="day = 'moved'")
+    assert_same_rows(moved, expected.filter(pl.col("day") == "moved"))
+
+
+@pytest.mark.sweep
+@SMALL
+@examples(2, sweep=25)
 @given(st.data())
 def test_engines_write_the_same_files(data: st.DataObject) -> None:
-    rows = [data.draw(frames(first)) for first in (0, 1000)]
+    check_engines([data.draw(frames(first)) for first in (0, 1000)])
+
+
+@SMALL
+def test_engines_write_few_rows_to_the_same_files() -> None:
+    rows = pl.DataFrame({"row": range(60), "x": range(60), "y": [n / 7 for n in range(60)]})
+    check_engines([rows.with_columns(day=pl.lit("mon"), f=pl.col("row") % 2 / 2), FEW.head(1)])
+
+
+def check_engines(rows: Sequence[pl.DataFrame]) -> None:
+    """Assert that all engines write the same rows in the same order to the files of each partition."""
     found = []
     for engine in ("memory", "spill", "parts"):
         with folder() as path, small_files():
@@ -136,15 +177,13 @@ def test_engines_write_the_same_files(data: st.DataObject) -> None:
 
 @SMALL
 def test_partitions_without_sampled_rows_get_files_of_their_own(tmp_path: Path) -> None:
-    rows = pl.DataFrame(
-        {"row": range(2000), "x": range(2000), "day": [min(n // 10, 49) for n in range(2000)]}
-    )
-    with resized(domain_rows=60), small_files(file_rows=500):
+    rows = pl.DataFrame({"row": range(400), "x": range(400), "day": [min(n // 10, 9) for n in range(400)]})
+    with resized(domain_rows=12), small_files(file_rows=100):
         scatter(
-            tmp_path / "t", list(rows.iter_slices(700)), columns=["x"], partition_by=["day"], cube_size=500
+            tmp_path / "t", list(rows.iter_slices(150)), columns=["x"], partition_by=["day"], cube_size=100
         )
     check_invariants(tmp_path / "t")
-    assert len(rows_by_file(tmp_path / "t")) == 50
+    assert len(rows_by_file(tmp_path / "t")) == 10
     assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
 
 
@@ -169,7 +208,7 @@ def test_new_partition_grows_a_tree_of_its_own(tmp_path: Path) -> None:
 
 def test_optimize_joins_small_files_of_one_partition(tmp_path: Path) -> None:
     table = tmp_path / "t"
-    for number in range(5):
+    for number in range(3):
         rows = pl.DataFrame({"row": range(40), "x": range(40), "day": [n % 2 for n in range(40)]})
         qbeast.write_table(
             rows, table, columns=["x"], partition_by=["day"], mode="append" if number else "error"
@@ -177,7 +216,7 @@ def test_optimize_joins_small_files_of_one_partition(tmp_path: Path) -> None:
     one = pl.DataFrame({"row": [0], "x": [1], "day": [7]})
     qbeast.write_table(one, table, mode="append")
     plan = qbeast.open_table(table).optimize().plan
-    assert plan.height == 10
+    assert plan.height == 6
     assert [len(files) for files in rows_by_file(table).values()] == [1, 1, 1]
     check_invariants(table)
     assert not qbeast.open_table(table).optimize().committed
@@ -207,19 +246,25 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "values"), VALUES, ids=[str(dtype) for dtype, _ in VALUES])
+ENGINES = cycle(["memory", "spill", "parts"])
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype", "values"),
+    [(engine, *item) for engine, item in zip(ENGINES, VALUES, strict=False)],
+    ids=[str(dtype) for dtype, _ in VALUES],
+)
 def test_partition_columns_have_all_flat_types(
-    tmp_path: Path, dtype: pl.DataType, values: Sequence[Any]
+    tmp_path: Path, engine: str, dtype: pl.DataType, values: Sequence[Any]
 ) -> None:
     rows = pl.DataFrame({"row": range(len(values)), "p": pl.Series(values, dtype=dtype)})
-    for engine in ("memory", "spill", "parts"):
-        move(rows, tmp_path / engine, engine, columns=["row"], partition_by=["p"])
-        assert_same_rows(qbeast.read_table(tmp_path / engine), rows)
-        assert DeltaTable(tmp_path / engine).metadata().partition_columns == ["p"]
-        assert len(read_log(tmp_path / engine).adds) == len(values)
-        qbeast.write_table(rows, tmp_path / engine, mode="append")
-        assert qbeast.read_table(tmp_path / engine).height == 2 * len(values)
-        assert qbeast.open_table(tmp_path / engine).check().ok
+    move(rows, tmp_path, engine, columns=["row"], partition_by=["p"])
+    assert_same_rows(qbeast.read_table(tmp_path), rows)
+    assert DeltaTable(tmp_path).metadata().partition_columns == ["p"]
+    assert len(read_log(tmp_path).adds) == len(values)
+    qbeast.write_table(rows, tmp_path, mode="append")
+    assert qbeast.read_table(tmp_path).height == 2 * len(values)
+    assert qbeast.open_table(tmp_path).check().ok
 
 
 def test_nan_is_a_partition_value(tmp_path: Path) -> None:
@@ -301,18 +346,18 @@ def test_older_versions_refuse_a_partitioned_table(tmp_path: Path, monkeypatch: 
 
 
 def test_small_partitions_warn_once(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"x": range(120), "day": [n // 3 for n in range(120)]})
+    rows = pl.DataFrame({"x": range(24), "day": [n // 3 for n in range(24)]})
     with pytest.warns(qbeast.SmallPartitionsWarning, match="3 rows or fewer"):
-        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"], cube_size=100)
+        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"], cube_size=20)
     qbeast.write_table(rows[:3], tmp_path / "t", mode="append")
     qbeast.write_table(rows, tmp_path / "large", columns=["x"], partition_by=["day"], cube_size=1000)
 
 
 def test_samples_are_the_rows_of_the_same_weights(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
-    rows = pl.DataFrame({"row": range(5000), "x": random.random(5000), "day": random.integers(0, 7, 5000)})
+    rows = pl.DataFrame({"row": range(900), "x": random.random(900), "day": random.integers(0, 4, 900)})
     qbeast.write_table(rows, tmp_path / "one", columns=["row", "x"])
-    with small_files(file_rows=300):
+    with small_files(file_rows=150, page_rows=16):
         qbeast.write_table(rows, tmp_path / "many", columns=["row", "x"], partition_by=["day"], cube_size=100)
     for sample in (0.01, 0.3, (0.2, 0.25)):
         expected = qbeast.read_table(tmp_path / "one", sample=sample)
