@@ -45,7 +45,7 @@ class KeySketch:
 
     @staticmethod
     def of(weights: I32Array) -> KeySketch:
-        """Count the keys of rows.
+        """Count the keys of rows, given their weights so that equal ones are contiguous.
 
         >>> sketch = KeySketch.of(np.array([1, 1, 5, 7], dtype=np.int32))
         >>> sketch.rows, sketch.squares, sketch.weights.tolist(), sketch.numbers.tolist()

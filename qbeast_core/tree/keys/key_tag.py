@@ -37,17 +37,18 @@ def keys_of_file(
 ) -> tuple[KeySketch, HeavyKeys]:
     """Count the keys of a file, given the weights in the order of the file and the first row of each block.
 
-    Rows of a key are contiguous in each block, and usually in one block. With a sampling key they are scattered over
-    many blocks; then no position is returned.
+    Rows of a key are usually in one block, and contiguous in each band of it: two bands may share a key. With a
+    sampling key they are scattered over many blocks; then no position is returned.
 
     >>> weights = np.array([1, 5, 1], dtype=np.int32)
     >>> sketch, heavy = keys_of_file(weights, np.array([0, 2]), is_scattered=True)
     >>> sketch.squares, heavy.weights.tolist(), heavy.firsts.tolist()
     (5, [1], [-1])
     """
+    ordered = np.sort(weights, kind="stable")  # merges the runs of blocks
     if is_scattered:
-        weights, starts = np.sort(weights), None
-    return KeySketch.of(weights), HeavyKeys.of(weights, starts)
+        weights, starts = ordered, None
+    return KeySketch.of(ordered), HeavyKeys.of(weights, starts)
 
 
 def dump_keys(sketch: KeySketch, heavy: HeavyKeys | None = None) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import qbeast
+from tests.helpers.examples import examples
 from tests.helpers.tables import folder, small_files
 
 KEYS = ["user", "kind"]
@@ -38,16 +39,8 @@ def batch(count: int, users: int, seed: int, first: int) -> pl.DataFrame:
 
 
 batches = st.tuples(st.integers(1, 3000), st.sampled_from([1, 40, 900, 10**9]), st.integers(0, 3))
-steps = st.one_of(
-    st.tuples(st.just("append"), batches),
-    st.tuples(st.just("append"), batches),
-    st.tuples(st.just("overwrite"), batches),
-    st.tuples(st.just("merge"), batches),
-    st.tuples(st.just("delete"), batches),
-    st.tuples(st.just("update"), batches),
-    st.tuples(st.just("optimize"), batches),
-    st.tuples(st.just("full"), batches),
-)
+Batch = tuple[int, int, int]
+STEPS = ["append", "overwrite", "merge", "delete", "update", "optimize", "full"]
 
 
 def changed(path: Path, rows: pl.DataFrame, step: str, new: pl.DataFrame) -> pl.DataFrame:
@@ -79,10 +72,7 @@ def changed(path: Path, rows: pl.DataFrame, step: str, new: pl.DataFrame) -> pl.
     return rows
 
 
-@pytest.mark.filterwarnings(CLUSTERED, "ignore::qbeast.EmptySampleWarning")
-@settings(max_examples=12, derandomize=True)
-@given(begin=batches, todo=st.lists(steps, min_size=1, max_size=6), file_rows=st.sampled_from([400, 1 << 20]))
-def test_design_effect_is_right_after_any_changes(begin, todo, file_rows) -> None:
+def check_changes(begin: Batch, todo: list[tuple[str, Batch]], file_rows: int) -> None:
     with folder() as path, small_files(file_rows=file_rows, page_rows=64):
         count, users, seed = begin
         rows = batch(count, users, seed, 0)
@@ -96,6 +86,28 @@ def test_design_effect_is_right_after_any_changes(begin, todo, file_rows) -> Non
             plan = table.explain(sample=0.01)
             assert (plan.design_effect, plan.design_effect_scope) == (table.design_effect, "rows")
             assert table.metrics().design_effect == table.design_effect
+
+
+@pytest.mark.filterwarnings(CLUSTERED, "ignore::qbeast.EmptySampleWarning")
+@pytest.mark.parametrize("step", STEPS)
+def test_design_effect_is_right_after_a_change(step: str) -> None:
+    # After the update, two bands of the only file share a key: its 56 rows are 26 and 30 in a row.
+    check_changes((386, 40, 3), [(step, (438, 1, 0))], file_rows=400)
+
+
+@pytest.mark.sweep
+@pytest.mark.filterwarnings(CLUSTERED, "ignore::qbeast.EmptySampleWarning")
+@examples(2, sweep=80)
+@example(begin=(386, 40, 3), todo=[("update", (438, 1, 0))], file_rows=400)
+@given(
+    begin=batches,
+    todo=st.lists(st.tuples(st.sampled_from([*STEPS, "append"]), batches), min_size=1, max_size=6),
+    file_rows=st.sampled_from([400, 1 << 20]),
+)
+def test_design_effect_is_right_after_any_changes(
+    begin: Batch, todo: list[tuple[str, Batch]], file_rows: int
+) -> None:
+    check_changes(begin, todo, file_rows)
 
 
 def test_only_write_that_crosses_two_warns(tmp_path: Path) -> None:
