@@ -18,7 +18,7 @@ from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled, small_files
 
 INDEXED = [ROW, "a"]
-OLD = pl.DataFrame({ROW: range(200)}).with_columns(a=pl.col(ROW) * 37 % 101, s=pl.col(ROW).cast(pl.String))
+OLD = pl.DataFrame({ROW: range(100)}).with_columns(a=pl.col(ROW) * 37 % 101, s=pl.col(ROW).cast(pl.String))
 NEW = OLD.with_columns(pl.col(ROW) + 5_000)  # beyond the first revision's range
 ROWS = pl.concat([OLD, NEW])
 MORE = OLD.with_columns(pl.col(ROW) + 50_000)
@@ -78,15 +78,13 @@ NOTHING = each(*(revision(number, "oops") for number in range(3)))
 
 
 QUICK = {
-    *("an older revision is no JSON", "an older revision names itself wrong", "no dialect"),
-    *("copies are no list", "the highest id is of 18 nines"),
-    *("the newest revision is no JSON", "the last id names no revision", "the last id is missing"),
-    "two revisions are no JSON",
+    *("an older revision is no JSON", "no dialect", "copies are no list", "the highest id is of 18 nines"),
+    *("the newest revision is no JSON", "the last id is missing", "two revisions are no JSON"),
 }
 """Those that take a way of their own through the code; the others are changed and repaired slowly."""
 
 
-def quick_or_slow(faults: Iterable[str]) -> list[Any]:
+def quick_or_sweep(faults: Iterable[str]) -> list[Any]:
     return [fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.sweep) for fault in faults]
 
 
@@ -107,7 +105,7 @@ def damage(table: Path, edit: Edit) -> Settings:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of two revisions, to be copied."""
     path = tmp_path_factory.mktemp("made") / "t"
-    with small_files(file_rows=50, page_rows=8):
+    with small_files(file_rows=100, page_rows=8):
         qbeast.write_table(OLD, path, columns=INDEXED, cube_size=20)
         qbeast.write_table(NEW, path, mode="append")
     assert len(qbeast.open_table(path).revisions) == 3
@@ -151,7 +149,7 @@ def test_unreadable_settings_warn_once_and_lose_nothing(table: Path, fault: str)
     assert about["metaData"]["configuration"] == kept | {"owner": "me"}
 
 
-@pytest.mark.parametrize("fault", quick_or_slow(OLDER))
+@pytest.mark.parametrize("fault", quick_or_sweep(OLDER))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_unneeded_damaged_settings_allow_writes(table: Path, fault: str) -> None:
     damage(table, OLDER[fault])
@@ -164,7 +162,7 @@ def test_unneeded_damaged_settings_allow_writes(table: Path, fault: str) -> None
     check_reads(table, pl.concat([ROWS, MORE]).filter(pl.col("a") >= 10))
 
 
-@pytest.mark.parametrize("fault", quick_or_slow(NEWEST))
+@pytest.mark.parametrize("fault", quick_or_sweep(NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_missing_newest_revision_error_names_the_repair(table: Path, fault: str) -> None:
     damage(table, NEWEST[fault])
@@ -184,7 +182,7 @@ def test_missing_newest_revision_error_names_the_repair(table: Path, fault: str)
     assert qbeast.open_table(table).check().faults.is_empty()
 
 
-@pytest.mark.parametrize("fault", quick_or_slow(OLDER | NEWEST))
+@pytest.mark.parametrize("fault", quick_or_sweep(OLDER | NEWEST))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_check_names_settings_and_repair_fixes_them(table: Path, fault: str) -> None:
     damage(table, (OLDER | NEWEST)[fault])
@@ -197,7 +195,6 @@ def test_check_names_settings_and_repair_fixes_them(table: Path, fault: str) -> 
     assert "the table: set settings" in repr(result)
     with warnings.catch_warnings():
         warnings.simplefilter("error", qbeast.CorruptTagWarning)
-        check_reads(table, ROWS)
         qbeast.write_table(MORE, table, mode="append")
         assert qbeast.open_table(table).revisions[-1].revision_id == 3
         qbeast.open_table(table).optimize()

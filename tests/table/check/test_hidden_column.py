@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HIDDEN = "_qbeast_weight"
 INDEXED = ["id:linear", "name:hash"]
-ROWS = pl.DataFrame({"id": range(4_000), "name": [f"n {i % 97}" for i in range(4_000)], "x": [0.5] * 4_000})
+ROWS = pl.DataFrame({"id": range(1_000), "name": [f"n {i % 97}" for i in range(1_000)], "x": [0.5] * 1_000})
 
 
 def later(first: int) -> pl.DataFrame:
@@ -39,8 +39,8 @@ def names(path: Path) -> list[str]:
 
 
 def written(path: Path, dialect: str) -> qbeast.Table:
-    with small_files(file_rows=500, page_rows=50):
-        qbeast.write_table(ROWS, path, columns=INDEXED, cube_size=200, dialect=dialect)
+    with small_files(file_rows=400, page_rows=50):
+        qbeast.write_table(ROWS, path, columns=INDEXED, cube_size=100, dialect=dialect)
     return qbeast.open_table(path)
 
 
@@ -55,9 +55,9 @@ STEPS: dict[str, Callable[[Path], object]] = {
     "wider append": lambda path: qbeast.write_table(later(10**6), path, mode="append"),
     "tasks": by_tasks,
     "optimize": lambda path: qbeast.open_table(path).optimize(full=True),
-    "delete": lambda path: qbeast.open_table(path).delete(pl.col("id") < 700),
-    "update": lambda path: qbeast.open_table(path).update(pl.col("id") < 700, {"x": 2.0}),
-    "merge": lambda path: qbeast.open_table(path).merge(later(3_900), on="id"),
+    "delete": lambda path: qbeast.open_table(path).delete(pl.col("id") < 200),
+    "update": lambda path: qbeast.open_table(path).update(pl.col("id") < 200, {"x": 2.0}),
+    "merge": lambda path: qbeast.open_table(path).merge(later(900), on="id"),
     "overwrite": lambda path: qbeast.write_table(ROWS, path, mode="overwrite", columns=INDEXED),
 }
 
@@ -81,7 +81,7 @@ def test_scattered_writes_omit_hidden_column(tmp_path: Path) -> None:
 
 def test_samples_and_filters_still_open_few_pages(tmp_path: Path) -> None:
     jvm, ours = written(tmp_path / "jvm", "qbeast-spark"), written(tmp_path / "ours", "documented")
-    for sample, predicate in [(0.05, None), (None, pl.col("id") < 100), (0.2, pl.col("id") > 3_000)]:
+    for sample, predicate in [(0.05, None), (None, pl.col("id") < 100), (0.2, pl.col("id") > 750)]:
         with_column, without = (
             table.explain(predicate, sample=sample, columns=["id"]) for table in (ours, jvm)
         )
