@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Generator
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -43,10 +42,6 @@ def _no_fsync(file: int) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sweep", action="store_true", help="run what `make test` leaves out")
     parser.addoption("--connect", action="store_true", help="run the tests of Spark through Spark Connect")
-    share = (
-        "share a JVM: the classic session writes the port of its server to this file, and --connect reads it"
-    )
-    parser.addoption("--server", type=Path, help=share)
 
 
 def pytest_configure(config: pytest.Config) -> None:

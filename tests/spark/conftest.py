@@ -47,12 +47,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         if "EXPECTED_PYSPARK" not in os.environ:  # other versions run as they are installed
             patch.setenv("SPARK_HOME", str(sessions.home(directory)))
         ensure_java()
-        place, connect = request.config.getoption("--server"), request.config.getoption("--connect")
-        if place is not None:
-            yield from (sessions.joining if connect else sessions.hosting)(
-                directory, request.config.invocation_params.dir / place
-            )
-            return
-        session = (sessions.connect if connect else sessions.classic)(directory)
+        start = sessions.connect if request.config.getoption("--connect") else sessions.classic
+        session = start(directory)
         yield session
         session.stop()

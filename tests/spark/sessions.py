@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import sys
-import time
 import warnings
 from contextlib import contextmanager
 from importlib import import_module
@@ -88,53 +86,15 @@ def classic(directory: Path, extra: Mapping[str, str] | None = None) -> SparkSes
 def connect(directory: Path) -> SparkSession:
     """Start a Connect server with `local[2]` on a port of its own, and a client of it."""
     port = free_port()
-    extra = _binding(port)
+    extra = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
     # The client of remote("local[2]") looks at port 15002, where somebody else's server may listen.
     core = import_module("pyspark.sql.connect.client.core")  # classic sessions do without its dependencies
     core.DefaultChannelBuilder.default_port = staticmethod(lambda: port)
     with _quiet_launch():
         return SparkSession.builder.remote("local[2]").config(map=settings(directory) | extra).getOrCreate()
-
-
-def hosting(directory: Path, place: Path) -> Iterator[SparkSession]:
-    """Start a classic session whose JVM is a Connect server too, and leave its port at `place` for `joining`.
-
-    Ends when nobody is joined any more: who is holds a lock of the file.
-    """
-    port = free_port()
-    extra = _binding(port) | {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
-    session = classic(directory, extra)
-    with place.open("w") as file:
-        file.write(f"{port}\n")
-        file.flush()
-        yield session
-        file.truncate(0)  # who comes now comes too late
-        fcntl.flock(file, fcntl.LOCK_EX)
-    session.stop()
-
-
-def joining(directory: Path, place: Path, seconds: float = 400) -> Iterator[SparkSession]:
-    """Give a client of the server whose port is written at `place`, or of one of its own where none comes up."""
-    end = time.monotonic() + seconds
-    place.touch()
-    with place.open() as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        while not (port := file.readline()).endswith("\n") and time.monotonic() < end:
-            file.seek(0)
-            time.sleep(0.2)
-        if port.endswith("\n"):  # what is set there holds for its clients
-            session = SparkSession.builder.remote(f"sc://127.0.0.1:{int(port)}").getOrCreate()
-        else:
-            session = connect(directory)
-        yield session
-        session.stop()
-
-
-def _binding(port: int) -> dict[str, str]:
-    return {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-    }
 
 
 def free_port() -> int:

@@ -49,8 +49,9 @@ def damaged_but_for_id(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.connect
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.sweep) for name in NAMES[1:])]
+)
 def test_rows_equal_a_read_without_spark(spark: SparkSession, name: str) -> None:
     actual = collected(bridge.read_carbondata(spark, table_path(name)))
     assert_frame_equal(actual.sort("id"), qbeast.read_carbondata(table_path(name)).sort("id"))
@@ -94,6 +95,7 @@ def test_spark_column_may_name_any_column(spark: SparkSession) -> None:
     assert rows.columns == ["id"]
 
 
+@pytest.mark.sweep
 def test_import_by_executors_makes_same_table(spark: SparkSession, tmp_path: Path) -> None:
     path = table_path("tx230_minor_compaction")
     result = bridge.import_carbondata(spark, path, tmp_path / "new", ["id"], segments="history")

@@ -1,9 +1,8 @@
-"""Rows changed by Spark are those that this process changes: the same files go, the same blocks come."""
+"""Conditions and values as Spark gives them change the rows that they mean, or raise and change nothing."""
 
 from __future__ import annotations
 
 import math
-import shutil
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ import qbeast_spark_bridge as bridge
 from qbeast_spark_bridge.predicates.given import ColumnTranslator
 from tests.helpers.changes import written
 from tests.helpers.strategies import ROW
-from tests.spark.twins import assert_same_change, small_tasks
+from tests.helpers.tables import assert_same_rows
+from tests.spark.twins import small_tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,55 +27,31 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
-def test_rows_change_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
-    path, twin = tmp_path / "t", tmp_path / "u"
+def test_columns_of_spark_choose_and_set_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
     written(path)
-    shutil.copytree(path, twin)
+    rows = qbeast.read_table(path)
     s, f, d = (F.col(name) for name in "sfd")
-    deletes: list[tuple[Any, Any]] = [
-        ((F.col(ROW) > 350) & ~s.isNull(), (pl.col(ROW) > 350) & pl.col("s").is_not_null()),
-        (pl.col("a") % 5 == 0, pl.col("a") % 5 == 0),
-    ]
-    for condition, here in deletes:
-        with small_tasks():
-            result = bridge.delete(spark, path, condition)
-            expected = qbeast.open_table(twin).delete(here)
-        assert_same_change(path, result, twin, expected)
     planned = bridge.delete(spark, path, "a IN (3, 7, 11) OR s LIKE 'key 1%'", dry_run=True)
     here = pl.col("a").is_in([3, 7, 11]) | pl.col("s").str.starts_with("key 1")
-    assert (planned.rows_deleted, planned.committed) == (qbeast.read_table(path).filter(here).height, False)
-    # Values of columns that are not indexed, and of an indexed one beyond its space.
-    updates: list[tuple[Any, Any, dict[str, Any], dict[str, Any]]] = [
-        ("a < 50", pl.col("a") < 50, {"f": F.lit(0.5), "s": "'new'"}, {"f": 0.5, "s": "'new'"}),
-        (
-            (d >= date(2024, 2, 1)) & (f > 20),
-            (pl.col("d") >= date(2024, 2, 1)) & (pl.col("f") > 20),
-            {ROW: pl.col(ROW) + 10_000},
-            {ROW: pl.col(ROW) + 10_000},
-        ),
-    ]
-    computed = {"f": "f * 2 + a // 7", "s": "upper(s) || 'x'"}
-    updates.insert(1, ("a % 7 = 3 AND s IS NOT NULL",) * 2 + (computed, computed))
-    results: list[qbeast.ChangeResult] = []
-    for condition, here, values, values_here in updates:
-        with small_tasks():
-            result = bridge.update(spark, path, condition, values)
-            expected = qbeast.open_table(twin).update(here, values_here)
-        assert_same_change(path, result, twin, expected)
-        results.append(result)
-    assert results[-1].new_revision
+    assert (planned.rows_deleted, planned.committed) == (rows.filter(here).height, False)
     report: list[qbeast.Progress] = []
     with small_tasks():
-        result = bridge.delete(
-            spark, path, where=True, commit_metadata={"who": "nightly"}, progress=report.append
+        condition = (F.col(ROW) > 350) & ~s.isNull()
+        bridge.delete(spark, path, condition, commit_metadata={"who": "nightly"}, progress=report.append)
+        bridge.update(
+            spark, path, (d >= date(2024, 2, 1)) & (f > 20), {"f": F.lit(0.5), ROW: pl.col(ROW) + 10_000}
         )
-        expected = qbeast.open_table(twin).delete(where=True)
-    assert_same_change(path, result, twin, expected)
     assert (report[0].stage, report[-1].stage) == ("read", "done")
-    assert qbeast.open_table(path).history(1)["metadata"][0]["who"] == "nightly"
+    assert qbeast.open_table(path).history(2)["metadata"][1]["who"] == "nightly"
+    chosen = (pl.col("d") >= date(2024, 2, 1)) & (pl.col("f") > 20)
+    expected = rows.filter(((pl.col(ROW) > 350) & pl.col("s").is_not_null()).not_()).with_columns(
+        pl.when(chosen).then(0.5).otherwise("f").alias("f"),
+        pl.when(chosen).then(pl.col(ROW) + 10_000).otherwise(ROW).alias(ROW),
+    )
+    assert_same_rows(qbeast.read_table(path), expected)
 
 
-@pytest.mark.connect
 def test_inexact_conditions_raise_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     written(path)
@@ -143,7 +119,6 @@ def test_conditions_mean_what_spark_means(spark: SparkSession, tmp_path: Path) -
         assert rows.filter(actual).height == expected[number], str(condition)
 
 
-@pytest.mark.connect
 def test_closed_session_is_reported_as_lost(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
 ) -> None:

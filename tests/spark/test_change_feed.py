@@ -1,4 +1,4 @@
-"""Changes on executors write the change data feed: against plain Polars, read by deltalake."""
+"""Tasks that fail leave nothing of the change data feed; tests/spark/test_contract.py reads what others write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import pytest
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.table.dml import feed
-from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions
-from tests.helpers.changes import spread, written
-from tests.helpers.strategies import ROW
-from tests.spark.frames import to_spark
-from tests.spark.twins import small_tasks
+from tests.helpers.change_feed import enable_feed
+from tests.helpers.changes import written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -31,43 +27,6 @@ def table_with_feed(path: Path) -> pl.DataFrame:
     return qbeast.read_table(path)
 
 
-def changed_keys(step: int, before: pl.DataFrame, source: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return the keys of the rows that a step changes, by kind."""
-    if step == 0:
-        return {"delete": before.filter(pl.col("a") % 5 == 0)[ROW]}
-    if step == 1:
-        return {"update": before.filter(pl.col("a") < 50)[ROW]}
-    matched = pl.col(ROW).is_in(before[ROW].implode())
-    lost = (pl.col("a") > 200).fill_null(value=False)
-    return {
-        "delete": source.filter(matched & lost)[ROW],
-        "update": source.filter(matched & ~lost)[ROW],
-        "insert": source.filter(~matched)[ROW],
-    }
-
-
-def test_changes_of_executors_are_in_the_feed(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    before = table_with_feed(path)
-    source = pl.concat([before.filter(pl.col(ROW) % 7 == 1).with_columns(f=pl.lit(0.25)), spread(40, 9000)])
-    df = to_spark(spark, source, tmp_path / "raw")
-    steps: list[Callable[[], qbeast.ChangeResult]] = [
-        lambda: bridge.delete(spark, path, "a % 5 = 0"),
-        lambda: bridge.update(spark, path, "a < 50", {"f": "f + 1", ROW: f"{ROW} * 1"}),
-        lambda: bridge.merge(df, path, on=ROW, delete_if="source.a > 200"),
-    ]
-    for number, change in enumerate(steps):
-        with small_tasks():
-            version = change().version
-        after = qbeast.read_table(path)
-        check_feed(path, version, before, after, changed_keys(number, before, source))
-        before = after
-    versions = range(qbeast.open_table(path).version + 1)
-    named = {action["path"] for version in versions for action in feed_actions(path, version)}
-    assert change_files(path) == named
-
-
-@pytest.mark.connect
 def test_failed_tasks_leave_no_feed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

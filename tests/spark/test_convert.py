@@ -55,7 +55,6 @@ def converted(spark: SparkSession, path: Path, **options: Any) -> qbeast.Convert
     return result
 
 
-@pytest.mark.connect
 def test_parquet_folder_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "raw é"
     frames = [rows(0), rows(400), rows(800).with_columns(more=pl.lit(1.5))]
@@ -71,6 +70,7 @@ def test_parquet_folder_becomes_a_table(spark: SparkSession, tmp_path: Path) -> 
     check_invariants(path)
 
 
+@pytest.mark.sweep
 def test_spark_output_becomes_a_table(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     df = spark.range(0, 500, 1, 3).selectExpr(
@@ -84,6 +84,7 @@ def test_spark_output_becomes_a_table(spark: SparkSession, tmp_path: Path) -> No
     assert_same_rows(qbeast.read_table(path), pl.DataFrame(df.toArrow()), "row")
 
 
+@pytest.mark.sweep
 def test_delta_table_is_converted_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows(0).write_delta(path)
@@ -92,7 +93,6 @@ def test_delta_table_is_converted_in_one_commit(spark: SparkSession, tmp_path: P
     assert qbeast.open_table(path).history(1)["metadata"][0]["why"] == "so"
 
 
-@pytest.mark.connect
 def test_unsupported_conversions_raise(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         bridge.convert(spark, tmp_path / "t", ["row"])

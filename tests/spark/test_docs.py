@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.classic
+pytestmark = [pytest.mark.sweep, pytest.mark.classic]
 WITH_SPARK = [page for page in PAGES if len(blocks_without_spark(page)) < len(blocks(page))]
 
 

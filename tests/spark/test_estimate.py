@@ -51,6 +51,7 @@ def test_answers_equal_estimates_without_spark(spark: SparkSession, path: Path) 
     assert (actual.rows_read, actual.bytes_opened) == (here.rows_read, here.bytes_opened)
 
 
+@pytest.mark.sweep
 def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> None:
     actual = bridge.estimate(spark, path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
     here = qbeast.estimate(path, {"m": "avg(x)", "large": "count_if(x > 10)"}, error=0.04)
@@ -59,6 +60,7 @@ def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> N
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
 
 
+@pytest.mark.sweep
 def test_expression_groups_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
     by = {"bin": pl.col("x") // 5, "kind": pl.when(pl.col("kind") != "b").then("kind")}
     request = [pl.len(), pl.col("cents").sum()]
@@ -72,6 +74,7 @@ def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)
 
 
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
@@ -92,6 +95,7 @@ def test_heavy_keys_are_drawn_by_row(spark: SparkSession, tmp_path: Path) -> Non
     assert actual.fraction == pytest.approx(0.2)
 
 
+@pytest.mark.sweep
 def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     rows = pl.DataFrame(
@@ -119,6 +123,7 @@ def test_distinct_keys_equal_estimates_without_spark(spark: SparkSession, tmp_pa
     assert counts.to_list() == rows.group_by("kind").agg(users).sort("kind")["user"].to_list()
 
 
+@pytest.mark.sweep
 def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The rows of a user are in several files; tasks read ranges of users."""
     random, place = np.random.default_rng(5), tmp_path / "t"
@@ -146,6 +151,7 @@ def test_values_per_key_equal_estimates_without_spark(spark: SparkSession, tmp_p
     assert_frame_equal(actual.frame.select(truth.columns), truth, rel_tol=1e-9, check_dtypes=False)
 
 
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 @pytest.mark.parametrize("how", ["left", "inner", "semi", "anti"])
 def test_joined_tables_equal_estimates_without_spark(spark: SparkSession, tmp_path: Path, how: Any) -> None:

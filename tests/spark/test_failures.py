@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 MODULE = "tests.spark.failing_job"
 LACKING = """
 import os, sys
@@ -227,7 +229,6 @@ def test_session_ended_before_commit_keeps_table(job: Job) -> None:
     check_changed(job.tables["ended"], before())
 
 
-@pytest.mark.sweep
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
 def test_sessions_and_workers_fail_in_other_operations(slow_job: Job) -> None:
@@ -247,7 +248,6 @@ def test_sessions_and_workers_fail_in_other_operations(slow_job: Job) -> None:
     check_changed(slow_job.tables["lost"], before())
 
 
-@pytest.mark.sweep
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
 def test_driver_killed_before_rewrite_keeps_table(tmp_path: Path) -> None:
@@ -258,7 +258,6 @@ def test_driver_killed_before_rewrite_keeps_table(tmp_path: Path) -> None:
     check_changed(path, before())
 
 
-@pytest.mark.sweep
 @pytest.mark.classic
 @pytest.mark.timeout(1800)
 def test_duplicate_tasks_and_lost_executors_add_nothing(table: Path, tmp_path: Path) -> None:
@@ -280,7 +279,6 @@ def test_duplicate_tasks_and_lost_executors_add_nothing(table: Path, tmp_path: P
     check_changed(lost, merged(changed()))
 
 
-@pytest.mark.connect
 def test_two_jobs_append_at_once(spark: SparkSession, table: Path) -> None:
     both_ready = Barrier(2, timeout=200)
 

@@ -16,10 +16,11 @@ from tests.helpers.tables import assert_same_rows, sampled
 from tests.spark.frames import to_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sweep
 
 INDEXED = ["row", "a"]
 
@@ -29,27 +30,21 @@ def rows(first: int, count: int = 300) -> pl.DataFrame:
     return pl.select(numbers, a=(numbers * 7919 % 1009) / 7)
 
 
-@pytest.mark.parametrize("engine", ["spark", "here"])
-def test_appends_of_all_writers_are_indexed_by_both(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+def test_appends_of_all_writers_are_indexed(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     qbeast.write_table(rows(0), path, ["row:linear", "a"], cube_size=50)
-    optimize: Callable[[], qbeast.OptimizeResult] = (
-        (lambda: bridge.optimize(spark, path))
-        if engine == "spark"
-        else (lambda: qbeast.open_table(path).optimize())
-    )
     # Rows beyond the space of the revision: tasks of the data source cannot make one, plain writers know none.
     by_tasks = to_spark(spark, rows(300), tmp_path / "raw")
     by_tasks.write.format("qbeast").mode("append").save(str(path))
     write_deltalake(path, rows(600), mode="append")
     check_reads(spark, path, rows(0, 900))
     assert load_snapshot(path).files["revision"].null_count() == 3
-    result = optimize()
+    result = bridge.optimize(spark, path)
     assert (result.new_revision, result.plan["reason"].to_list().count("staged")) == (True, 3)
     check_invariants(path)
     bridge.write_table(to_spark(spark, rows(900), tmp_path / "more"), path, mode="append")
     write_deltalake(path, rows(1200), mode="append")
-    assert optimize().rows >= 300
+    assert qbeast.open_table(path).optimize().rows >= 300
     check_invariants(path)
     check_reads(spark, path, rows(0, 1500))
 

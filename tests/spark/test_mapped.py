@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.sweep,
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
     pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning"),
 ]

@@ -1,4 +1,4 @@
-"""Rows merged by Spark are those that this process merges, whatever the clauses; batches of a stream come once."""
+"""Merges by Spark: keys in buckets, new columns, invalid sources, other writers; batches of a stream come once."""
 
 from __future__ import annotations
 
@@ -44,50 +44,28 @@ def assert_nothing_is_left(path: Path) -> None:
     assert not list(path.glob(f"*{SUFFIX}"))
 
 
-def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.sweep
+def test_keys_in_several_buckets_match_as_here(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     rows = written(path)
     shutil.copytree(path, twin)
     source = changes(rows)
     df = to_spark(spark, source, tmp_path / "raw")
-    in_columns = F.col("f") > F.col("source.f")
-    merges: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"on": ["a", "s"]}, {}),  # keys with nulls, most rows are new
-        (
-            {"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'", "matched_if": in_columns},
-            {
-                "delete_if": (SOURCE_F >= 0.25) & (pl.col("s") == "key 3"),
-                "matched_if": pl.col("f") > SOURCE_F,
-                "update": {"f": SOURCE_F},
-            },
-        ),
-        (
-            {"on": ["s", "f"], "when_matched": "delete", "when_not_matched": "ignore"}
-            | {
-                "when_not_matched_by_source": "delete",
-                "not_matched_by_source_if": F.col("a").between(20, 60),
-            },
-            {"not_matched_by_source_if": pl.col("a").is_between(20, 60)},
-        ),
-        (
-            {"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10"}
-            | {"insert": {ROW: "source.row", "a": 100_000, "s": "'put'"}},
-            {"not_matched_if": SOURCE_F > 10, "insert": {ROW: "source.row", "a": 100_000, "s": "'put'"}},
-        ),
+    in_columns = {"matched_if": F.col("f") > F.col("source.f"), "update": {"f": F.col("source.f")}}
+    here = {"matched_if": pl.col("f") > SOURCE_F, "update": {"f": SOURCE_F}}
+    insert = {ROW: "source.row", "a": 100_000, "s": "'put'"}
+    merges: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+        ({"on": ["a", "s"]}, {}, {}),  # keys with nulls, most rows are new
+        ({"on": ROW, "delete_if": "source.f >= 0.25 AND s = 'key 3'"}, in_columns, here),
+        ({"on": ROW, "when_matched": "ignore", "not_matched_if": "source.f > 10", "insert": insert}, {}, {}),
     ]
-    merges[1][0]["update"] = {"f": F.col("source.f")}
-    new_revisions: list[bool] = []
-    # Keys in several buckets, as of many rows.
-    with resized(bucket_bytes=20_000):
-        for request, other in merges:
-            with small_tasks():
-                result = bridge.merge(df, path, **request)
-                expected = qbeast.open_table(twin).merge(source, **{**request, **other})
-            assert_same_change(path, result, twin, expected)
-            assert_nothing_is_left(path)
-            assert result.committed
-            new_revisions.append(result.new_revision)
-    assert new_revisions[-1]
+    for request, columns, expressions in merges:
+        with small_tasks(), resized(bucket_bytes=20_000):
+            result = bridge.merge(df, path, **request, **columns)
+            expected = qbeast.open_table(twin).merge(source, **request, **expressions)
+        assert_same_change(path, result, twin, expected)
+        assert_nothing_is_left(path)
+    assert result.new_revision
     history = [qbeast.open_table(item).history(1)["metrics"][0] for item in (path, twin)]
     counted = [
         {key: value for key, value in item.items() if "Rows" in key or "Files" in key} for item in history
@@ -95,6 +73,7 @@ def test_clauses_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> N
     assert counted[0] == counted[1]
 
 
+@pytest.mark.sweep
 def test_merge_adds_columns_and_may_omit_some(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     source = changes(written(path)).drop("f").with_columns(pl.format("of {}", ROW).alias("note"))
@@ -133,6 +112,7 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
     assert bridge.merge(changing, path, ROW, persist=True).rows_inserted > 0
 
 
+@pytest.mark.sweep
 def test_merge_sees_commits_of_other_writers(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
@@ -146,6 +126,7 @@ def test_merge_sees_commits_of_other_writers(spark: SparkSession, tmp_path: Path
     assert_nothing_is_left(path)
 
 
+@pytest.mark.sweep
 def test_stream_batches_are_merged_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = written(path)
@@ -174,6 +155,7 @@ def test_stream_batches_are_merged_exactly_once(spark: SparkSession, tmp_path: P
     assert_same_rows(qbeast.read_table(path), expected)
 
 
+@pytest.mark.sweep
 def test_columns_may_have_internal_names(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     names = ["__qbeast_file", "__qbeast_source_number", "rows", "drawn"]

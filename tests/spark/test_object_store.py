@@ -20,7 +20,7 @@ def options(s3_options: dict[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in s3_options.items()}
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("s3", marks=pytest.mark.connect), "s3a"])
+@pytest.mark.parametrize("scheme", ["s3", pytest.param("s3a", marks=pytest.mark.sweep)])
 def test_options_of_the_store_reach_the_workers(
     spark: SparkSession, bucket: str, options: dict[str, str], scheme: str
 ) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Tokyo"]
 SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",

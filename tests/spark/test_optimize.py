@@ -17,6 +17,7 @@ import qbeast
 import qbeast_spark_bridge as bridge
 from tests.golden.appends import assert_sound_after, copy_of, rows_of
 from tests.golden.collection import Golden, each
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.small_files import resized
@@ -96,6 +97,7 @@ def of_twin(path: Path, twin: Path) -> dict[str, str]:
     return {file: names[1][rows_held] for rows_held, file in names[0].items()}
 
 
+@pytest.mark.sweep
 def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     everything = grown(path)
@@ -114,21 +116,10 @@ def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Pat
     assert_same_rows(pl.DataFrame(fifth), qbeast.read_table(twin, sample=0.2))
 
 
-@settings(few, max_examples=2)
-@given(case=cases(most_frames=3).map(with_key_in_rows))
-def test_some_table_is_optimized_as_without_spark(spark: SparkSession, case: Case) -> None:
-    check_case(spark, case)
-
-
-@pytest.mark.sweep
 @pytest.mark.timeout(1500)
-@settings(few, max_examples=60)
+@examples(1, sweep=25, parent=few)
 @given(case=cases(most_frames=3).map(with_key_in_rows) | cases(most_frames=3))
 def test_any_table_is_optimized_as_without_spark(spark: SparkSession, case: Case) -> None:
-    check_case(spark, case)
-
-
-def check_case(spark: SparkSession, case: Case) -> None:
     with folder() as path, folder() as other:
         twin = other.parent / "u"
         with small_files():
@@ -140,6 +131,7 @@ def check_case(spark: SparkSession, case: Case) -> None:
         assert_same_rows(qbeast.read_table(path, sample=0.3), qbeast.read_table(twin, sample=0.3))
 
 
+@pytest.mark.sweep
 def test_sampled_tree_reads_no_more(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
     count = 150_000
@@ -166,7 +158,7 @@ def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -
         return bridge.optimize(spark, path, into="newest")
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
     everything, more = grown(tmp_path / "t"), rows(5000)
     result = optimize_beside(
@@ -177,6 +169,7 @@ def test_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None
     check_invariants(tmp_path / "t")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("how", ["overwrite", "delete"])
 def test_concurrent_change_of_same_files_wins(spark: SparkSession, tmp_path: Path, how: str) -> None:
     path = tmp_path / "t"
@@ -200,7 +193,6 @@ def actions(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
 
 
-@pytest.mark.connect
 def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(rows(0), tmp_path / "t", ["row", "a"])
     with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
@@ -210,7 +202,6 @@ def test_invalid_options_raise_and_shape_stays(spark: SparkSession, tmp_path: Pa
     assert "in shape" in repr(result)
 
 
-@pytest.mark.connect
 def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", rows(0))
     qbeast.convert_table(tmp_path / "t", COLUMNS)
@@ -224,6 +215,7 @@ def test_progress_and_history_describe_optimize(spark: SparkSession, tmp_path: P
     assert [body["dataChange"] for body in moved] == [False, False]
 
 
+@pytest.mark.sweep
 @each(bundled={"qbeast-spark-0.7.1/delta_delete", "qbeast-spark-0.8/quant_string"})
 def test_jvm_tables_stay_jvm_tables(golden: Golden, spark: SparkSession, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
@@ -29,24 +30,12 @@ Engine = Literal["spark", "polars"]
 FRACTIONS = (0.01, 0.1, 0.5)
 # Seconds an example: a failing one is shown as it was found, shrinking would take minutes.
 few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
-keyed_cases = st.one_of(cases(most_frames=3), cases(most_frames=3).map(with_key_in_rows))
 
 
-@settings(few, max_examples=4)
-@given(case=keyed_cases)
-def test_engines_write_same_table_in_turn(spark: SparkSession, case: Case) -> None:
-    check_parity(spark, case)
-
-
-@pytest.mark.sweep
 @pytest.mark.timeout(1500)
-@settings(few, max_examples=60)
-@given(case=keyed_cases)
-def test_engines_write_same_table_in_turn_long(spark: SparkSession, case: Case) -> None:
-    check_parity(spark, case)
-
-
-def check_parity(spark: SparkSession, case: Case) -> None:
+@examples(2, sweep=25, parent=few)
+@given(case=st.one_of(cases(most_frames=3), cases(most_frames=3).map(with_key_in_rows)))
+def test_engines_write_same_table_in_turn(spark: SparkSession, case: Case) -> None:
     """Write a case twice, each frame by Spark in one table and by Polars in the other."""
     with folder() as here, folder() as there:
         tables = {

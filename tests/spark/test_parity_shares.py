@@ -80,12 +80,14 @@ def twins(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Twin
     return write_twins(spark, tmp_path_factory.mktemp("twins"), 300_000, seed=11)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("options", ASKED.values(), ids=ASKED.keys())
 def test_both_tables_open_about_the_same_share(twins: Twins, options: dict[str, Any]) -> None:
     spark, polars = (table.explain(**options) for table in twins)
     assert spark.share == pytest.approx(polars.share, rel=0.05)
 
 
+@pytest.mark.sweep
 def test_both_tables_have_about_the_same_size(twins: Twins) -> None:
     assert_same_size(twins)
 

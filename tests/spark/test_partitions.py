@@ -1,4 +1,4 @@
-"""Partitioned tables that Spark writes and changes: one tree per partition, the same files as in memory."""
+"""Partitioned tables that Spark writes: one tree per partition, the same folders as in memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [
+    pytest.mark.sweep,
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
     pytest.mark.filterwarnings("ignore::qbeast.SmallPartitionsWarning"),
 ]
@@ -42,13 +43,7 @@ def stored(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def check(path: Path, expected: pl.DataFrame) -> None:
-    check_invariants(path, may_stage=True)
-    assert_same_rows(qbeast.read_table(path), expected, "row")
-    assert qbeast.open_table(path).check().ok
-
-
-def test_executors_write_the_files_of_memory(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_write_the_partitions_of_memory(spark: SparkSession, tmp_path: Path) -> None:
     by, df = ["p", "d", "at"], rows_of(spark)
     with small_files(file_rows=50):
         bridge.write_table(df, tmp_path / "spark", ["a", "p", "d"], partition_by=by, cube_size=40)
@@ -56,30 +51,10 @@ def test_executors_write_the_files_of_memory(spark: SparkSession, tmp_path: Path
     expected = stored(of_spark(df))
     counts = []
     for name in ("spark", "memory"):
-        check(tmp_path / name, expected)
+        check_invariants(tmp_path / name)
+        assert_same_rows(qbeast.read_table(tmp_path / name), expected, "row")
+        assert qbeast.open_table(tmp_path / name).check().ok
         adds = read_log(tmp_path / name).adds.values()
         counts.append({tuple(add["partitionValues"].values()) for add in adds})
     assert counts[0] == counts[1]
     assert len(counts[0]) == 8
-
-
-def test_changes_keep_a_tree_in_each_partition(spark: SparkSession, tmp_path: Path) -> None:
-    path, df = tmp_path / "t", rows_of(spark).drop("at")
-    bridge.write_table(df, path, ["row", "a"], partition_by=["p", "d"], cube_size=40)
-    more = rows_of(spark, 300, 2_000).drop("at")
-    bridge.write_table(more, path, mode="append")
-    other = rows_of(spark, 100, 3_000).drop("at")
-    bridge.register(spark)
-    other.write.format("qbeast").mode("append").save(str(path))
-    expected = stored(pl.concat([of_spark(rows) for rows in (df, more, other)]))
-    check(path, expected)
-    bridge.optimize(spark, path)
-    check_invariants(path)
-    check(path, expected)
-    bridge.delete(spark, path, "row % 5 = 0")
-    bridge.update(spark, path, "row % 5 = 1", {"p": "'moved'"})
-    changed = pl.col("row") % 5 == 1
-    expected = expected.filter(pl.col("row") % 5 != 0).with_columns(
-        p=pl.when(changed).then(pl.lit("moved")).otherwise("p")
-    )
-    check(path, expected)

@@ -20,6 +20,8 @@ from tests.spark.sessions import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
@@ -43,7 +45,6 @@ def test_wrong_answer_ends_the_pipeline() -> None:
         spark_pipeline.check("rows written", 1, 2)
 
 
-@pytest.mark.sweep
 @pytest.mark.classic
 def test_example_leaves_no_process_behind(tmp_path: Path) -> None:
     mark = f"PIPELINE_TEST={tmp_path}"

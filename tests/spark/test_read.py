@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+OTHERS = [("America/New_York", True), ("America/New_York", False), ("Pacific/Kiritimati", True)]
 SAMPLES = (0.01, 0.1, 0.5, (0.2, 0.7), (0.9, 1.0))
 
 
@@ -74,7 +75,6 @@ def plan_of(rows: DataFrame) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.connect
 def test_requested_row_count_equals_polars_with_weights(spark: SparkSession, table: Path) -> None:
     actual = collected(read_table(spark, table, rows=300, expand=True, columns=[ROW]))
     expected = qbeast.read_table(table, rows=300, expand=True, columns=[ROW])
@@ -84,7 +84,7 @@ def test_requested_row_count_equals_polars_with_weights(spark: SparkSession, tab
         read_table(spark, table, rows=10, sample=0.1)
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_filtered_rows_equal_polars(spark: SparkSession, table: Path) -> None:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 -- the name everybody gives it
 
@@ -97,14 +97,15 @@ def test_filtered_rows_equal_polars(spark: SparkSession, table: Path) -> None:
             assert_frame_equal(actual, expected.sort(ROW), check_exact=True)
 
 
-@pytest.mark.connect
 def test_full_read_returns_every_value(spark: SparkSession, table: Path) -> None:
     actual = collected(read_table(spark, table))
     assert_frame_equal(actual, qbeast.read_table(table).sort(ROW), check_exact=True)
 
 
-@pytest.mark.parametrize("ansi", [True, False])
-@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Pacific/Kiritimati"])
+@pytest.mark.parametrize(
+    ("zone", "ansi"),
+    [("Asia/Kathmandu", True), *(pytest.param(zone, ansi, marks=pytest.mark.sweep) for zone, ansi in OTHERS)],
+)
 def test_samples_equal_polars(
     spark: SparkSession, table: Path, settings: Any, zone: str, *, ansi: bool
 ) -> None:
@@ -114,7 +115,6 @@ def test_samples_equal_polars(
         assert numbers(read_table(spark, table, sample=sample)) == expected
 
 
-@pytest.mark.connect
 def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) -> None:
     parts = [numbers(read_table(spark, table, sample=part)) for part in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.0))]
     assert sorted(chain.from_iterable(parts)) == list(range(600))
@@ -122,7 +122,6 @@ def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) 
     assert numbers(read_table(spark, table, sample=1.0)) == list(range(600))
 
 
-@pytest.mark.connect
 def test_sample_selects_and_filters_columns(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
@@ -130,7 +129,6 @@ def test_sample_selects_and_filters_columns(spark: SparkSession, table: Path) ->
     assert numbers(rows) == expected[ROW].sort().to_list()
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize("sample", [0.0, (0.5, 0.5)])
 def test_empty_selection_has_same_columns(spark: SparkSession, table: Path, sample: Any) -> None:
     rows = read_table(spark, table, sample=sample, where="small > 0")
@@ -139,13 +137,11 @@ def test_empty_selection_has_same_columns(spark: SparkSession, table: Path, samp
     assert read_table(spark, table, where=pl.lit(value=False), columns=["real"]).columns == ["real"]
 
 
-@pytest.mark.connect
 def test_empty_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(every_type().clear(), tmp_path / "t", columns=["whole"])
     assert collected(read_table(spark, tmp_path / "t", sample=0.5)).schema == every_type().schema
 
 
-@pytest.mark.connect
 def test_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
     rows = pl.DataFrame({ROW: range(100)})
     qbeast.write_table(rows[:50], tmp_path / "t", columns=[ROW])
@@ -155,7 +151,6 @@ def test_frame_keeps_its_version(spark: SparkSession, tmp_path: Path) -> None:
     assert numbers(read_table(spark, tmp_path / "t")) == list(range(100))
 
 
-@pytest.mark.connect
 def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(50), "b": 1}), tmp_path / "t", columns=[ROW])
     more = pl.DataFrame({ROW: range(50, 90), "c": [{"x": 1}] * 40, "d": [[1]] * 40})
@@ -166,7 +161,6 @@ def test_columns_added_later_are_null_before(spark: SparkSession, tmp_path: Path
     assert read_table(spark, tmp_path / "t", where="c IS NULL").count() == 50
 
 
-@pytest.mark.connect
 def test_comments_and_nullability_match_delta_reader(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({ROW: range(5), "c": "a"}), tmp_path / "t", columns=[ROW])
     log = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
@@ -184,7 +178,6 @@ def test_comments_and_nullability_match_delta_reader(spark: SparkSession, tmp_pa
     assert [row["c"] for row in rows.collect()] == ["a"] * 5, "not padded"
 
 
-@pytest.mark.connect
 def test_many_files_are_read_and_setting_restored(spark: SparkSession, tmp_path: Path, settings: Any) -> None:
     with small_files(file_rows=10, page_rows=5):
         qbeast.write_table(pl.DataFrame({ROW: range(600)}), tmp_path / "t", columns=[ROW], cube_size=10)
@@ -199,7 +192,6 @@ def test_many_files_are_read_and_setting_restored(spark: SparkSession, tmp_path:
     assert spark.conf.get(key) == "7"
 
 
-@pytest.mark.connect
 def test_page_skipping_filters_are_pushed_down(spark: SparkSession, table: Path) -> None:
     pushed = plan_of(read_table(spark, table, sample=0.1, columns=[ROW]))
     assert "PushedFilters: [Or(IsNull(_qbeast_weight),LessThanOrEqual(_qbeast_weight,-26215))]" in pushed
@@ -210,12 +202,10 @@ def test_page_skipping_filters_are_pushed_down(spark: SparkSession, table: Path)
     assert "IsNull(moment)" in pushed
 
 
-@pytest.mark.connect
 def test_frame_without_sample_skips_hidden_column(spark: SparkSession, table: Path) -> None:
     assert "_qbeast_weight" not in plan_of(read_table(spark, table, where="whole > 0"))
 
 
-@pytest.mark.connect
 def test_invalid_arguments_raise(spark: SparkSession, table: Path) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("sample", {"sample": 1.5}),
@@ -232,7 +222,6 @@ def test_invalid_arguments_raise(spark: SparkSession, table: Path) -> None:
         assert caught.value.argument == argument
 
 
-@pytest.mark.connect
 def test_paths_without_our_table_raise(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(qbeast.TableNotFoundError):
         read_table(spark, tmp_path / "nothing")
@@ -244,6 +233,7 @@ def test_paths_without_our_table_raise(spark: SparkSession, tmp_path: Path) -> N
         read_table(spark, tmp_path / "t", version=3)
 
 
+@pytest.mark.sweep
 @each()
 def test_jvm_tables_give_same_rows_and_samples(spark: SparkSession, golden: Golden) -> None:
     table = open_golden(golden)

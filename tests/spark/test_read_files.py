@@ -75,7 +75,6 @@ def rewrite_log(path: Path, change: Callable[[dict], None], what: str = "add") -
     log.write_text("\n".join(map(json.dumps, actions)) + "\n")
 
 
-@pytest.mark.connect
 def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = table_of(path, files=2 * len(NAMES))
@@ -98,6 +97,7 @@ def test_files_of_any_name_are_read(spark: SparkSession, tmp_path: Path) -> None
     assert numbers(read_table(spark, path, sample=0.4, where=f"{ROW} > 50")) == expected[ROW].sort().to_list()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_tables_in_any_folder_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
@@ -110,7 +110,7 @@ def test_tables_in_any_folder_are_read(
         assert numbers(actual) == rows[ROW].to_list()
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_absolute_paths_in_log_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path, other = tmp_path / "t", tmp_path / "other place"
     rows = table_of(path, files=6)
@@ -168,6 +168,7 @@ def left_of_one(path: Path) -> pl.DataFrame:
         (path / "aside").rename(second["path"][0])
 
 
+@pytest.mark.sweep
 def test_foreign_files_are_read_and_sampled(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = pl.DataFrame({"id": range(2000), "x": [i * 7919 % 4001 / 8 for i in range(2000)]})
@@ -178,7 +179,6 @@ def test_foreign_files_are_read_and_sampled(spark: SparkSession, tmp_path: Path)
         assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == expected
 
 
-@pytest.mark.connect
 def test_column_mapping_raises(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     table_of(path, files=1)
@@ -189,6 +189,7 @@ def test_column_mapping_raises(spark: SparkSession, tmp_path: Path) -> None:
         read_table(spark, path)
 
 
+@pytest.mark.sweep
 def test_filter_treats_nan_as_largest(spark: SparkSession, tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {ROW: range(4000), "x": [float("nan") if i % 100 == 0 else i % 7 for i in range(4000)]}, strict=False

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 NAMES = ["${env:HOME}", "a`${env:HOME}", "${spark.app.name}", "plain"]
 TEXT = "${env:HOME}"
 
@@ -41,7 +41,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[1], *(pytest.param(name, marks=pytest.mark.sweep) for name in (NAMES[0], *NAMES[2:]))]
+)
 def test_filters_use_column_names_literally(spark: SparkSession, table: Path, name: str) -> None:
     condition = (pl.col(name) > 150) & (pl.col("s") == TEXT)
     actual = read_table(spark, table, where=condition, sample=0.5)
@@ -51,6 +53,7 @@ def test_filters_use_column_names_literally(spark: SparkSession, table: Path, na
     assert sorted_rows(actual) == sorted_rows(expected)
 
 
+@pytest.mark.sweep
 def test_columns_with_variables_can_be_selected(spark: SparkSession, table: Path) -> None:
     actual = read_table(spark, table, columns=NAMES[:2])
     assert actual.columns == NAMES[:2]

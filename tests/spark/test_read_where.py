@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 import qbeast
 from qbeast_spark_bridge import read_table
 from qbeast_spark_bridge.predicates.predicates import parse_where
+from tests.helpers.examples import examples
 from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 NAN = float("nan")
 FRAME = every_type(300).drop("list", "struct")
 # A failing example is shown as it was found: each takes a job, shrinking would take minutes.
@@ -83,17 +84,10 @@ def check_expressions(plain: DataFrame, exprs: list[pl.Expr]) -> int:
     return len(said)
 
 
-@settings(quick, max_examples=2)
+@pytest.mark.timeout(1500)
+@examples(2, sweep=60, parent=quick)
 @given(exprs=st.lists(filters(FRAME), min_size=40, max_size=40))
 def test_polars_expression_raises_or_means_the_same(plain: DataFrame, exprs: list[pl.Expr]) -> None:
-    check_expressions(plain, exprs)
-
-
-@pytest.mark.sweep
-@pytest.mark.timeout(1500)
-@settings(quick, max_examples=60)
-@given(exprs=st.lists(filters(FRAME), min_size=60, max_size=60))
-def test_many_polars_expressions_raise_or_agree(plain: DataFrame, exprs: list[pl.Expr]) -> None:
     check_expressions(plain, exprs)
 
 
@@ -143,7 +137,7 @@ def values_of_columns() -> list[pl.Expr]:
     return [*exprs, pl.col("flag"), ~pl.col("flag"), pl.all_horizontal(pl.col("flag"), pl.col("small") > 3)]
 
 
-@pytest.mark.parametrize("ansi", [False, True])
+@pytest.mark.parametrize("ansi", [pytest.param(False, marks=pytest.mark.sweep), True])
 def test_comparisons_work_for_every_type(spark: SparkSession, plain: DataFrame, *, ansi: bool) -> None:
     exprs = values_of_columns()
     before = spark.conf.get("spark.sql.ansi.enabled")

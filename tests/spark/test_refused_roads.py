@@ -59,6 +59,7 @@ STATEMENTS = {
 """What Spark refuses without asking anybody: in its words, which the page has."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("statement", "words"), STATEMENTS.items(), ids=[item.split()[0] for item in STATEMENTS]
 )
@@ -70,7 +71,6 @@ def test_documentation_lists_what_spark_rejects(
     assert words in PAGE
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize(
     "statement",
     [
@@ -88,7 +88,6 @@ def test_statements_name_the_function_to_call(
     assert "othing was written" in text
 
 
-@pytest.mark.connect
 def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
     new, writer = str(table.parent / "new"), rows.write.format("qbeast")
     calls: list[Callable[[], object]] = [
@@ -107,7 +106,6 @@ def test_tasks_do_not_create_tables(rows: DataFrame, table: Path) -> None:
         assert f"`{named}`" in PAGE
 
 
-@pytest.mark.connect
 def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     read = spark.readStream.format("qbeast").load(str(table))
     sink = read.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -116,6 +114,7 @@ def test_table_is_not_readable_as_stream(spark: SparkSession, table: Path, tmp_p
     assert "UnboundLocalError" not in text
 
 
+@pytest.mark.sweep
 def test_spark_sampling_reads_everything_as_documented(
     spark: SparkSession, rows: DataFrame, table: Path
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_spark_bridge import read
-from tests.helpers.invariants import check_invariants
 from tests.helpers.mixed_columns import (
     FRACTIONS,
     ROWS,
@@ -25,14 +24,13 @@ from tests.helpers.mixed_columns import (
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import ROW
 from tests.spark.frames import to_spark
-from tests.spark.twins import small_tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
 MORE = ROWS.with_columns(pl.col(ROW) + 1000)
 
 
@@ -77,25 +75,6 @@ def test_samples_follow_columns_of_each_file(
         with mock.patch.object(read, "_can_read", return_value=False):  # our tasks read all files
             found = bridge.read_table(spark, path, where="a < 60", rows=size)
             assert numbers(found) == table.read(where="a < 60", rows=size)[ROW].sort().to_list()
-
-
-def test_executors_move_rows(spark: SparkSession, tmp_path: Path) -> None:
-    new(tmp_path)
-    with small_tasks():
-        result = bridge.reindex(spark, tmp_path, ["b:quantiles", "s:hash"], commit_metadata={"why": "test"})
-        assert (result.rows_left, result.transformers) == (400, {"b": "quantiles", "s": "hash"})
-        moved = bridge.optimize(spark, tmp_path)
-        assert set(moved.plan["reason"]) == {"older revision"}
-        assert 0 < moved.plan["rows"].sum() < 400
-        check_spark(spark, tmp_path, ROWS)
-        answer = bridge.estimate(spark, tmp_path, {"n": pl.len()}, where="b > 40", error=0.05).frame
-        assert answer["n_low"][0] <= ROWS.filter(pl.col("b") > 40).height <= answer["n_high"][0]
-        bridge.delete(spark, tmp_path, "row < 50")
-        assert bridge.reindex(spark, tmp_path, full=True).rows_left == 0
-    check_invariants(tmp_path)
-    assert set(columns_of_files(tmp_path)) == {("b", "s")}
-    check_version(tmp_path, ROWS.filter(pl.col(ROW) >= 50))
-    assert bridge.check(spark, tmp_path).ok
 
 
 def test_hidden_weights_of_files_without_index_are_not_used(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import Phase, given, settings
 
 import qbeast
 import qbeast_spark_bridge as bridge
+from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, with_key_in_rows
 from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 FRACTIONS = (0.01, 0.3, 0.5)
 ROWS = pl.DataFrame({ROW: range(600)}).with_columns(a=pl.col(ROW) * 31 % 211)
-few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None, max_examples=4)
+few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
 
 
 def check_spark(spark: SparkSession, path: Path, rows: pl.DataFrame, indexed: list[str]) -> None:
@@ -46,7 +47,7 @@ def check_spark(spark: SparkSession, path: Path, rows: pl.DataFrame, indexed: li
             assert sorted(row[ROW] for row in exact) == sampled(rows, indexed, sample)[ROW].sort().to_list()
 
 
-@few
+@examples(1, sweep=10, parent=few)
 @given(case=cases(most_frames=2).map(with_key_in_rows))
 def test_executors_write_the_column_of_random_tables(spark: SparkSession, case: Case) -> None:
     with folder() as path, small_files():
@@ -60,6 +61,7 @@ def test_executors_write_the_column_of_random_tables(spark: SparkSession, case: 
         check_spark(spark, path, case.rows, case.indexed)
 
 
+@pytest.mark.sweep
 def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     wrong = ROWS.with_columns(sample=pl.lit(0.25, pl.Float32))
@@ -90,7 +92,7 @@ def test_changes_by_executors_compute_the_column(spark: SparkSession, tmp_path: 
     check_spark(spark, here, rows.drop("sample"), [ROW, "a"])
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_rows_of_other_writers_are_hashed(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "t", [ROW, "a"], cube_size=20, sample_column="sample")
     others = ROWS.with_columns(pl.col(ROW) + 1000, sample=pl.lit(0.999, pl.Float32))
@@ -103,7 +105,6 @@ def test_rows_of_other_writers_are_hashed(spark: SparkSession, tmp_path: Path) -
         assert_same_rows(found, sampled(every, [ROW, "a"], fraction))
 
 
-@pytest.mark.connect
 def test_sample_column_is_pushed_down(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "t", [ROW, "a"], sample_column="sample")
     printed = io.StringIO()

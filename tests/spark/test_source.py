@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 -- as everybody names it
 
 import qbeast
+from tests.helpers.examples import examples
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 ROWS = 20_000
 
@@ -52,7 +53,7 @@ def fetched(frame: DataFrame, schema: pl.Schema) -> pl.DataFrame:
     return actual.with_columns(zoned).cast(dict(schema))
 
 
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@examples(2, sweep=20, parent=settings(suppress_health_check=list(HealthCheck)))
 @given(case=cases(most_columns=9))
 def test_values_of_every_type_arrive_unchanged(spark: SparkSession, case: Case) -> None:
     with folder() as place, small_files():
@@ -61,7 +62,9 @@ def test_values_of_every_type_arrive_unchanged(spark: SparkSession, case: Case) 
         assert_same_rows(fetched(load(spark, place), expected.schema), expected, key=ROW)
 
 
-@pytest.mark.parametrize("sample", [0.01, 0.1, 0.5, (0.1, 0.2)], ids=str)
+@pytest.mark.parametrize(
+    "sample", [*(pytest.param(part, marks=pytest.mark.sweep) for part in (0.01, 0.5)), (0.1, 0.2)], ids=str
+)
 def test_samples_equal_polars(spark: SparkSession, table: Path, sample: Any) -> None:
     text = sample if isinstance(sample, float) else "0.1,0.2"
     actual = load(spark, table, sample=text).select("id").toArrow()
@@ -82,12 +85,14 @@ def test_schema_option_omits_columns(spark: SparkSession, table: Path, rows: pl.
     assert_same_rows(fetched(actual, expected.schema), expected, key="id")
 
 
+@pytest.mark.sweep
 def test_not_null_column_is_trusted(spark: SparkSession, table: Path) -> None:
     actual = spark.read.format("qbeast").schema("id bigint NOT NULL").load(str(table))
     assert not actual.schema["id"].nullable
     assert actual.where("id < 10").count() == 10
 
 
+@pytest.mark.sweep
 def test_spark_filters_joins_and_reuses_a_frame(spark: SparkSession, table: Path, rows: pl.DataFrame) -> None:
     """What goes wrong with pushFilters: one loaded frame, several filters."""
     frame = load(spark, table)
@@ -120,6 +125,7 @@ def test_frame_keeps_the_version_it_loaded(spark: SparkSession, tmp_path: Path) 
     assert (before.count(), narrowed.count(), load(spark, place).count()) == (1, 1, 3)
 
 
+@pytest.mark.sweep
 def test_requested_version_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"id": [1]}), place, columns=["id"])
@@ -128,6 +134,7 @@ def test_requested_version_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     assert (first.count(), first.count(), load(spark, place, version="2999-01-01").count()) == (1, 1, 3)
 
 
+@pytest.mark.sweep
 def test_empty_tables_and_selections_are_read(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     empty = pl.DataFrame(schema={"id": pl.Int64, "s": pl.String})
     qbeast.write_table(empty, tmp_path / "t", columns=["id"])
@@ -135,6 +142,7 @@ def test_empty_tables_and_selections_are_read(spark: SparkSession, table: Path, 
     assert load(spark, table, where="id < 0").count() == 0
 
 
+@pytest.mark.sweep
 def test_columns_that_old_files_lack_are_null(spark: SparkSession, tmp_path: Path) -> None:
     place = tmp_path / "t"
     qbeast.write_table(pl.DataFrame({"id": [1]}), place, columns=["id"])
@@ -144,6 +152,7 @@ def test_columns_that_old_files_lack_are_null(spark: SparkSession, tmp_path: Pat
     assert actual == {1: None, 2: "x"}
 
 
+@pytest.mark.sweep
 def test_path_may_be_a_file_uri(spark: SparkSession, tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"id": [1, 2]}), tmp_path / "t", columns=["id"])
     assert spark.read.format("qbeast").load(f"file:{tmp_path}/t").count() == 2

@@ -48,7 +48,6 @@ def data_files(table: Path) -> set[str]:
     return {path.name for path in table.glob("*.parquet")}
 
 
-@pytest.mark.connect
 def test_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     more = numbers(6_000)
     append(to_spark(spark, more, tmp_path / "rows", parts=3), table)
@@ -60,6 +59,7 @@ def test_append_by_several_tasks_is_one_commit(spark: SparkSession, table: Path,
     assert qbeast.open_table(table).history(1)["metrics"][0]["numOutputRows"] == 6000
 
 
+@pytest.mark.sweep
 def test_outside_rows_are_staged_in_same_commit(spark: SparkSession, table: Path, tmp_path: Path) -> None:
     append(to_spark(spark, numbers(2_000, first=9_000), tmp_path / "rows"), table)
     assert qbeast.open_table(table).version == 1
@@ -72,15 +72,6 @@ def test_outside_rows_are_staged_in_same_commit(spark: SparkSession, table: Path
     assert sorted(row["id"] for row in read.select("id").collect()) == sorted(sample["id"])
 
 
-@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")  # the same rows several times
-def test_appends_and_polars_alternate(spark: SparkSession, table: Path, tmp_path: Path) -> None:
-    for turn in range(2):
-        append(to_spark(spark, numbers(1_000), tmp_path / f"rows {turn}", parts=1), table)
-        qbeast.write_table(numbers(1_000), table, mode="append")
-    assert qbeast.read_table(table).height == 14_000
-    check_invariants(table)
-
-
 def test_repeated_append_is_recognized_by_name(spark: SparkSession, table: Path) -> None:
     rows = spark.range(50).select("id", F.lit(0.5).alias("x"), F.lit("a").alias("s"))
     append(rows, table, txnAppId="nightly", txnVersion=3)
@@ -90,18 +81,19 @@ def test_repeated_append_is_recognized_by_name(spark: SparkSession, table: Path)
     assert data_files(table) == before
 
 
+@pytest.mark.sweep
 def test_append_of_no_rows_commits_nothing(spark: SparkSession, table: Path) -> None:
     append(spark.read.format("qbeast").load(str(table)).where("id < 0"), table)
     assert qbeast.open_table(table).version == 0
 
 
+@pytest.mark.sweep
 def test_table_is_appended_to_itself(spark: SparkSession, table: Path) -> None:
     append(spark.read.format("qbeast").load(str(table)), table)
     assert qbeast.read_table(table)["id"].n_unique() == 10_000
     assert qbeast.read_table(table).height == 20_000
 
 
-@pytest.mark.connect
 def test_failed_task_leaves_the_table_unchanged(spark: SparkSession, table: Path) -> None:
     before = data_files(table)
     broken = F.when(F.col("id") == 9_999, F.raise_error(F.lit("a broken row"))).otherwise(F.lit(0.5))
@@ -113,7 +105,6 @@ def test_failed_task_leaves_the_table_unchanged(spark: SparkSession, table: Path
     assert len(data_files(table) - before) <= 1  # of the task that went on while the job was given up
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize(
     ("change", "part"),
     [
@@ -131,6 +122,7 @@ def test_rows_must_fit(spark: SparkSession, table: Path, change: Any, part: str)
     assert qbeast.open_table(table).version == 0
 
 
+@pytest.mark.sweep
 def test_columns_come_in_any_order_and_narrower(spark: SparkSession, table: Path) -> None:
     rows = spark.range(5).select(
         F.lit("a").alias("s"), F.lit(0.5).cast("float").alias("x"), F.col("id").cast("int").alias("id")
@@ -139,7 +131,6 @@ def test_columns_come_in_any_order_and_narrower(spark: SparkSession, table: Path
     assert qbeast.read_table(table).filter(pl.col("s") == "a")["x"].to_list() == [0.5] * 5
 
 
-@pytest.mark.connect
 def test_unsupported_writes_name_the_function_to_call(
     spark: SparkSession, table: Path, tmp_path: Path
 ) -> None:

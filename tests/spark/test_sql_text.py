@@ -14,17 +14,18 @@ import qbeast
 from qbeast_core.errors import InvalidInputError
 from qbeast_spark_bridge import read_table
 from qbeast_spark_bridge.predicates.predicates import parse_where
+from tests.helpers.examples import examples
 from tests.helpers.tables import small_files
 from tests.query.sql.texts import ROWS, conditions
 from tests.spark.frames import INDEXED, every_type, numbers, to_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.connect, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 FRAME = every_type(300).drop("list")
 SCHEMA = FRAME.schema
 # A failing example is shown as it was found: each takes a job, shrinking would take minutes.
@@ -66,42 +67,37 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def check_texts(rows: DataFrame, texts: list[str]) -> int:
+def check_texts(rows: DataFrame, frame: pl.DataFrame, texts: Iterable[str]) -> int:
     """Compare the rows that each text keeps in Spark and in Polars; count those that are not refused."""
+    key = frame.columns[0]
     written: list[tuple[str, str, list[int]]] = []
     for text in dict.fromkeys(texts):
         try:
-            actual = parse_where(text, ROWS.schema)
+            actual = parse_where(text, frame.schema)
             assert actual.predicate is not None
-            kept = ROWS.filter(actual.predicate)["id"].to_list()
+            kept = frame.filter(actual.predicate)[key].to_list()
         except (InvalidInputError, pl.exceptions.PolarsError):
             continue
         written.append((text, str(actual.condition), kept))
     marks = [f"({sql}) AS p{number}" for number, (_, sql, _) in enumerate(written)]
-    truths = pl.DataFrame(rows.selectExpr("id", *marks).toArrow()).sort("id")
+    truths = pl.DataFrame(rows.selectExpr(key, *marks).toArrow()).sort(key)
     for number, (text, sql, kept) in enumerate(written):
-        assert truths.filter(pl.col(f"p{number}"))["id"].to_list() == kept, f"{text}\n{sql}"
+        assert truths.filter(pl.col(f"p{number}"))[key].to_list() == kept, f"{text}\n{sql}"
     return len(written)
 
 
-@settings(quick, max_examples=1)
-@given(texts=st.lists(conditions(), min_size=60, max_size=60))
-def test_random_texts_match_polars(rows: DataFrame, texts: list[str]) -> None:
-    assert check_texts(rows, texts)
-
-
-@pytest.mark.sweep
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("ansi", ["true", "false"])
-@settings(quick, max_examples=40)
+@examples(1, sweep=60, parent=quick)
 @given(
-    texts=st.lists(conditions(), min_size=50, max_size=50), zone=st.sampled_from(["UTC", "Asia/Kathmandu"])
+    texts=st.lists(conditions(), min_size=50, max_size=50),
+    zone=st.sampled_from(["America/New_York", "Asia/Kathmandu"]),
+    ansi=st.sampled_from(["true", "false"]),
 )
-def test_random_texts_keep_rows_under_all_settings(
+def test_random_texts_match_polars(
     spark: SparkSession, rows: DataFrame, texts: list[str], zone: str, ansi: str
 ) -> None:
     with chosen(spark, ansi_enabled=ansi, session_timeZone=zone, **SMALL_CACHES):
-        check_texts(rows, texts)
+        check_texts(rows, ROWS, texts)
 
 
 TEXTS = (
@@ -142,10 +138,18 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize(("ansi", "zone"), [("true", "America/New_York"), ("false", "Asia/Kathmandu")])
-def test_text_reads_rows_like_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
+@pytest.mark.parametrize(
+    ("ansi", "zone"),
+    [("true", "America/New_York"), pytest.param("false", "Asia/Kathmandu", marks=pytest.mark.sweep)],
+)
+def test_functions_and_types_match_polars(spark: SparkSession, table: Path, ansi: str, zone: str) -> None:
     with chosen(spark, ansi_enabled=ansi, session_timeZone=zone):
-        actual = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
+        assert check_texts(read_table(spark, table), FRAME, TEXTS) == len(TEXTS)
+
+
+@pytest.mark.sweep
+def test_text_reads_rows_like_polars(spark: SparkSession, table: Path) -> None:
+    actual = [numbers(read_table(spark, table, where=text)) for text in TEXTS]
     for text, kept in zip(TEXTS, actual, strict=True):
         assert kept == qbeast.read_table(table, where=text)["row"].sort().to_list(), text
     assert sum(map(len, actual)) > len(FRAME)

@@ -55,7 +55,6 @@ def ids(table: Path) -> list[int]:
     return sorted(qbeast.read_table(table)["id"])
 
 
-@pytest.mark.connect
 def test_stopped_stream_continues(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     place = str(tmp_path / "checkpoint")
     for first in (0, 100, 200):
@@ -81,6 +80,7 @@ def progress(table: Path) -> dict[str, int]:
     return actual
 
 
+@pytest.mark.sweep
 def test_repeated_batch_changes_nothing(
     spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
 ) -> None:
@@ -97,6 +97,7 @@ def test_repeated_batch_changes_nothing(
     assert (checkpoint / "commits" / "1").exists()
 
 
+@pytest.mark.sweep
 def test_application_id_outlives_the_checkpoint(
     spark: SparkSession, table: Path, tmp_path: Path, arrive: Any
 ) -> None:
@@ -108,7 +109,7 @@ def test_application_id_outlives_the_checkpoint(
     assert progress(table) == {"orders": 0}
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_stream_without_name_raises(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     setting = "spark.sql.streaming.checkpointLocation"
@@ -122,6 +123,7 @@ def test_stream_without_name_raises(spark: SparkSession, table: Path, tmp_path: 
     assert len(ids(table)) == 1_100
 
 
+@pytest.mark.sweep
 def test_stream_only_appends(spark: SparkSession, table: Path, tmp_path: Path, arrive: Any) -> None:
     arrive(0)
     counts = source(spark, tmp_path).groupBy("id").count()

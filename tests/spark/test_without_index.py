@@ -1,19 +1,17 @@
-"""Spark reads, samples, writes and changes tables without an index as Polars does."""
+"""Spark samples tables without an index as Polars does."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import qbeast
 import qbeast_spark_bridge as bridge
 from qbeast_core.query.plan.fractions import sample_to_weights
 from tests.helpers.strategies import ROW
-from tests.spark.frames import INDEXED, every_type, to_spark
+from tests.spark.frames import INDEXED, every_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,13 +27,15 @@ def rows_of(df: DataFrame) -> list[int]:
     return sorted(row[0] for row in df.select(ROW).collect())
 
 
-def same(table: Path, expected: pl.DataFrame) -> None:
-    assert_frame_equal(qbeast.read_table(table).sort(ROW), expected.sort(ROW), check_exact=True)
-    assert qbeast.open_table(table).check().ok
-
-
-@pytest.mark.connect
-@pytest.mark.parametrize("by", [["x.y"], ["flag", "bytes", "`day`"], [*INDEXED]], ids=len)
+@pytest.mark.parametrize(
+    "by",
+    [
+        pytest.param(["x.y"], marks=pytest.mark.sweep),
+        ["flag", "bytes", "`day`"],
+        pytest.param([*INDEXED], marks=pytest.mark.sweep),
+    ],
+    ids=len,
+)
 def test_samples_follow_the_hash_of_spark(spark: SparkSession, by: list[str], tmp_path: Path) -> None:
     bridge.register(spark)
     rows, names = every_type(), ", ".join("`" + name.replace("`", "``") + "`" for name in by)
@@ -55,34 +55,7 @@ def test_samples_follow_the_hash_of_spark(spark: SparkSession, by: list[str], tm
     assert rows_of(bridge.read_table(spark, tmp_path / "t", sample=0.3, sample_by=by)) == expected
 
 
-@pytest.mark.connect
 def test_estimate_of_table_without_index_is_exact(spark: SparkSession, tmp_path: Path) -> None:
     every_type().write_delta(tmp_path)
     answer = bridge.estimate(spark, tmp_path, {"n": f"sum({ROW})"}, sample=0.2, sample_by=["whole"])
     assert answer.frame.select("n", "n_low").row(0) == (sum(range(600)), sum(range(600)))
-
-
-def test_tables_without_index_are_written_and_changed(spark: SparkSession, tmp_path: Path) -> None:
-    bridge.register(spark)
-    rows, path = every_type(), tmp_path / "t"
-    result = bridge.write_table(to_spark(spark, rows[:300], tmp_path / "a"), path, columns=[])
-    assert (result.rows, result.cubes, result.files) == (300, 0, 2)
-    same(path, rows[:300])
-    more = to_spark(spark, rows[300:], tmp_path / "b")
-    more.write.format("qbeast").mode("append").save(str(path))
-    same(path, rows)
-    bridge.delete(spark, path, f"{ROW} % 5 = 0")
-    left = rows.filter(pl.col(ROW) % 5 != 0)
-    same(path, left)
-    bridge.merge(more, path, on=ROW)
-    merged = pl.concat([left.filter(pl.col(ROW) < 300), rows[300:]])
-    same(path, merged)
-    for number in range(3):
-        again = rows[:50].with_columns(pl.col(ROW) + 1000 * (number + 1))
-        qbeast.write_table(again, path, mode="append")
-        merged = pl.concat([merged, again])
-    assert bridge.optimize(spark, path).committed
-    same(path, merged)
-    assert rows_of(bridge.read_table(spark, path, where=f"{ROW} < 100")) == sorted(
-        merged.filter(pl.col(ROW) < 100)[ROW]
-    )

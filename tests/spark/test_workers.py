@@ -48,7 +48,8 @@ os._exit(0)  # a Connect server waits for both of its sessions
 """
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.sweep)])
+@pytest.mark.sweep
+@pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: str) -> None:
     """The environment is not on the path, whose `python3` runs nothing; another one lacks what it needs."""
     ensure_java()
@@ -87,7 +88,6 @@ def test_local_workers_run_this_python_without_activation(tmp_path: Path, kind: 
         ("ModuleNotFoundError: No module named 'pyarrow'", "without the module 'pyarrow'"),
     ],
 )
-@pytest.mark.connect
 def test_broken_worker_python_is_one_message(spark: SparkSession, said: str, fact: str) -> None:
     with pytest.raises(InvalidInputError, match="nothing was written") as caught, worker_errors(spark):
         raise RuntimeError(said)

@@ -63,7 +63,6 @@ def numbers(spark: SparkSession, count: int = 2_000, parts: int = 3, first: int 
     )
 
 
-@pytest.mark.connect
 def test_values_of_every_type_round_trip(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE)
     expected = of_spark(df)
@@ -74,7 +73,7 @@ def test_values_of_every_type_round_trip(spark: SparkSession, tmp_path: Path) ->
         check(path, expected)
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_session_settings_do_not_change_tables(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(EVERY_TYPE).drop("at_ntz")  # by its cast: another zone, another time
     expected = of_spark(df)
@@ -83,6 +82,7 @@ def test_session_settings_do_not_change_tables(spark: SparkSession, tmp_path: Pa
     check(tmp_path / "t", expected)
 
 
+@pytest.mark.sweep
 def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> None:
     name = f"padded_{OWN}"
     spark.sql(f"CREATE TABLE {name} (row BIGINT, c CHAR(4), v VARCHAR(9)) USING parquet")
@@ -96,6 +96,7 @@ def test_char_and_varchar_are_strings(spark: SparkSession, tmp_path: Path) -> No
         spark.sql(f"DROP TABLE {name}")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("parts", [1, 10])
 def test_few_and_many_partitions_work(spark: SparkSession, tmp_path: Path, parts: int) -> None:
     df = numbers(spark, 2_000, parts).where("row < 400 OR row > 700")  # some partitions are empty
@@ -105,6 +106,7 @@ def test_few_and_many_partitions_work(spark: SparkSession, tmp_path: Path, parts
     check(tmp_path / "t", of_spark(df))
 
 
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).withColumn("a", expr("IF(row % 10 = 0, row, 5)"))
@@ -114,7 +116,6 @@ def test_heavy_key_goes_to_several_files(spark: SparkSession, tmp_path: Path) ->
     check(tmp_path / "t", of_spark(df))
 
 
-@pytest.mark.connect
 def test_empty_write_creates_table_or_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark)
     assert bridge.write_table(df.where("row < 0"), tmp_path / "t", ["a", "b"]).files == 0
@@ -124,19 +125,7 @@ def test_empty_write_creates_table_or_changes_nothing(spark: SparkSession, tmp_p
     check(tmp_path / "t", of_spark(df))
 
 
-def test_engines_append_in_turn(spark: SparkSession, tmp_path: Path) -> None:
-    parts = [numbers(spark, 500, 1, first) for first in range(0, 2_000, 500)]
-    for number, part in enumerate(parts):
-        rows = part if number % 2 == 0 else of_spark(part)
-        result = qbeast.write_table(rows, tmp_path / "t", ["a", "b"], mode="append", cube_size=100)
-        assert result.version == number
-    expected = pl.concat(map(of_spark, parts))
-    check(tmp_path / "t", expected)
-    half = qbeast.read_table(tmp_path / "t", sample=0.5)["row"]
-    by_hash = numbers(spark).where("hash(a, b) < -1").select("row")
-    assert set(half) == set(of_spark(by_hash)["row"])
-
-
+@pytest.mark.sweep
 def test_rows_take_the_types_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
     bridge.write_table(numbers(spark), tmp_path / "t", ["a", "b"])
     narrow = numbers(spark, 100, 2, 2_000).selectExpr("CAST(a AS INT)", "row", "CAST(b AS FLOAT)")
@@ -145,6 +134,7 @@ def test_rows_take_the_types_of_the_table(spark: SparkSession, tmp_path: Path) -
     check(tmp_path / "t", pl.concat([of_spark(numbers(spark)), expected]))
 
 
+@pytest.mark.sweep
 def test_schema_merge_adds_and_omits_columns(spark: SparkSession, tmp_path: Path) -> None:
     bridge.write_table(numbers(spark, 100), tmp_path / "t", ["a", "b"])
     other = numbers(spark, 100, 2, 100).select("row", "b", lit("x").alias("new"))
@@ -155,7 +145,6 @@ def test_schema_merge_adds_and_omits_columns(spark: SparkSession, tmp_path: Path
     check(tmp_path / "t", pl.concat(frames, how="diagonal"))
 
 
-@pytest.mark.connect
 def test_modes_work_as_in_polars(spark: SparkSession, tmp_path: Path) -> None:
     path, df = tmp_path / "t", numbers(spark, 100)
     assert bridge.write_table(df, path, ["a"], mode="ignore", txn=("app", 3)).committed
@@ -168,6 +157,7 @@ def test_modes_work_as_in_polars(spark: SparkSession, tmp_path: Path) -> None:
     assert qbeast.open_table(path).history()["metadata"][0]["why"] == "test"
 
 
+@pytest.mark.sweep
 def test_second_writer_continues_existing_table(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,14 +177,12 @@ def test_second_writer_continues_existing_table(
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
 
 
-@pytest.mark.connect
 def test_names_of_columns_are_taken_literally(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark, 100).selectExpr("row", "a AS `x.y`", "b AS `p ``q`", "CAST(a AS STRING) AS `é%20`")
     bridge.write_table(df, tmp_path / "t", ["x.y", "p `q", "é%20"])
     check(tmp_path / "t", of_spark(df))
 
 
-@pytest.mark.connect
 def test_progress_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     report: list[qbeast.Progress] = []
     with small_files(file_rows=500):
@@ -203,6 +191,7 @@ def test_progress_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     assert (report[-1].rows, report[-1].files_done) == (2_000, 4)
 
 
+@pytest.mark.sweep
 def test_clustered_sample_warns_once(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark).withColumn("a", col("a") % 5)
     with pytest.warns(qbeast.DesignEffectWarning, match="enter a sample together"):
@@ -218,7 +207,6 @@ def shaken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([*batch.columns, noise], names=[*batch.schema.names, "noise"])
 
 
-@pytest.mark.connect
 def test_changing_rows_raise_unless_persisted(spark: SparkSession, tmp_path: Path) -> None:
     rows = numbers(spark, first=OWN)
     df = rows.mapInArrow(shaken, "row bigint, a bigint, b double, noise double")
@@ -232,7 +220,7 @@ def test_changing_rows_raise_unless_persisted(spark: SparkSession, tmp_path: Pat
     assert_same_rows(qbeast.read_table(tmp_path / "u").drop("noise"), of_spark(rows))
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_persisted_frame_stays_persisted(spark: SparkSession, tmp_path: Path) -> None:
     df = numbers(spark, 50, first=OWN).persist()
     try:
@@ -242,7 +230,6 @@ def test_persisted_frame_stays_persisted(spark: SparkSession, tmp_path: Path) ->
         df.unpersist()
 
 
-@pytest.mark.connect
 def test_more_rows_in_second_pass_raise(spark: SparkSession, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
 
@@ -291,14 +278,3 @@ def test_driver_memory_ignores_number_of_partitions(
         24 << 20
     )  # a million rows of 24 bytes, for each time there are e times as many
     assert peaks["many"] < 400 << 20
-
-
-@pytest.mark.connect
-def test_overwrite_keeps_kinds_order_and_size(spark: SparkSession, tmp_path: Path) -> None:
-    kinds = {"b": "hash", "a": "quantiles"}
-    bridge.write_table(numbers(spark), tmp_path / "t", columns=["b:hash", "a:quantiles"], cube_size=100)
-    result = bridge.write_table(numbers(spark, first=9_000), tmp_path / "t", mode="overwrite")
-    assert (result.transformers, result.cube_size) == (kinds, 100)
-    assert qbeast.open_table(tmp_path / "t").indexed_columns == ("b", "a")
-    result = bridge.write_table(numbers(spark), tmp_path / "t", columns=["a", "b"], mode="overwrite")
-    assert result.transformers["b"] == "hash"

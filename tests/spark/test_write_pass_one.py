@@ -39,7 +39,9 @@ def check_all(df: DataFrame, columns: list[str]) -> None:
     assert sample.equals(everything)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
+@pytest.mark.parametrize(
+    "zone", [*(pytest.param(zone, marks=pytest.mark.sweep) for zone in ("UTC", "America/New_York")), "+05:30"]
+)
 def test_every_type_works_in_all_zones(spark: SparkSession, zone: str) -> None:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -49,12 +51,13 @@ def test_every_type_works_in_all_zones(spark: SparkSession, zone: str) -> None:
         spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "rows",
     [
+        "SELECT id AS a, CAST(NULL AS STRING) AS b FROM range(0, 90, 1, 9) WHERE id > 80",
         "SELECT id AS a, 'x' AS b FROM range(0) WHERE id > 1",
         "SELECT id AS a, CAST(NULL AS STRING) AS b FROM range(0, 9, 1, 3) WHERE id < 0",
-        "SELECT id AS a, CAST(NULL AS STRING) AS b FROM range(0, 90, 1, 9) WHERE id > 80",
         "SELECT a, b FROM (SELECT id AS a, 'x' AS b FROM range(20)) WHERE false",
         "SELECT id AS a, 'x' AS b FROM range(20) LIMIT 0",
         "SELECT id % 3 AS a, max(concat('x', id)) AS b FROM range(0, 50, 1, 3) GROUP BY 1 HAVING a < 0",
@@ -65,7 +68,6 @@ def test_empty_partitions_work(spark: SparkSession, rows: str) -> None:
     check_all(spark.sql(rows), ["a", "b"])
 
 
-@pytest.mark.connect
 def test_timestamps_beyond_python_calendar_work(spark: SparkSession) -> None:
     df = spark.sql(
         "SELECT timestamp_micros(v) AS at, CAST(timestamp_micros(v) AS TIMESTAMP_NTZ) AS ntz,"
@@ -78,7 +80,7 @@ def test_timestamps_beyond_python_calendar_work(spark: SparkSession) -> None:
     assert summary.columns == expected.columns
 
 
-@pytest.mark.connect
+@pytest.mark.sweep
 def test_rows_are_read_after_shuffle_and_cache(spark: SparkSession) -> None:
     shuffled = spark.range(0, 3_000, 1, 4).selectExpr("id % 700 AS a").groupBy("a").count()
     check_all(shuffled, ["a", "count"])

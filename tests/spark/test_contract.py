@@ -1,0 +1,69 @@
+"""Spark passes every scenario of tests/contract, and reads the rows and samples of the tables that come of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qbeast_spark_bridge as bridge
+from tests.contract.scenarios import SCENARIOS, check
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import assert_same_rows, sampled
+from tests.spark.frames import of_spark, to_spark
+from tests.spark.twins import small_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    import qbeast
+
+pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+
+
+@dataclass
+class Executors:
+    """The functions of the bridge, with rows that Spark reads from files."""
+
+    spark: SparkSession
+    folder: Path
+    frames: int = 0
+
+    def write(self, rows: pl.DataFrame, path: Path, **options: Any) -> object:
+        return bridge.write_table(self._of_spark(rows), path, **options)
+
+    def delete(self, path: Path, where: str) -> qbeast.ChangeResult:
+        return bridge.delete(self.spark, path, where)
+
+    def update(self, path: Path, where: str, values: Mapping[str, str]) -> qbeast.ChangeResult:
+        return bridge.update(self.spark, path, where, values)
+
+    def merge(self, rows: pl.DataFrame, path: Path, on: str, **clauses: Any) -> qbeast.ChangeResult:
+        return bridge.merge(self._of_spark(rows), path, on, **clauses)
+
+    def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
+        return bridge.optimize(self.spark, path, full=full)
+
+    def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
+        return bridge.reindex(self.spark, path, columns, full=full)
+
+    def _of_spark(self, rows: pl.DataFrame) -> DataFrame:
+        self.frames += 1
+        return to_spark(self.spark, rows, self.folder / str(self.frames))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_spark_passes_the_scenario(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    scenario, path = SCENARIOS[name], tmp_path / "t"
+    with small_tasks():
+        expected = scenario.run(Executors(spark, tmp_path / "raw"), path)
+    check(scenario, path, expected)
+    assert_same_rows(of_spark(bridge.read_table(spark, path)), expected, ROW)
+    if scenario.is_indexed:
+        found = of_spark(bridge.read_table(spark, path, sample=0.3))
+        assert_same_rows(found, sampled(expected, [*scenario.sampled_by], 0.3), ROW)
