@@ -1,4 +1,4 @@
-"""Deletes, updates and merges write the change data feed: against plain Polars, read by deltalake."""
+"""Files of the change data feed, as deltalake reads them; `test_changes` compares its rows with those of Polars."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import numpy as np
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.table.dml import feed, write_feed
@@ -24,132 +22,66 @@ from qbeast_core.table.dml.update import Update
 from qbeast_core.table.engine.memory import MemoryEngine
 from qbeast_core.table.rewrite.replace import Replaced
 from tests.helpers.change_feed import change_files, check_feed, enable_feed, feed_actions, read_feed
-from tests.helpers.change_races import CONDITION, beside, grown
+from tests.helpers.change_races import CONDITION, beside
 from tests.helpers.change_races import rows as more_rows
 from tests.helpers.changes import spread, written
-from tests.helpers.examples import examples
-from tests.helpers.expressions import filters, kept_rows
-from tests.helpers.invariants import check_invariants
-from tests.helpers.strategies import ROW, VALUES, Case, cases, with_key_in_rows
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files, write
+from tests.helpers.strategies import ROW
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 GOLDEN = Path(__file__).parents[2] / "golden" / "delta" / "change-data-feed"
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+ROWS = spread(100)
 
 
-@st.composite
-def changes(draw: st.DrawFn) -> tuple[Case, list[tuple[str, pl.Expr, dict[str, pl.Expr]]]]:
-    case = draw(cases().map(with_key_in_rows))
-    frame = case.rows
-    names = [name for name in frame.columns if name != ROW and not frame.schema[name].is_nested()]
-    steps = []
-    for _ in range(3):
-        kind = draw(st.sampled_from(["delete", "update", "merge"]))
-        name = draw(st.sampled_from(names))
-        value = pl.lit(draw(st.none() | VALUES[frame.schema[name]]), dtype=frame.schema[name])
-        steps.append((kind, draw(filters(frame, 1)), {name: value}))
-    return case, steps
-
-
-@pytest.mark.timeout(3000)
-@pytest.mark.parametrize("engine", [MEMORY, SPILL], ids=["memory", "spill"])
-@examples(3, sweep=150, parent=RELAXED)
-@given(given_changes=changes())
-def test_feed_maps_each_version_to_the_next(
-    given_changes: tuple[Case, list[tuple[str, pl.Expr, dict[str, pl.Expr]]]], engine: qbeast.Resources
-) -> None:
-    case, steps = given_changes
-    with folder() as path, small_files():
-        write(path, case)
-        enable_feed(path)
-        for kind, condition, values in steps:
-            table = qbeast.open_table(path)
-            before = table.scan().collect()
-            matching = kept_rows(before, condition)
-            if matching is None:
-                continue
-            result, keys = _changed(table, kind, condition, values, matching, engine)
-            if result is not None and result.committed:
-                check_feed(path, result.version, before, qbeast.read_table(path), keys)
-        check_invariants(path)
-
-
-def _changed(
-    table: qbeast.Table,
-    kind: str,
-    condition: pl.Expr,
-    values: dict[str, pl.Expr],
-    matching: pl.DataFrame,
-    engine: qbeast.Resources,
-) -> tuple[qbeast.ChangeResult | None, dict[str, pl.Series]]:
-    """Change a table. Return the result, and the keys of the changed rows."""
-    try:
-        if kind == "delete":
-            return table.delete(condition, resources=engine), {"delete": matching[ROW]}
-        if kind == "update":
-            return table.update(condition, values, resources=engine), {"update": matching[ROW]}
-    except qbeast.InvalidInputError as error:
-        assert "looks at several columns" in str(error)  # noqa: PT017 -- a literal made of a Series
-        return None, {}
-    new = matching.with_columns(pl.col(ROW) + 1_000_000)
-    new = new.join(table.scan().collect(), on=ROW, how="anti")
-    source = pl.concat([matching.with_columns(**values), new])
-    deletes = matching[ROW] % 3 == 0
-    result = table.merge(source, on=ROW, delete_if=f"{ROW} % 3 = 0", resources=engine)
-    keys = {
-        "delete": matching[ROW].filter(deletes),
-        "update": matching[ROW].filter(~deletes),
-        "insert": new[ROW],
-    }
-    return result, keys
-
-
-def spread_table(
-    path: Path, *, count: int = 400, columns: tuple[str, ...] = (ROW,), **options: Any
-) -> pl.DataFrame:
-    """Write a table of several small files with a feed, and return its rows."""
-    rows = spread(count)
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of several small files with a feed."""
+    path = tmp_path_factory.mktemp("feed") / "t"
     with small_files():
-        qbeast.write_table(rows, path, columns=list(columns), cube_size=30, **options)
+        qbeast.write_table(ROWS, path, columns=[ROW], cube_size=30)
     enable_feed(path)
-    return rows
+    return path
 
 
-def test_dropped_files_alone_need_no_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = spread_table(path)
+@pytest.fixture
+def path(master: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(master, tmp_path / "t")
+
+
+def test_dropped_files_alone_need_no_feed(path: Path) -> None:
     with mock.patch.object(write_feed, "read_parts") as reads:
         result = qbeast.open_table(path).delete(where=True)
     assert not reads.called
     assert (set(result.plan["action"]), feed_actions(path, result.version)) == ({"drop"}, [])
-    check_feed(path, result.version, rows, rows.clear(), {"delete": rows[ROW]})
+    check_feed(path, result.version, ROWS, ROWS.clear(), {"delete": ROWS[ROW]})
 
 
-def test_rows_of_dropped_files_are_in_the_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = spread_table(path)
-    result = qbeast.open_table(path).delete(f"{ROW} < 250")
+def test_rows_of_dropped_files_are_in_the_feed(path: Path) -> None:
+    result = qbeast.open_table(path).delete(f"{ROW} < 80")
     assert set(result.plan["action"]) == {"drop", "rewrite"}
     assert feed_actions(path, result.version)
-    check_feed(path, result.version, rows, rows.filter(pl.col(ROW) >= 250), {"delete": rows[ROW][:250]})
+    check_feed(path, result.version, ROWS, ROWS.filter(pl.col(ROW) >= 80), {"delete": ROWS[ROW][:80]})
 
 
-def test_merge_that_only_inserts_needs_no_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows, new = spread_table(path), spread(3, 9000)
+def test_merge_that_only_inserts_needs_no_feed(path: Path) -> None:
+    new = spread(3, 9000)
     with small_files():
         result = qbeast.open_table(path).merge(new, on=ROW, when_matched="ignore")
     assert result.plan.is_empty()
     assert feed_actions(path, result.version) == []
-    check_feed(path, result.version, rows, pl.concat([rows, new]), {"insert": new[ROW]})
+    check_feed(path, result.version, ROWS, pl.concat([ROWS, new]), {"insert": new[ROW]})
 
 
-def test_files_rewritten_for_their_order_are_not_in_the_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    with small_files():
-        rows = written(path, appends=6)
+@pytest.fixture(scope="module")
+def appended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("appended") / "t"
+    written(path, appends=4, count=100)
     enable_feed(path)
+    return path
+
+
+def test_files_rewritten_for_their_order_are_not_in_the_feed(appended: Path) -> None:
+    path, rows = appended, spread(400)
     before = qbeast.read_table(path)
     with small_files():
         result = qbeast.open_table(path).delete("a BETWEEN 3 AND 5")
@@ -160,26 +92,21 @@ def test_files_rewritten_for_their_order_are_not_in_the_feed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("engine", [MEMORY, SPILL], ids=["memory", "spill"])
-@pytest.mark.parametrize("streamed", [False, True])
-def test_merge_with_new_columns_and_missing_rows(
-    tmp_path: Path, engine: qbeast.Resources, *, streamed: bool
-) -> None:
-    path = tmp_path / "t"
-    rows = spread_table(path)
-    source = pl.concat([rows[:150], spread(50, 9000)]).with_columns(f=pl.lit(0.5), new=pl.lit("x"))
+def test_merge_with_new_columns_and_missing_rows(path: Path, engine: qbeast.Resources) -> None:
+    source = pl.concat([ROWS[:40], spread(20, 9000)]).with_columns(f=pl.lit(0.5), new=pl.lit("x"))
     table = qbeast.open_table(path)
     result = table.merge(
-        iter(source.iter_slices(40)) if streamed else source,
+        source if engine is MEMORY else iter(source.iter_slices(25)),
         on=ROW,
         schema_mode="merge",
         when_not_matched_by_source="delete",
         not_matched_by_source_if="d < '2024-02-01'",
         resources=engine,
     )
-    wide = rows.with_columns(new=pl.lit(None, pl.String))
-    lost = wide[150:].filter(pl.col("d") < date(2024, 2, 1))
-    after = pl.concat([wide[150:].join(lost, on=ROW, how="anti"), source])
-    keys = {"delete": lost[ROW], "update": source[ROW][:150], "insert": source[ROW][150:]}
+    wide = ROWS.with_columns(new=pl.lit(None, pl.String))
+    lost = wide[40:].filter(pl.col("d") < date(2024, 2, 1))
+    after = pl.concat([wide[40:].join(lost, on=ROW, how="anti"), source])
+    keys = {"delete": lost[ROW], "update": source[ROW][:40], "insert": source[ROW][40:]}
     check_feed(path, result.version, wide, after, keys)
 
 
@@ -195,33 +122,32 @@ def test_many_rows_are_split_into_files(tmp_path: Path) -> None:
     check_feed(path, result.version, rows, after, {"update": rows[ROW][1:]})
 
 
-def test_few_changed_rows_of_many_files_share_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = spread_table(path, count=1000)
+def test_few_changed_rows_of_many_files_share_a_file(path: Path) -> None:
     before = qbeast.open_table(path).files()
-    result = qbeast.open_table(path).update(f"{ROW} % 50 = 0", {"f": "1.0"})
-    assert before.height > 10
+    result = qbeast.open_table(path).update(f"{ROW} % 25 = 0", {"f": "1.0"})
+    assert before.height > 3
     assert result.plan.height > len(feed_actions(path, result.version)) > 0
-    after = rows.with_columns(pl.when(pl.col(ROW) % 50 == 0).then(1.0).otherwise("f").alias("f"))
-    check_feed(path, result.version, rows, after, {"update": rows.filter(pl.col(ROW) % 50 == 0)[ROW]})
+    after = ROWS.with_columns(pl.when(pl.col(ROW) % 25 == 0).then(1.0).otherwise("f").alias("f"))
+    check_feed(path, result.version, ROWS, after, {"update": ROWS.filter(pl.col(ROW) % 25 == 0)[ROW]})
 
 
 def test_feed_has_values_of_the_sample_column(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    spread_table(path, sample_column="share")
+    qbeast.write_table(ROWS, path, columns=[ROW], sample_column="share")
+    enable_feed(path)
     table = qbeast.open_table(path)
     before = table.scan().collect().sort(ROW)
     source = pl.concat([before[:20], before[:5].with_columns(pl.col(ROW) + 9000)]).drop("share")
     for change, keys in (
-        (lambda: table.update(f"{ROW} < 50", {"f": "0.0"}), {"update": pl.Series(range(50))}),
-        (lambda: table.update(f"{ROW} >= 300", {ROW: f"{ROW} + 1000"}), None),
+        (lambda: table.update(f"{ROW} < 20", {"f": "0.0"}), {"update": pl.Series(range(20))}),
+        (lambda: table.update(f"{ROW} >= 80", {ROW: f"{ROW} + 1000"}), None),
         (lambda: table.merge(source, on=ROW), {"update": source[ROW][:20], "insert": source[ROW][20:]}),
     ):
         result = change()
         after = table.scan().collect()
         if keys is None:
             new = read_feed(path, result.version).filter(_change_type="update_postimage")
-            assert_same_rows(new.select(after.columns), after.filter(pl.col(ROW) >= 1300))
+            assert_same_rows(new.select(after.columns), after.filter(pl.col(ROW) >= 1080))
         else:
             check_feed(path, result.version, before, after, keys)
         before = after
@@ -254,9 +180,7 @@ def test_golden_table_of_spark_keeps_its_feed(tmp_path: Path) -> None:
     assert_same_rows(feed_rows.select(before.columns), before.join(after, on=ROW, how="anti"))
 
 
-def test_failed_feed_leaves_no_file_and_no_version(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = spread_table(path)
+def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
     encode, calls = write_feed.encode_data_file, iter(range(2))
 
@@ -267,19 +191,19 @@ def test_failed_feed_leaves_no_file_and_no_version(tmp_path: Path) -> None:
         return encode(*args, **options)
 
     with (
-        mock.patch.object(feed, "_FILE_BYTES", 2000),
+        mock.patch.object(feed, "_FILE_BYTES", 1000),
         mock.patch.object(write_feed, "encode_data_file", failing),
         pytest.raises(OSError, match="no space"),
     ):
-        qbeast.open_table(path).update(f"{ROW} < 390", {"f": "1.0"})
+        qbeast.open_table(path).update(f"{ROW} < 95", {"f": "1.0"})
     assert set(path.rglob("*.parquet")) == files
-    assert_same_rows(qbeast.read_table(path), rows)
+    assert_same_rows(qbeast.read_table(path), ROWS)
     assert DeltaTable(path).version() == version
 
 
-def test_lost_race_deletes_the_feed_of_the_attempt(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything, more = grown(path), more_rows(5000)
+def test_lost_race_deletes_the_feed_of_the_attempt(grown_path: Path) -> None:
+    path, more = grown_path, more_rows(5000)
+    everything = qbeast.read_table(path)
     enable_feed(path)
     result = beside(path, lambda: qbeast.write_table(more, path, mode="append"))
     assert change_files(path) == {action["path"] for action in feed_actions(path, result.version)}
@@ -288,18 +212,15 @@ def test_lost_race_deletes_the_feed_of_the_attempt(tmp_path: Path) -> None:
     check_feed(path, result.version, expected, expected.filter(~CONDITION), {"delete": gone})
 
 
-def test_feed_enabled_meanwhile_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    everything = grown(path)
+def test_feed_enabled_meanwhile_is_written(grown_path: Path) -> None:
+    path, everything = grown_path, qbeast.read_table(grown_path)
     result = beside(path, lambda: enable_feed(path))
     assert feed_actions(path, result.version)
     kept = everything.filter(~CONDITION)
     check_feed(path, result.version, everything, kept, {"delete": everything.filter(CONDITION)[ROW]})
 
 
-def test_property_without_the_feature_writes_no_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    spread_table(path)
+def test_property_without_the_feature_writes_no_feed(path: Path) -> None:
     log = path / "_delta_log" / f"{qbeast.open_table(path).version:020}.json"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for line in lines:
@@ -311,9 +232,7 @@ def test_property_without_the_feature_writes_no_feed(tmp_path: Path) -> None:
     assert not change_files(path)
 
 
-def test_column_with_a_name_of_the_feed_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    spread_table(path)
+def test_column_with_a_name_of_the_feed_is_refused(path: Path) -> None:
     table = qbeast.open_table(path)
     source = spread(3).with_columns(_change_type=pl.lit("mine"))
     with pytest.raises(qbeast.UnsupportedTableError, match="the feed uses too"):
@@ -321,9 +240,7 @@ def test_column_with_a_name_of_the_feed_is_refused(tmp_path: Path) -> None:
     assert not change_files(path)
 
 
-def test_vacuum_deletes_only_old_files_of_the_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    spread_table(path)
+def test_vacuum_deletes_only_old_files_of_the_feed(path: Path) -> None:
     table = qbeast.open_table(path)
     table.update(f"{ROW} < 9", {"f": "1.0"})
     old = change_files(path)

@@ -53,8 +53,8 @@ def changes(draw: st.DrawFn) -> tuple[Case, Steps]:
 @given(given_changes=changes(), feed=st.booleans(), sample=samples())
 def test_rows_samples_and_feed_equal_polars(
     given_changes: tuple[Case, Steps],
-    feed: bool,
-    sample: Any,  # noqa: FBT001 -- drawn
+    feed: bool,  # noqa: FBT001 -- drawn
+    sample: Any,
 ) -> None:
     case, steps = given_changes
     with folder() as path, small_files():

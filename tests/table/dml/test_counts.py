@@ -38,12 +38,12 @@ from tests.helpers import scattering
 from tests.helpers.invariants import check_invariants
 from tests.helpers.scattering import PartsEngine, PartsSource
 
-COUNT = 3000
+COUNT = 600
 ROWS = pl.DataFrame({"id": range(COUNT)}).with_columns(
     a=pl.col("id") * 7919 % COUNT, note=pl.lit("as it was")
 )
 BEYOND = pl.DataFrame({"id": [7, COUNT + 5], "a": [5, COUNT * 3], "note": ["new", "new"]})
-INSIDE = pl.DataFrame({"id": [7, 2999], "a": [5, 6], "note": ["new", "new"]})
+INSIDE = pl.DataFrame({"id": [7, 599], "a": [5, 6], "note": ["new", "new"]})
 
 # Reads of a file for some columns, and for all of them; summaries of rows; trees of blocks that are live; trees of
 # rows, one for each revision written; checks of the protocol; reads of the log.
@@ -157,7 +157,7 @@ class Workers(PartsEngine):
 def test_files_are_read_once_for_each_pass(
     tmp_path: Path, name: str, engine: Engine, expected: dict[str, tuple[int, ...]]
 ) -> None:
-    qbeast.write_table(ROWS, tmp_path, columns=["id:linear", "a:linear"], cube_size=500)
+    qbeast.write_table(ROWS, tmp_path, columns=["id:linear", "a:linear"], cube_size=100)
     with counting() as counts:
         OPERATIONS[name](tmp_path, engine)
     assert {kind: counts[kind] for kind in COUNTED} == dict(zip(COUNTED, expected[name], strict=True))

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import qbeast
-from tests.helpers.changes import written
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows
@@ -27,24 +26,20 @@ CHANGES: dict[str, Callable[[qbeast.Table, tuple[str, int]], qbeast.ChangeResult
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_change_with_transaction_happens_once(tmp_path: Path, name: str) -> None:
-    written(tmp_path / "t")
-    table = qbeast.open_table(tmp_path / "t")
+def test_change_with_transaction_happens_once(path: Path, table: qbeast.Table, name: str) -> None:
     first = CHANGES[name](table, ("job", 3))
     assert (first.committed, first.version) == (True, 2)
     rows = table.scan().collect()
     for version in (3, 2):
-        again = CHANGES[name](qbeast.open_table(tmp_path / "t"), ("job", version))
+        again = CHANGES[name](qbeast.open_table(path), ("job", version))
         assert (again.committed, again.version, again.files) == (False, 2, 0)
         assert (again.rows_deleted, again.rows_updated, again.rows_inserted) == (0, 0, 0)
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), rows)
-    assert CHANGES[name](qbeast.open_table(tmp_path / "t"), ("job", 4)).version == 3
-    assert qbeast.open_table(tmp_path / "t").check().ok
+    assert_same_rows(qbeast.read_table(path), rows)
+    assert CHANGES[name](qbeast.open_table(path), ("job", 4)).version == 3
+    assert qbeast.open_table(path).check().ok
 
 
-def test_concurrent_transaction_is_applied_once(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = written(path)
+def test_concurrent_transaction_is_applied_once(path: Path, rows: pl.DataFrame) -> None:
     with landing_first(lambda: qbeast.open_table(path).merge(NEW, ROW, txn=("job", 1))):
         late = qbeast.open_table(path).merge(NEW, ROW, txn=("job", 1))
     assert (late.committed, late.rows_updated, late.version) == (False, 0, 2)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, assume, given, settings
@@ -15,15 +19,17 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.helpers.changes import changes, written
-from tests.helpers.examples import examples
+from qbeast_core.table.engine import budget
+from tests.helpers.changes import changes
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
-from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files, write
+from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 FIRST_NEW = 100_000
+SMALL = {"most_frames": 3} if is_sweep() else {"most_frames": 2, "most_rows": 12, "most_columns": 3}
 
 
 def key_of(row: dict[str, Any], on: list[str]) -> tuple[Any, ...] | None:
@@ -79,7 +85,7 @@ def merged(
 
 @st.composite
 def merges(draw: st.DrawFn, keyed: bool) -> tuple[Case, pl.DataFrame, list[str], dict[str, Any]]:  # noqa: FBT001
-    case = draw(cases(most_frames=3).map(with_key_in_rows) if keyed else cases(most_frames=3))
+    case = draw(cases(**SMALL).map(with_key_in_rows) if keyed else cases(**SMALL))
     rows = case.rows
     names = [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name != ROW]
     on = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
@@ -113,32 +119,60 @@ def merges(draw: st.DrawFn, keyed: bool) -> tuple[Case, pl.DataFrame, list[str],
     return case, source, on, options
 
 
+def given_as(rows: pl.DataFrame, kind: str) -> Any:
+    kinds: dict[str, Callable[[], Any]] = {
+        "frame": lambda: rows,
+        "query": rows.lazy,
+        "iterator": lambda: iter([*rows.iter_slices(7), rows.clear()]),
+        "dataset": lambda: ds.dataset([rows.to_arrow(compat_level=pl.CompatLevel.oldest())]),
+    }
+    return kinds[kind]()
+
+
+def odd_keys(first: int) -> pl.DataFrame:
+    floats, texts = [None, 0.0, -0.0, float("nan")], [None, "", "á" * 20, "\0"]
+    keys = [(number, text) for number in floats for text in texts]
+    return pl.DataFrame(keys, schema={"f": pl.Float64, "s": pl.String}, orient="row").with_row_index(
+        ROW, first
+    )
+
+
+ODD_ROWS = odd_keys(0).cast({ROW: pl.Int64})
+ODD_SOURCE = odd_keys(FIRST_NEW).cast({ROW: pl.Int64}).unique(["f", "s"], maintain_order=True)
+ODD = (Case((ODD_ROWS,), (ROW,), (20,), "documented"), ODD_SOURCE, ["f", "s"], {"update": [ROW]})
+
+
 def check_merge(
-    case: Case, source: pl.DataFrame, on: list[str], options: dict[str, Any], sample: Any
+    case: tuple[Any, ...], sample: Any, resources: qbeast.Resources, *, kind: str, memory_bytes: int
 ) -> None:
+    table, source, on, options = case
     given = dict(options)
     if "update" in options:
         given["update"] = {name: pl.col("source").struct.field(name) for name in options["update"]}
-    expected = merged(case.rows, source, on, options)
-    with folder() as path, small_files():
-        write(path, case)
-        table = qbeast.open_table(path)
-        request = table.merge(source, on, **given, dry_run=True)
-        result = table.merge(source, on, **given)
-        assert_same_rows(table.scan().collect(), expected)
-        assert_same_rows(table.scan(sample=sample).collect(), sampled(expected, case.indexed, sample))
+    expected = merged(table.rows, source, on, options)
+    small = budget.Budget(memory_bytes, 2)
+    with folder() as path, small_files(), tempfile.TemporaryDirectory() as spilling:
+        write(path, table)
+        opened = qbeast.open_table(path)
+        given |= {"resources": resources, "spill_dir": spilling}
+        with mock.patch.object(budget.Budget, "of", return_value=small):
+            # Merges in memory plan twice: it costs less there.
+            is_asked = resources is MEMORY
+            request = opened.merge(given_as(source, kind), on, **given, dry_run=True) if is_asked else None
+            result = opened.merge(given_as(source, kind), on, **given)
+        assert (result.engine, [*Path(spilling).iterdir()]) == (resources.engine, [])
+        assert_same_rows(opened.scan().collect(), expected)
+        assert_same_rows(opened.scan(sample=sample).collect(), sampled(expected, table.indexed, sample))
         grown_by = result.rows_inserted - result.rows_deleted
-        assert case.rows.height + grown_by == expected.height
+        assert table.rows.height + grown_by == expected.height
         for name in ("rows_deleted", "rows_updated", "rows_inserted"):
-            assert getattr(request, name) == getattr(result, name)
+            assert request is None or getattr(request, name) == getattr(result, name)
         check_invariants(path)
 
 
-@pytest.mark.timeout(3000)
-@examples(3, sweep=100, parent=RELAXED)
-@given(case=st.booleans().flatmap(merges), sample=samples())
-def test_merge_equals_row_by_row_merge(case: tuple[Any, ...], sample: Any) -> None:
-    check_merge(*case, sample)
+@pytest.mark.parametrize(("resources", "kind"), [(MEMORY, "query"), (SPILL, "iterator"), (SPILL, "frame")])
+def test_odd_keys_match_their_equals(resources: qbeast.Resources, kind: str) -> None:
+    check_merge(ODD, 0.5, resources, kind=kind, memory_bytes=1 << 10)
 
 
 def everything(merger: Any) -> Any:
@@ -188,9 +222,8 @@ def mirror(merger: Any) -> Any:
     ],
 )
 def test_clauses_mean_what_deltalake_means(
-    tmp_path: Path, on: list[str], theirs: Any, ours: dict[str, Any]
+    path: Path, rows: pl.DataFrame, tmp_path: Path, on: list[str], theirs: Any, ours: dict[str, Any]
 ) -> None:
-    rows = written(tmp_path / "t")
     source = changes(rows)
     write_deltalake(tmp_path / "plain", rows)
     predicate = " AND ".join(f"target.{name} = source.{name}" for name in on)
@@ -199,16 +232,14 @@ def test_clauses_mean_what_deltalake_means(
     )
     report = theirs(merger).execute()
     with small_files():
-        result = qbeast.open_table(tmp_path / "t").merge(source, on, **ours)
+        result = qbeast.open_table(path).merge(source, on, **ours)
     assert result.rows_updated == report["num_target_rows_updated"]
     assert result.rows_deleted == report["num_target_rows_deleted"]
     assert result.rows_inserted == report["num_target_rows_inserted"]
     expected = pl.DataFrame(DeltaTable(tmp_path / "plain").to_pyarrow_table())
     # Rows that matched by two columns may share a number.
-    assert_frame_equal(
-        qbeast.read_table(tmp_path / "t").sort(pl.all()), expected.sort(pl.all()), check_exact=True
-    )
-    check_invariants(tmp_path / "t")
+    assert_frame_equal(qbeast.read_table(path).sort(pl.all()), expected.sort(pl.all()), check_exact=True)
+    check_invariants(path)
 
 
 def test_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
@@ -216,3 +247,20 @@ def test_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path, columns=["value"])
     done = qbeast.open_table(tmp_path).merge(rows.with_columns(value=2), "key")
     assert (done.rows_updated, done.rows_inserted) == (1, 0)
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(
+    "resources", [MEMORY, pytest.param(SPILL, marks=pytest.mark.sweep)], ids=["memory", "spill"]
+)
+@examples(2, sweep=60, parent=RELAXED)
+@given(
+    case=st.booleans().flatmap(merges),
+    sample=samples(),
+    kind=st.sampled_from(["frame", "query", "iterator", "dataset"]),
+    memory_bytes=st.sampled_from([1 << 10, 1 << 14, 1 << 24]),
+)
+def test_merge_equals_row_by_row_merge(
+    case: tuple[Any, ...], sample: Any, resources: qbeast.Resources, kind: str, memory_bytes: int
+) -> None:
+    check_merge(case, sample, resources, kind=kind, memory_bytes=memory_bytes)
