@@ -47,3 +47,10 @@ def two() -> Iterator[Pool]:
     """Two other processes, kept as well, for tests that are far from those that need four."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def sweep_seed(pytestconfig: pytest.Config) -> int:
+    """The seed of `--hypothesis-seed` for tests that draw by themselves; without it, always the same."""
+    seed = pytestconfig.getoption("--hypothesis-seed")
+    return int(seed) if str(seed).isdecimal() else 1

@@ -68,11 +68,11 @@ def test_no_option_rewrites_files_of_others(options: dict[str, Any], tmp_path: P
 
 
 def test_changes_rewrite_files_of_others(tmp_path: Path) -> None:
-    rows = spread(400)
-    with small_files():
+    rows = spread(80)
+    with small_files(file_rows=80):
         table = converted(tmp_path / "t", rows)
         table.delete(pl.col(ROW) == 3)
-        table.update(pl.col(ROW) == 150, {"f": "0.5"})
+        table.update(pl.col(ROW) == 35, {"f": "0.5"})
         table.merge(changes(rows), on=ROW)
     assert set(providers(tmp_path / "t").values()) <= {None, "qbeast"}
     assert table.check().ok

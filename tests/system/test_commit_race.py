@@ -4,6 +4,7 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 
 import polars as pl
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from qbeast_core.io.stores.local import LocalStore
@@ -13,6 +14,10 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
 from tests.helpers.at_once import COMMITS, ours, run
 from tests.helpers.handmade_log import replay
 from tests.helpers.intents import create, data_file, revision
+
+pytestmark = (
+    pytest.mark.sweep
+)  # tests/system/test_retag_race.py and test_concurrency_order.py race in one process
 
 
 def mixed(root: str, writer: int) -> tuple[int, dict[str, str]]:

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import Pool
 from pathlib import Path
@@ -31,14 +30,15 @@ def run_killed(table: Path, mode: str, step: int) -> int:
     return subprocess.run(program, cwd=ROOT, check=False, timeout=120, capture_output=True).returncode
 
 
-ALL = range(STEPS + 1)
-
-
-def check_killed(folder: Path, mode: str, before: pl.DataFrame | None, steps: Sequence[int] = ALL) -> None:
-    tables = [folder / f"t{step}" for step in steps]
+@pytest.mark.sweep
+@pytest.mark.parametrize("mode", ["append", "error", "overwrite"])
+def test_killed_write_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
+    """By the system; tests/system/test_crash_sweep.py does it in one process, to every operation."""
+    before, steps = None if mode == "error" else rows(0), range(STEPS + 1)
+    tables = [tmp_path / f"t{step}" for step in steps]
     for table in tables if before is not None else []:
         qbeast.write_table(before, table, columns=["row", "a"], cube_size=10)
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(2) as pool:
         codes = list(pool.map(lambda table, step: run_killed(table, mode, step), tables, steps))
     assert codes == [0 if step == STEPS else -signal.SIGKILL for step in steps]
     after = rows(100) if before is None or mode == "overwrite" else pl.concat([before, rows(100)])
@@ -72,19 +72,6 @@ def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame
     return visible
 
 
-@pytest.mark.parametrize(
-    "steps", [(1, 6, 7, 8), pytest.param(ALL, marks=pytest.mark.sweep)], ids=["some", "all"]
-)
-def test_killed_append_is_whole_or_absent(tmp_path: Path, steps: Sequence[int]) -> None:
-    check_killed(tmp_path, "append", rows(0), steps)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("mode", ["error", "overwrite"])
-def test_killed_write_is_whole_or_absent(tmp_path: Path, mode: str) -> None:
-    check_killed(tmp_path, mode, None if mode == "error" else rows(0))
-
-
 APPENDS = 10
 
 
@@ -98,6 +85,7 @@ def append(table: str, writer: int) -> int:
     return attempts
 
 
+@pytest.mark.sweep
 def test_two_concurrent_appends_lose_nothing(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
     qbeast.write_table(pl.DataFrame({"row": [-1], "a": [0]}), table, columns=["row", "a"], cube_size=10)
@@ -113,6 +101,7 @@ def test_two_concurrent_appends_lose_nothing(tmp_path: Path, four: Pool) -> None
     assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), actual.filter(pl.col("a") > 300))
 
 
+@pytest.mark.sweep
 def test_two_concurrent_creates_make_one_table(tmp_path: Path, four: Pool) -> None:
     table = str(tmp_path / "t")
     waiting = [four.apply_async(create, (table, writer)) for writer in range(2)]

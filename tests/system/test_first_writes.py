@@ -83,15 +83,15 @@ def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]
             assert any(actual.sort("row").equals(rows(writer)) for writer in range(WRITERS))
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "mode", ["append", *(pytest.param(m, marks=pytest.mark.sweep) for m in ("overwrite", "ignore", "error"))]
-)
+@pytest.mark.parametrize("mode", ["append", "overwrite", "ignore", "error"])
 def test_concurrent_first_writes_on_disk_agree(tmp_path: Path, four: Pool, mode: str) -> None:
     uri = str(tmp_path / "t")
     check(uri, {}, mode, run(four, uri, {}, mode))
 
 
+@pytest.mark.sweep
 @pytest.mark.timeout(600)
 def test_concurrent_first_writes_in_bucket_agree(bucket: str, s3_options: dict[str, str], four: Pool) -> None:
     uri = f"s3://{bucket}/t"

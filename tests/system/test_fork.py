@@ -12,7 +12,10 @@ import pytest
 
 import qbeast
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = [
+    pytest.mark.sweep,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here"),
+]
 
 SCRIPT = """
 import os, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,16 @@ ALLOWED = NAMES.filter(lambda name: name not in {"*", "source"} and not name.sta
 FOUR = st.lists(ALLOWED, min_size=4, max_size=4, unique_by=str.lower)
 
 
-def rows_of(names: list[str], first: int, count: int = 300) -> pl.DataFrame:
-    """A key, a number that repeats, a text with nulls, a float."""
-    key, number, text, share = names
+def rows_of(names: list[str], first: int, count: int = 90) -> pl.DataFrame:
+    """A key, a number that repeats, a text with nulls, a float; other names repeat the number."""
+    key, number, text, share, *others = names
+    mixed = pl.col(key) * 7919 % 31
     return pl.DataFrame({key: range(first, first + count)}).select(
         pl.col(key),
-        (pl.col(key) * 7919 % 31).alias(number),
+        mixed.alias(number),
         pl.when(pl.col(key) % 9 != 0).then(pl.format("t{}", pl.col(key) % 13)).alias(text),
         (pl.col(key) * 37 % 101 / 7).alias(share),
+        *(mixed.alias(name) for name in others),
     )
 
 
@@ -87,58 +90,104 @@ def same(found: pl.DataFrame, wanted: pl.DataFrame, key: str) -> None:
     assert found.select(wanted.columns).sort(key).equals(wanted.sort(key))
 
 
-def live(path: Path, names: list[str], engine: Any) -> None:
-    """Write, append, read, estimate, change, merge and optimize, each time compared with Polars."""
-    key, number, text, share = names
-    rows = rows_of(names, 0)
-    with small_files(file_rows=80, page_rows=16):
-        qbeast.write_table(
-            rows, path, columns=[key, f"{text}:hash"], cube_size=40, resources=qbeast.Resources(engine=engine)
-        )
-        qbeast.write_table(
-            rows_of(names, 300), path, mode="append", resources=qbeast.Resources(engine=engine)
-        )
-        rows = pl.concat([rows, rows_of(names, 300)])
-        same(qbeast.read_table(path, where=pl.col(number) > 7), rows.filter(pl.col(number) > 7), key)
-        table = qbeast.open_table(path)
-        assert table.scan().select(pl.len()).collect().item() == table.count() == rows.height
-        assert table.scan().select(pl.col(share).sum()).collect().item() == pytest.approx(rows[share].sum())
-        answers = table.estimate(
-            {"n": pl.len(), "s": pl.col(share).sum(), "q": pl.col(number).median()}, by=[text], error=0.5
-        )
-        assert set(answers.frame[text]) <= set(rows[text])
-        table.delete(pl.col(number) == 3, resources=qbeast.Resources(engine=engine))
-        table.update(
-            pl.col(number) == 5, {share: pl.col(share) + 1}, resources=qbeast.Resources(engine=engine)
-        )
-        rows = rows.filter(pl.col(number) != 3).with_columns(
-            pl.when(pl.col(number) == 5).then(pl.col(share) + 1).otherwise(pl.col(share)).alias(share)
-        )
-        source = rows_of(names, 550, 100).with_columns(pl.lit(0.5).alias(share))
-        table.merge(source, key, resources=qbeast.Resources(engine=engine))
-        rows = pl.concat([rows.join(source, on=key, how="anti"), source])
-        same(table.refresh().scan().collect(), rows, key)
-        table.refresh().optimize(full=True, resources=qbeast.Resources(engine=engine))
+def begin(path: Path, names: list[str], how: qbeast.Resources) -> pl.DataFrame:
+    """Write and append; return the rows."""
+    first, second = rows_of(names, 0), rows_of(names, 90)
+    qbeast.write_table(first, path, columns=[names[0], f"{names[2]}:hash"], cube_size=40, resources=how)
+    qbeast.write_table(second, path, mode="append", resources=how)
+    return pl.concat([first, second])
+
+
+def read(path: Path, names: list[str], rows: pl.DataFrame) -> None:
+    """Read, count and estimate, compared with Polars."""
+    key, number, text, share = names[:4]
+    same(qbeast.read_table(path), rows, key)
+    same(qbeast.read_table(path, where=pl.col(number) > 7), rows.filter(pl.col(number) > 7), key)
+    table = qbeast.open_table(path)
+    assert table.scan().select(pl.len()).collect().item() == table.count() == rows.height
+    assert table.scan().select(pl.col(share).sum()).collect().item() == pytest.approx(rows[share].sum())
+    answers = table.estimate(
+        {"n": pl.len(), "s": pl.col(share).sum(), "q": pl.col(number).median()}, by=[text], error=0.5
+    )
+    assert set(answers.frame[text]) <= set(rows[text])
+
+
+def change(path: Path, names: list[str], rows: pl.DataFrame, how: qbeast.Resources) -> pl.DataFrame:
+    """Delete and update; return the rows."""
+    number, share = names[1], names[3]
+    table = qbeast.open_table(path)
+    table.delete(pl.col(number) == 3, resources=how)
+    table.update(pl.col(number) == 5, {share: pl.col(share) + 1}, resources=how)
+    rows = rows.filter(pl.col(number) != 3).with_columns(
+        pl.when(pl.col(number) == 5).then(pl.col(share) + 1).otherwise(pl.col(share)).alias(share)
+    )
+    same(qbeast.read_table(path), rows, names[0])
+    return rows
+
+
+def merge(path: Path, names: list[str], rows: pl.DataFrame, how: qbeast.Resources) -> None:
+    """Merge and optimize."""
+    key, share = names[0], names[3]
+    source = rows_of(names, 150, 50).with_columns(pl.lit(0.5).alias(share))
+    qbeast.open_table(path).merge(source, key, resources=how)
+    rows = pl.concat([rows.join(source, on=key, how="anti"), source])
+    same(qbeast.read_table(path), rows, key)
+    qbeast.open_table(path).optimize(full=True, resources=how)
     same(qbeast.read_table(path), rows, key)
     assert qbeast.open_table(path).check().ok
 
 
+def live(path: Path, names: list[str], engine: Any) -> None:
+    how = qbeast.Resources(engine=engine)
+    with small_files(file_rows=80, page_rows=16):
+        rows = begin(path, names, how)
+        read(path, names, rows)
+        merge(path, names, change(path, names, rows, how), how)
+
+
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(3, sweep=300)
+@examples(1, sweep=40)
 @given(names=FOUR, engine=st.sampled_from(["memory", "spill"]))
 def test_table_works_with_any_column_names(names: list[str], engine: str) -> None:
     with folder() as path:
         live(path, names, engine)
 
 
+OURS = [f"__qbeast_{name}" for name in OWN]
+
+
+@pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@pytest.mark.parametrize("engine", ["memory", pytest.param("spill", marks=pytest.mark.sweep)])
-def test_table_works_with_our_internal_names(engine: str, tmp_path: Path) -> None:
-    """All of them at once, in the order that no draw is likely to have."""
-    names = [f"__qbeast_{name}" for name in OWN]
-    for at in range(0, len(names), 4):
-        some = (names[at:] + names)[:4]
-        live(tmp_path / str(at), some, engine)
+@pytest.mark.parametrize("engine", ["memory", "spill"])
+def test_table_works_with_four_of_our_names(engine: str, tmp_path: Path) -> None:
+    """In the order that no draw is likely to have."""
+    for at in range(0, len(OURS), 4):
+        live(tmp_path / str(at), (OURS[at:] + OURS)[:4], engine)
+
+
+MEMORY = qbeast.Resources(engine="memory")
+ALL = list(dict.fromkeys([*OURS, *USUAL]))
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pl.DataFrame]:
+    """A table with all names at once, and its rows; to be copied."""
+    path = tmp_path_factory.mktemp("all") / "t"
+    return path, begin(path, ALL, MEMORY)
+
+
+@pytest.mark.parametrize("step", ["read", "change", "merge"])
+def test_table_works_with_all_names_at_once(
+    step: str, begun: tuple[Path, pl.DataFrame], tmp_path: Path
+) -> None:
+    path, rows = shutil.copytree(begun[0], tmp_path / "t"), begun[1]
+    if step == "read":
+        read(path, ALL, rows)
+    elif step == "change":
+        change(path, ALL, rows, MEMORY)
+    else:
+        merge(path, ALL, rows, MEMORY)
 
 
 def test_deletion_vectors_work_beside_internal_names(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 import qbeast
 from tests.helpers.tables import assert_same_rows, small_files
 
+pytestmark = pytest.mark.sweep
+
 RANDOM = np.random.default_rng(11)
 ROWS = 20_000
 FRAME = pl.DataFrame(

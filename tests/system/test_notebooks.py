@@ -35,6 +35,7 @@ def test_notebooks_exist() -> None:
     assert {path.stem for path in NOTEBOOKS} == set(SHOWN)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs_and_shows_expected_output(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,14 +25,14 @@ def amplification(table: qbeast.Table, fraction: float) -> float:
 
 
 def test_one_optimize_joins_files_of_small_appends(tmp_path: Path) -> None:
-    qbeast.write_table(points(50_000, 0), tmp_path / "t", columns=COLUMNS)
-    for number in range(1, 11):
-        result = qbeast.write_table(points(500, number), tmp_path / "t", mode="append")
+    qbeast.write_table(points(20_000, 0), tmp_path / "t", columns=COLUMNS)
+    for number in range(1, 6):
+        result = qbeast.write_table(points(400, number), tmp_path / "t", mode="append")
         assert result.files == 1
     table = qbeast.open_table(tmp_path / "t")
     before = amplification(table, 0.05)
     result = table.optimize()
-    assert (result.files_removed, result.rows, result.files) == (10, 5000, 1)
+    assert (result.files_removed, result.rows, result.files) == (5, 2000, 1)
     assert amplification(table, 0.05) < before / 1.4
     assert not table.optimize().committed
 
@@ -51,6 +51,7 @@ def opened_bytes(table: qbeast.Table, seed: int) -> np.ndarray[tuple[int], np.dt
     return np.mean(opened, axis=1)
 
 
+@pytest.mark.sweep
 def test_health_estimates_gain_of_next_optimize(tmp_path: Path) -> None:
     qbeast.write_table(points(200_000, 0), tmp_path / "t", columns=COLUMNS)
     for number in range(1, 11):

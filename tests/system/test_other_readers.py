@@ -61,7 +61,7 @@ def check_readers(path: Path, rows: pl.DataFrame, data: st.DataObject) -> None:
         assert_same_rows(in_types_of(stored.drop("_qbeast_weight", strict=False), rows), rows)
 
 
-@examples(13, sweep=150)
+@examples(2, sweep=100)
 @given(case=cases(most_frames=3 if is_sweep() else 2, most_columns=6), data=st.data())
 def test_other_readers_see_the_same_rows(case: Case, data: st.DataObject) -> None:
     with folder() as path:

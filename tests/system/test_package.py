@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.sweep
 pytest.importorskip("setuptools", minversion="77", reason="make install brings what the wheel is built by")
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +130,6 @@ NEEDS = {
 """What an extra is for, and the package that its absence is told by."""
 
 
-@pytest.mark.sweep
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("extra", ["", "cli", "plot", "spark", "sdist"])
 def test_wheel_installs_in_clean_environment(extra: str, built: Path, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def work(table: qbeast.Table, lazy: pl.LazyFrame, plan: Any) -> tuple[int, int, 
     return table.version, lazy.collect().height, plan.rows_opened
 
 
+@pytest.mark.sweep
 def test_other_processes_unpickle_all(table: qbeast.Table, four: Pool) -> None:
     lazy, plan = table.scan().filter(LOW), table.explain(LOW)
     actual = four.apply(work, (table, lazy, plan))

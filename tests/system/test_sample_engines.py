@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from tests.helpers.examples import examples
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, small_files, write
@@ -64,8 +64,13 @@ def without_exponent(fraction: float) -> float:
     return fraction if "e" not in repr(fraction) else 0.0
 
 
-@examples(6, sweep=200)
-@given(case=cases(), fraction=FRACTIONS.map(without_exponent), first=st.booleans(), spill=st.booleans())
+@examples(2, sweep=60)
+@given(
+    case=cases(most_frames=4 if is_sweep() else 1, most_rows=60 if is_sweep() else 30),
+    fraction=FRACTIONS.map(without_exponent),
+    first=st.booleans(),
+    spill=st.booleans(),
+)
 def test_filter_in_engines_is_the_sample_of_next_multiple(
     case: Case, fraction: float, *, first: bool, spill: bool
 ) -> None:

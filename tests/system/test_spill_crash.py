@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -60,14 +58,6 @@ def survives(first: Path, case: tuple[str, int]) -> None:
 
 def same(table: Path, wanted: pl.DataFrame) -> None:
     assert_frame_equal(qbeast.read_table(table).sort(COLUMNS), wanted.sort(COLUMNS))
-
-
-def test_next_call_removes_spill_of_killed_call(first: Path) -> None:
-    cases = [("append", 2), ("merge", 5), ("optimize", 12)]
-    with ThreadPoolExecutor(2) as pool:
-        assert set(pool.map(partial(kill, first), cases)) == {-signal.SIGKILL}
-    for case in cases:
-        survives(first, case)
 
 
 @pytest.mark.sweep

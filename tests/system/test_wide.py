@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def looks_of_operations(path: Path, looks: Counter[str], columns: int) -> dict[str, int]:
-    """Return how often each operation lists the columns of a frame, on tables alike but for their columns."""
+PROBES = ("write", "filter", "update")
+
+
+def looks_of_operations(
+    path: Path, looks: Counter[str], columns: int, names: Sequence[str]
+) -> dict[str, int]:
+    """Return how often operations list the columns of a frame, on tables alike but for their columns."""
     rows = pl.DataFrame({f"c{i}": [float(i + k) for k in range(50)] for i in range(columns)})
     low = pl.col("c0") < 10
     operations = {
@@ -52,15 +58,20 @@ def looks_of_operations(path: Path, looks: Counter[str], columns: int) -> dict[s
     }
     actual = {}
     with small_files():
-        for name, operation in operations.items():
+        for name in names or operations:
             looks.clear()
-            operation()
+            operations[name]()
             actual[name] = looks.total()
     return actual
 
 
-def test_operations_do_not_list_columns_per_column(tmp_path: Path, looks: Counter[str]) -> None:
-    few, many = (looks_of_operations(tmp_path / f"{columns}", looks, columns) for columns in (50, 150))
-    # Once more for each file, say, but not for each column: of those there are a hundred more.
+@pytest.mark.parametrize(
+    ("names", "columns"), [(PROBES, (5, 35)), pytest.param((), (50, 150), marks=pytest.mark.sweep)]
+)
+def test_operations_do_not_list_columns_per_column(
+    names: Sequence[str], columns: tuple[int, int], tmp_path: Path, looks: Counter[str]
+) -> None:
+    few, many = (looks_of_operations(tmp_path / f"{count}", looks, count, names) for count in columns)
+    # Once more for each file, say, but not for each column: of those there are many more.
     grown = {name: (few[name], many[name]) for name in few if many[name] > few[name] + 10}
     assert not grown
