@@ -292,20 +292,19 @@ def test_unreadable_blocks_read_file_with_warning(table: Path, fault: str) -> No
 FAULTS = list(UNREADABLE | USELESS)
 
 
-@pytest.mark.parametrize("first", range(0, len(FAULTS), 12))
+@pytest.mark.parametrize("first", range(0, len(FAULTS), 9))
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
 def test_useless_tags_of_many_files_lose_no_row(tmp_path: Path, first: int) -> None:
-    faults, table = FAULTS[first : first + 12], tmp_path / "t"
+    faults, table = FAULTS[first : first + 9], tmp_path / "t"
     rows = damage_each(table, [(UNREADABLE | USELESS)[fault] for fault in faults])
     plan = qbeast.open_table(table).explain(sample=1e-9)
     assert plan.files["opened"].sum() >= len(UNREADABLE.keys() & faults)
-    check_reads_and_appends(table, rows)
+    (check_reads if first else check_reads_and_appends)(table, rows)
 
 
 QUICK = {
-    *("no text", "two lists", "a key twice", "weights in no order", "too many rows"),
-    *("flat tags beyond any file", "no rows", "less than no rows", "bounds the wrong way round"),
-    *("rows in words", "a number", "half a byte", "more bytes than a disk holds"),
+    *("no text", "too many rows", "flat tags beyond any file", "no rows", "bounds the wrong way round"),
+    *("rows in words", "half a byte", "more bytes than a disk holds"),
 }
 """Those that take a way of their own through the code; where one is damaged at a time, the others do so slowly."""
 

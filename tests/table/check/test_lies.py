@@ -26,12 +26,10 @@ ROWS = pl.DataFrame({"row": range(300)}).with_columns(
 )
 FILTERS = [
     pl.col("a") < 50,
-    pl.col("a") > 270,
     pl.col("s") == "key 7",
     pl.col("s").is_in(["key 1", "key 80"]),
     pl.col("f") > 3.5,
     pl.col("row").is_between(100, 120),
-    pl.col("a").is_null(),
 ]
 
 
