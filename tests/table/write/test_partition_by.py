@@ -23,14 +23,10 @@ from hypothesis import strategies as st
 import qbeast
 from qbeast_core.log.protocol import check_readable
 from qbeast_core.spec import table_config
-from qbeast_core.table.dml.change import ChangeOptions, MatchedRows, run_change
-from qbeast_core.table.dml.delete import Delete
-from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.rewrite.optimize import OptimizeOptions, optimize
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.scattering import PartsEngine, scatter
+from tests.helpers.scattering import scatter
 from tests.helpers.small_files import resized
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
@@ -81,98 +77,61 @@ def rows_by_file(table: Path) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
 
 @pytest.mark.sweep
 @SMALL
-@examples(3, sweep=16)
-@given(st.data(), st.sampled_from(["memory", "spill", "parts"]), st.sampled_from([["day"], ["day", "f"]]))
+@examples(3, sweep=20)
+@given(st.data(), st.sampled_from([MEMORY, SPILL]), st.sampled_from([["day"], ["day", "f"]]))
 def test_no_row_is_lost_after_any_operation(
-    data: st.DataObject, engine: str, partition_by: list[str]
+    data: st.DataObject, resources: qbeast.Resources, partition_by: list[str]
 ) -> None:
     indexed = ["x", "y", *data.draw(st.sampled_from([[], ["day"]]))]
     rows = [data.draw(frames(first)) for first in (0, 1000, 2000)]
-    resources = SPILL if engine == "spill" else MEMORY
     with folder() as path, small_files():
-        move(rows[0], path, engine, columns=indexed, partition_by=partition_by, cube_size=20)
+        qbeast.write_table(
+            rows[0], path, indexed, partition_by=partition_by, cube_size=20, resources=resources
+        )
         for frame in rows[1:]:
-            move(frame, path, engine, mode="append")
+            qbeast.write_table(frame, path, mode="append", resources=resources)
         expected = as_stored(pl.concat(rows))
         check_invariants(path)
         assert_same_rows(qbeast.read_table(path), expected)
-        assert_same_rows(pl.scan_delta(str(path)).collect(), expected)
+        assert_same_rows(pl.scan_delta(path).collect(), expected)
         table = qbeast.open_table(path)
-        if engine == "parts":
-            optimize(Reader(load_snapshot(path)), OptimizeOptions(), engine=PartsEngine(part_rows=7))
-            deleted = Delete(MatchedRows(pl.col("row") % 3 == 0).predicate)
-            run_change(Reader(load_snapshot(path)), deleted, ChangeOptions(), engine=PartsEngine(part_rows=7))
-        else:
-            table.optimize(resources=resources)
-            table.delete(pl.col("row") % 3 == 0, resources=resources)
+        table.optimize(resources=resources)
+        table.delete(pl.col("row") % 3 == 0, resources=resources)
         expected = expected.filter(pl.col("row") % 3 != 0)
         check_invariants(path)
-        table = qbeast.open_table(path)
-        table.update(pl.col("row") % 3 == 1, {"day": pl.lit("moved"), "y": 0.5}, resources=resources)
         changed = pl.col("row") % 3 == 1
-        expected = expected.with_columns(
-            day=pl.when(changed).then(pl.lit("moved")).otherwise("day"),
-            y=pl.when(changed).then(0.5).otherwise("y"),
-        )
+        table.update(changed, {"day": pl.lit("moved"), "y": 0.5}, resources=resources)
+        day, y = pl.when(changed).then(pl.lit("moved")), pl.when(changed).then(0.5)
+        expected = expected.with_columns(day=day.otherwise("day"), y=y.otherwise("y"))
         check_invariants(path)
-        assert qbeast.open_table(path).check().ok
-        assert_same_rows(pl.scan_delta(str(path)).collect(), expected)
-        assert_same_rows(
-            qbeast.read_table(path, where="day = 'moved'"), expected.filter(pl.col("day") == "moved")
-        )
-
-
-FEW = pl.DataFrame(
-    {
-        "row": range(12),
-        "x": range(12),
-        "y": [n / 7 for n in range(12)],
-        "day": ["", "a/b=c %"] * 6,
-        "f": [0.0, -0.0, -0.0, None] * 3,
-    }
-)
+        assert table.check().ok
+        assert_same_rows(pl.scan_delta(path).collect(), expected)
+        moved = qbeast.read_table(path, where="day = 'moved'")
+        assert_same_rows(moved, expected.filter(pl.col("day") == "moved"))
 
 
 @SMALL
 def test_indexed_partition_columns_of_odd_values_are_kept(tmp_path: Path) -> None:
-    more = FEW.head(5).with_columns(pl.col("row") + 100)
-    qbeast.write_table(FEW, tmp_path, columns=["x", "day"], partition_by=["day", "f"], cube_size=5)
+    days, numbers = ["", "a/b=c %"] * 6, [0.0, -0.0, -0.0, None] * 3
+    rows = pl.DataFrame({"row": range(12), "x": range(12), "day": days, "f": numbers})
+    more = rows.head(5).with_columns(pl.col("row") + 100)
+    qbeast.write_table(rows, tmp_path, columns=["x", "day"], partition_by=["day", "f"], cube_size=5)
     qbeast.write_table(more, tmp_path, mode="append")
-    expected = as_stored(pl.concat([FEW, more]))
+    expected = as_stored(pl.concat([rows, more]))
     check_invariants(tmp_path)
     assert_same_rows(pl.scan_delta(tmp_path).collect(), expected)
-    changed = pl.col("row") % 3 == 1
-    qbeast.open_table(tmp_path).update(changed, {"day": pl.lit("moved")})
-    expected = expected.with_columns(day=pl.when(changed).then(pl.lit("moved")).otherwise("day"))
-    check_invariants(tmp_path)
-    assert_same_rows(qbeast.read_table(tmp_path), expected)
-    moved = qbeast.read_table(tmp_path, where="day = 'moved'")
-    assert_same_rows(moved, expected.filter(pl.col("day") == "moved"))
-
-
-@pytest.mark.sweep
-@SMALL
-@examples(2, sweep=25)
-@given(st.data())
-def test_engines_write_the_same_files(data: st.DataObject) -> None:
-    check_engines([data.draw(frames(first)) for first in (0, 1000)])
+    for where in (pl.col("day").is_null(), (pl.col("day") == "a/b=c %") & (pl.col("f") == 0)):
+        assert_same_rows(qbeast.read_table(tmp_path, where=where), expected.filter(where))
 
 
 @SMALL
-def test_engines_write_few_rows_to_the_same_files() -> None:
-    rows = pl.DataFrame({"row": range(60), "x": range(60), "y": [n / 7 for n in range(60)]})
-    check_engines([rows.with_columns(day=pl.lit("mon"), f=pl.col("row") % 2 / 2), FEW.head(1)])
-
-
-def check_engines(rows: Sequence[pl.DataFrame]) -> None:
-    """Assert that all engines write the same rows in the same order to the files of each partition."""
-    found = []
+def test_engines_write_the_same_files(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"row": range(50), "x": range(50), "y": [n / 7 for n in range(50)]})
+    rows = rows.with_columns(day=pl.lit("mon"), f=pl.col("row") % 2 / 2)
     for engine in ("memory", "spill", "parts"):
-        with folder() as path, small_files():
-            move(rows[0], path, engine, columns=["x", "y"], partition_by=["day", "f"], cube_size=20)
-            move(rows[1], path, engine, mode="append")
-            found.append(rows_by_file(path))
-    assert found[0] == found[1] == found[2]
+        with small_files():
+            move(rows, tmp_path / engine, engine, columns=["x", "y"], partition_by=["day", "f"], cube_size=20)
+        assert rows_by_file(tmp_path / engine) == rows_by_file(tmp_path / "memory")
 
 
 @SMALL

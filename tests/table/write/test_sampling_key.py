@@ -22,7 +22,6 @@ from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import metadata, write_log
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.scattering import scatter
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, small_files
 
 SAMPLES = (0.3, (0.25, 0.5))
@@ -109,23 +108,14 @@ CHANGES: tuple[Change, ...] = (delete, update, merge, optimize, stage)
 
 @pytest.mark.sweep
 @examples(3, sweep=24)
-@given(
-    st.sampled_from(["memory", "spill", "parts"]),
-    st.integers(0, 200),
-    st.integers(1, 40),
-    st.permutations(CHANGES),
-)
+@given(st.sampled_from([MEMORY, SPILL]), st.integers(0, 200), st.integers(1, 40), st.permutations(CHANGES))
 def test_samples_hold_whole_keys_after_any_operation(
-    engine: str, count: int, users: int, changes: Sequence[Change]
+    resources: qbeast.Resources, count: int, users: int, changes: Sequence[Change]
 ) -> None:
-    resources = SPILL if engine == "spill" else MEMORY
     rows = [clicks(first, count, users) for first in (0, 1000)]
     with folder() as path, small_files():
         create(path, rows[0], resources=resources)
-        if engine == "parts":
-            scatter(path, list(rows[1].iter_slices(30)) or [rows[1]], mode="append")
-        else:
-            qbeast.write_table(rows[1], path, mode="append", resources=resources)
+        qbeast.write_table(rows[1], path, mode="append", resources=resources)
         expected = pl.concat(rows)
         for change in changes:
             expected = change(qbeast.open_table(path), expected, resources)
