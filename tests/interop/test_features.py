@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 ROUNDS = 10
 COLUMNS = "row bigint, a double, b string, note string"
 

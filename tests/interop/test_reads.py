@@ -13,17 +13,19 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_spark_bridge.predicates.predicates import parse_where
+from tests.helpers.examples import examples
+from tests.helpers.expressions import filters
 from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, small_files, write
 from tests.interop.delta import Delta, assert_right, collected, rows_from
-from tests.spark.sql_conditions import conditions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")]
 # Shrinking would take minutes, at a second a read.
 few = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
 
@@ -171,36 +173,22 @@ def rows_that_meet(table: Delta, condition: str) -> pl.DataFrame:
     return collected(frame).filter("kept").drop("kept")
 
 
-def check_case(spark: SparkSession, case: Case, data: st.DataObject) -> None:
+@pytest.mark.timeout(1500)
+@examples(1, sweep=30, parent=few)
+@given(case=cases(most_frames=3, most_columns=6), data=st.data())
+def test_filters_skip_no_row(spark: SparkSession, case: Case, data: st.DataObject) -> None:
     """Whatever the rows, Spark's Delta reads them; a condition skips no file with a match."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 -- of the PySpark under test
-
     with folder() as path:
         with small_files(file_rows=12):
             write(path, case)
         table = Delta(spark, path)
         assert_same_rows(table.read(), case.rows)
-        for _ in range(3):
-            condition = data.draw(conditions(case.rows))
+        for expr in data.draw(st.lists(filters(case.rows), min_size=6, max_size=6)):
             try:
-                expected = rows_that_meet(table, condition)
-            except PySparkException:
-                continue  # a condition that Spark itself refuses
-            assert_same_rows(table.read(condition), expected)
-
-
-@settings(few, max_examples=6)
-@given(case=cases(most_frames=3, most_columns=6), data=st.data())
-def test_filters_skip_no_row(spark: SparkSession, case: Case, data: st.DataObject) -> None:
-    check_case(spark, case, data)
-
-
-@pytest.mark.sweep
-@pytest.mark.timeout(1500)
-@settings(few, max_examples=60)
-@given(case=cases(most_frames=3, most_columns=6), data=st.data())
-def test_filters_skip_no_row_of_many_tables(spark: SparkSession, case: Case, data: st.DataObject) -> None:
-    check_case(spark, case, data)
+                condition = str(parse_where(expr, case.rows.schema).condition)
+            except qbeast.InvalidInputError:
+                continue  # not to be said in Spark's SQL
+            assert_same_rows(table.read(condition), rows_that_meet(table, condition))
 
 
 def test_spark_skips_files_by_our_statistics(spark: SparkSession, tmp_path: Path) -> None:

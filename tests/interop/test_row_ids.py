@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 
 import qbeast
 from tests.helpers.handmade_log import replay
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sweep
 
 CREATE = "create table {t} (row bigint, a double, b string, note string) using delta"
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Delta:

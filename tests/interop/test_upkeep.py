@@ -16,6 +16,8 @@ from tests.interop.delta import FILTERS, INDEXED, SAMPLES, Delta, assert_right, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 
 def write_versions(path: Path, count: int = 3) -> pl.DataFrame:
     """Write a table of as many versions, in small files."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 VECTORS = "alter table {t} set tblproperties ('delta.enableDeletionVectors' = 'true')"
 
 

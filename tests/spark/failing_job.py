@@ -23,7 +23,6 @@ from qbeast_core.errors import QbeastError
 from qbeast_core.table.write import write as write_module
 from qbeast_spark_bridge.engine import engine
 from qbeast_spark_bridge.engine import sample as pass_one
-from qbeast_spark_bridge.worker import rewrite as rewrite_work
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import write_files
 from tests.helpers.tables import small_files
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 ROWS = 2_000
 SLOW_SECONDS = 15.0
 _send_sample, _pack_partition = pass_one.send_sample, pass_two.pack_partition
-_summarise_files, _pack_files = rewrite_work.summarise_files, rewrite_work.pack_files
 _write_partition = write_files.write_partition
 
 
@@ -55,16 +53,6 @@ def failing_samples(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 def failing_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from _pack_partition(argument, batches)
-    fail_first()
-
-
-def failing_summaries(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _summarise_files(argument, batches)
-    fail_first()
-
-
-def failing_live_packs(argument: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from _pack_files(argument, batches)
     fail_first()
 
 
@@ -90,14 +78,6 @@ def retried(spark: SparkSession, path: str) -> dict[str, Any]:
     tasks = {"pack_partition": failing_packs, "write_partition": failing_files}
     with patch.object(pass_one, "send_sample", failing_samples), patch.multiple(engine, **tasks):
         return write(spark, path)
-
-
-def optimized(spark: SparkSession, path: str) -> dict[str, Any]:
-    """Let every task of an optimize fail once, after its work."""
-    tasks = {"summarise_files": failing_summaries, "pack_files": failing_live_packs}
-    with patch.multiple(engine, **tasks, write_partition=failing_files), small_files(file_rows=500):
-        result = bridge.optimize(spark, path, full=True)
-    return {"rows": result.rows, "files": result.files}
 
 
 def speculated(spark: SparkSession, path: str) -> dict[str, Any]:
@@ -143,7 +123,7 @@ def _die(*_: object, **__: object) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-STEPS = {step.__name__: step for step in (write, lacking, retried, optimized, speculated, killed)}
+STEPS = {step.__name__: step for step in (write, lacking, retried, speculated, killed)}
 STEPS |= failing_changes.STEPS
 
 

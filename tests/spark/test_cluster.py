@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +22,6 @@ pytestmark = [
     pytest.mark.classic,  # both kinds of session are started here
     pytest.mark.timeout(600),  # six JVMs take their time on a loaded machine
 ]
-KEEPER = Path(__file__).with_name("keeper.py")
 MODES = pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
 
 
@@ -87,46 +80,3 @@ def test_cluster_tables_read_equally_everywhere(running: Cluster, tmp_path: Path
     changed = _job(running, "change", path, connect=connect)
     assert changed == _in_polars(path) | {"ok": True}
     assert_same_rows(qbeast.read_table(path), _changed(before), "key")
-
-
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_end_with_their_starter(tmp_path: Path, how: signal.Signals) -> None:
-    # A process group of its own inside the session, as Spark's Python workers have.
-    made = "import os, time; os.setpgid(0, 0); open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
-    starts = (
-        "import subprocess, sys, time; "
-        f"subprocess.Popen([sys.executable, {str(KEEPER)!r}, 'sh', '-c', {_quoted(made)!r}], stdin=subprocess.PIPE, "
-        "start_new_session=True); time.sleep(600)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", starts], cwd=tmp_path)
-    try:
-        pid = int(_within_seconds((tmp_path / "pid").read_text))
-        parent.send_signal(how)
-        parent.wait(10)
-        _within_seconds(lambda: _gone(pid))
-    finally:
-        parent.kill()
-        parent.wait(10)
-
-
-def _quoted(code: str) -> str:
-    return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} & wait"
-
-
-def _within_seconds(look: Any) -> Any:
-    for _ in range(100):
-        try:
-            if actual := look():
-                return actual
-        except OSError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(look)
-
-
-def _gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False

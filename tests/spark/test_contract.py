@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,50 +10,17 @@ import qbeast_spark_bridge as bridge
 from tests.contract.scenarios import SCENARIOS, check
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled
-from tests.spark.frames import of_spark, to_spark
+from tests.spark.executors import Executors
+from tests.spark.frames import of_spark
 from tests.spark.twins import small_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    import polars as pl
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    import qbeast
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-
-
-@dataclass
-class Executors:
-    """The functions of the bridge, with rows that Spark reads from files."""
-
-    spark: SparkSession
-    folder: Path
-    frames: int = 0
-
-    def write(self, rows: pl.DataFrame, path: Path, **options: Any) -> object:
-        return bridge.write_table(self._of_spark(rows), path, **options)
-
-    def delete(self, path: Path, where: str) -> qbeast.ChangeResult:
-        return bridge.delete(self.spark, path, where)
-
-    def update(self, path: Path, where: str, values: Mapping[str, str]) -> qbeast.ChangeResult:
-        return bridge.update(self.spark, path, where, values)
-
-    def merge(self, rows: pl.DataFrame, path: Path, on: str, **clauses: Any) -> qbeast.ChangeResult:
-        return bridge.merge(self._of_spark(rows), path, on, **clauses)
-
-    def optimize(self, path: Path, *, full: bool = False) -> qbeast.OptimizeResult:
-        return bridge.optimize(self.spark, path, full=full)
-
-    def reindex(self, path: Path, columns: list[str], *, full: bool = False) -> object:
-        return bridge.reindex(self.spark, path, columns, full=full)
-
-    def _of_spark(self, rows: pl.DataFrame) -> DataFrame:
-        self.frames += 1
-        return to_spark(self.spark, rows, self.folder / str(self.frames))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

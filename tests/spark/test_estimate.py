@@ -60,15 +60,6 @@ def test_estimate_reads_until_error_is_met(spark: SparkSession, path: Path) -> N
     assert_frame_equal(actual.frame, here.frame, rel_tol=1e-9)
 
 
-@pytest.mark.sweep
-def test_expression_groups_equal_estimates_without_spark(spark: SparkSession, path: Path) -> None:
-    by = {"bin": pl.col("x") // 5, "kind": pl.when(pl.col("kind") != "b").then("kind")}
-    request = [pl.len(), pl.col("cents").sum()]
-    options: dict[str, Any] = {"by": by, "sample": "30%"}
-    actual, here = bridge.estimate(spark, path, request, **options), qbeast.estimate(path, request, **options)
-    assert_frame_equal(actual.frame.sort("bin", "kind"), here.frame.sort("bin", "kind"), rel_tol=1e-9)
-
-
 def test_invalid_estimates_raise_before_a_job(spark: SparkSession, path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="Max depends on single rows"):
         bridge.estimate(spark, path, {"m": "max(x)"}, error=0.1)

@@ -97,15 +97,12 @@ class Job:
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     directory = tmp_path_factory.mktemp("job")
-    steps = ("lacking", "retried", "optimized", "dying_merge", "ended", "killed")
+    steps = ("lacking", "retried", "dying_merge", "ended", "killed")
     tables = {step: directory / step for step in steps}
     make(tables["retried"])
     make(tables["killed"])
     make(tables["dying_merge"], file_rows=500)
     make(tables["ended"], file_rows=500)
-    for part in range(3):
-        third = before().gather_every(3, part)
-        qbeast.write_table(third, tables["optimized"], ["row", "a"], mode="append", cube_size=100)
     return run(directory, tables)
 
 
@@ -161,19 +158,6 @@ def check(path: Path, wanted: pl.DataFrame, *, orphans: int) -> None:
 def test_retried_tasks_leave_only_orphans(job: Job) -> None:
     assert job.said["retried"] == {"rows": ROWS, "files": 5}
     check(job.tables["retried"], after(), orphans=5)
-
-
-@pytest.mark.classic
-def test_retried_optimize_tasks_leave_only_orphans(job: Job) -> None:
-    path = job.tables["optimized"]
-    assert job.said["optimized"] == {"rows": ROWS, "files": 5}
-    assert_same_rows(qbeast.read_table(path), before())
-    check_invariants(path)
-    orphans = {file.name for file in path.glob("*.parquet")} - {*job.named, *read_log(path).adds}
-    assert len(orphans) == 5
-    removed = DeltaTable(path).vacuum(0, enforce_retention_duration=False, dry_run=False, full=True)
-    assert orphans <= set(removed)
-    assert_same_rows(qbeast.read_table(path), before())
 
 
 @pytest.mark.classic

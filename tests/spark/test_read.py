@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -115,13 +114,6 @@ def test_samples_equal_polars(
         assert numbers(read_table(spark, table, sample=sample)) == expected
 
 
-def test_samples_are_nested_and_cut_the_table(spark: SparkSession, table: Path) -> None:
-    parts = [numbers(read_table(spark, table, sample=part)) for part in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.0))]
-    assert sorted(chain.from_iterable(parts)) == list(range(600))
-    assert numbers(read_table(spark, table, sample=0.3)) == parts[0]
-    assert numbers(read_table(spark, table, sample=1.0)) == list(range(600))
-
-
 def test_sample_selects_and_filters_columns(spark: SparkSession, table: Path) -> None:
     rows = read_table(spark, table, sample=0.5, where="small > 0", columns=["x.y", ROW])
     assert rows.columns == ["x.y", ROW]
@@ -200,9 +192,6 @@ def test_page_skipping_filters_are_pushed_down(spark: SparkSession, table: Path)
     )
     assert "GreaterThan(small,3)" in pushed
     assert "IsNull(moment)" in pushed
-
-
-def test_frame_without_sample_skips_hidden_column(spark: SparkSession, table: Path) -> None:
     assert "_qbeast_weight" not in plan_of(read_table(spark, table, where="whole > 0"))
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- the name everybody gives
 
 import qbeast
 from qbeast_spark_bridge import read_table
-from tests.helpers.deletion_vectors import GONE, ROWS, delete, left
+from tests.helpers.deletion_vectors import GONE, ROWS, delete
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import small_files
 from tests.spark.frames import numbers
@@ -150,33 +150,6 @@ def test_deleted_rows_are_not_returned(spark: SparkSession, tmp_path: Path) -> N
         )
         actual = read_table(spark, path, **options).toArrow()
         assert sorted(actual["id"].to_pylist()) == expected["id"].sort().to_list()
-    first = read_table(spark, path, version=1).toArrow()
-    assert sorted(first["id"].to_pylist()) == left_of_one(path)["id"].to_list()
-
-
-def left_of_one(path: Path) -> pl.DataFrame:
-    """The truth about the first file alone."""
-    second = (
-        qbeast.open_table(path)
-        .files()
-        .filter(pl.col("path") != qbeast.open_table(path, version=1).files()["path"][0])
-    )
-    Path(second["path"][0]).rename(path / "aside")
-    try:
-        return left(path)
-    finally:
-        (path / "aside").rename(second["path"][0])
-
-
-@pytest.mark.sweep
-def test_foreign_files_are_read_and_sampled(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    rows = pl.DataFrame({"id": range(2000), "x": [i * 7919 % 4001 / 8 for i in range(2000)]})
-    qbeast.write_table(rows[:1000], path, columns=["id", "x"])
-    rows[1000:].write_delta(path, mode="append")
-    for sample in (None, 0.2, (0.5, 0.6)):
-        expected = qbeast.read_table(path, sample=sample)["id"].sort().to_list()
-        assert sorted(read_table(spark, path, sample=sample).toArrow()["id"].to_pylist()) == expected
 
 
 def test_column_mapping_raises(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 ROWS = 3_000
 INDEXED = ["id", "word"]
 VECTORIZED = "spark.sql.parquet.enableVectorizedReader"

@@ -1,4 +1,4 @@
-"""What works on every supported PySpark: to read and write by function. `make test-all` runs these on older ones."""
+"""What works on every supported PySpark: to read and write by function. `make sweep` runs these on older ones."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.sweep
 
 COLUMNS = ["key", "x:quantiles", "name:hash"]
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sweep
+
 VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 has_sources = pytest.mark.skipif(VERSION < (4, 0), reason="PySpark 3.5 has no Python data sources")
 
