@@ -22,21 +22,18 @@ from tests.helpers.tables import MEMORY, SPILL, folder
 from tests.table.rules.tables import high_water_mark, ruled
 from tests.table.rules.visits import CONSTRAINTS, NOTES, SCHEMA, complete, rows, table
 
-ENGINES = pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
 
-
-@ENGINES
-def test_missing_columns_are_computed(resources: qbeast.Resources, tmp_path: Path) -> None:
-    path = table(tmp_path / "t")
-    qbeast.write_table(rows(500), path, mode="append", resources=resources)
-    qbeast.write_table(rows(20).sort("price", descending=True), path, mode="append", resources=resources)
-    wanted = pl.concat([complete(rows(500)), complete(rows(20).sort("price", descending=True), 501)])
+def test_missing_columns_are_computed(tmp_path: Path) -> None:
+    path, again = table(tmp_path / "t"), rows(20).sort("price", descending=True)
+    qbeast.write_table(rows(60), path, mode="append")
+    qbeast.write_table(again, path, mode="append")
+    wanted = pl.concat([complete(rows(60)), complete(again, 61)])
     assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)
     assert_frame_equal(
         qbeast.read_table(path, where="day < DATE '2026-01-10'").sort("id"),
         wanted.filter(pl.col("day") < datetime(2026, 1, 10).date()),  # noqa: DTZ001 - a date
     )
-    assert high_water_mark(path, "id") == 520
+    assert high_water_mark(path, "id") == 80
     assert qbeast.open_table(path).check().ok
 
 
@@ -55,16 +52,16 @@ def _dataset(frame: pl.DataFrame) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@ENGINES
+@pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
 def test_streams_get_the_numbers_of_frames(kind: str, resources: qbeast.Resources, tmp_path: Path) -> None:
     path = table(tmp_path / "t")
-    frames = [rows(300)[start : start + 40] for start in range(0, 300, 40)]
+    frames = [rows(100)[start : start + 40] for start in range(0, 100, 40)]
     qbeast.write_table(KINDS[kind](frames), path, mode="append", resources=resources)
-    assert_frame_equal(qbeast.read_table(path).sort("id"), complete(rows(300)))
-    assert high_water_mark(path, "id") == 300
+    assert_frame_equal(qbeast.read_table(path).sort("id"), complete(rows(100)))
+    assert high_water_mark(path, "id") == 100
 
 
-@examples(6, sweep=200)
+@examples(2, sweep=100)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.permutations(["day", "price", "id"]))
 def test_small_batches_write_the_rows_of_one_frame(sizes: list[int], columns: list[str]) -> None:
     whole = rows(sum(sizes))
@@ -97,12 +94,11 @@ BROKEN: dict[str, tuple[pl.Expr, str, str, int]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-@ENGINES
-def test_rows_that_break_rules_write_nothing(kind: str, resources: qbeast.Resources, tmp_path: Path) -> None:
+def test_rows_that_break_rules_write_nothing(kind: str, tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     change, name, example, count = BROKEN[kind]
     with pytest.raises(qbeast.ConstraintViolationError, match=f"'{name}'.*Nothing was written") as caught:
-        qbeast.write_table(rows(10).with_columns(change), path, mode="append", resources=resources)
+        qbeast.write_table(rows(10).with_columns(change), path, mode="append")
     error = caught.value
     assert (error.code, error.constraint, error.rows) == ("constraint-violation", name, count)
     assert example in str(error.example)
@@ -149,9 +145,8 @@ def test_narrow_sources_are_widened_before_they_are_used(tmp_path: Path) -> None
         columns=["a", "b"],
     )
     narrow = pl.DataFrame({"a": pl.Series([100, 120], dtype=pl.Int8)})
-    for resources in (MEMORY, SPILL):
-        qbeast.write_table(narrow, path, mode="append", resources=resources)
-    assert sorted(qbeast.read_table(path)["b"].to_list()) == [10_000, 10_000, 12_000, 12_000]
+    qbeast.write_table(narrow, path, mode="append")
+    assert sorted(qbeast.read_table(path)["b"].to_list()) == [10_000, 12_000]
 
 
 def test_generated_value_outside_its_type_is_refused(tmp_path: Path) -> None:
@@ -205,10 +200,8 @@ def test_tasks_draw_no_numbers(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_index_of_computed_columns_alone(columns: list[str], tmp_path: Path) -> None:
     path = table(tmp_path / "t", columns)
-    for resources in (MEMORY, SPILL):
-        qbeast.write_table(rows(90).select("price", "ts"), path, mode="append", resources=resources)
-    wanted = pl.concat([complete(rows(90)), complete(rows(90), 91)])
-    assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)
+    qbeast.write_table(rows(90).select("price", "ts"), path, mode="append")
+    assert_frame_equal(qbeast.read_table(path).sort("id"), complete(rows(90)))
     assert qbeast.open_table(path).check().ok
 
 

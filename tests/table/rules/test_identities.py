@@ -12,7 +12,6 @@ from polars.testing import assert_frame_equal
 import qbeast
 from tests.helpers.change_races import check_no_orphans
 from tests.helpers.races import landing_first
-from tests.helpers.tables import MEMORY, SPILL
 from tests.table.rules.tables import IDENTITY, high_water_mark, ruled
 
 SCHEMA = {"id": pl.Int64(), "key": pl.Int64()}
@@ -80,12 +79,11 @@ def test_other_commits_are_no_lost_race(tmp_path: Path) -> None:
     assert qbeast.open_table(path).properties["owner"] == "us"
 
 
-@pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
-def test_merge_draws_numbers_for_new_rows(resources: qbeast.Resources, tmp_path: Path) -> None:
+def test_merge_draws_numbers_for_new_rows(tmp_path: Path) -> None:
     path = table(tmp_path / "t")
     qbeast.write_table(keys(0, 50), path, mode="append")
     before = qbeast.read_table(path)
-    result = qbeast.open_table(path).merge(keys(40, 30), on="key", resources=resources)
+    result = qbeast.open_table(path).merge(keys(40, 30), on="key")
     assert (result.rows_updated, result.rows_inserted) == (10, 20)
     after = qbeast.read_table(path)
     assert_frame_equal(after.filter(pl.col("key") < 50).sort("key"), before.sort("key"))
