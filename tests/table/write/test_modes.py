@@ -161,6 +161,7 @@ qbeast.write_table(connection.read_parquet(sys.argv[1]), sys.argv[2], columns=["
 """
 
 
+@pytest.mark.sweep
 def test_duckdb_relation_is_written(tmp_path: Path) -> None:
     """In a process of its own: at its end the binding of DuckDB complains of what Polars still holds."""
     ROWS.write_parquet(tmp_path / "rows.parquet")
@@ -252,7 +253,6 @@ def test_table_works_in_any_folder(tmp_path: Path, name: str) -> None:
     qbeast.write_table(MORE, str(path), mode="append")
     assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
     assert_same_rows(qbeast.read_table(path, where=pl.col(ROW) > 5), MORE)
-    assert_same_rows(qbeast.read_table(path, sample=1.0), pl.concat([ROWS, MORE]))
 
 
 # fmt: off
@@ -264,33 +264,21 @@ NAMES = [
 # fmt: on
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_columns_with_any_name_are_indexed(tmp_path: Path, name: str) -> None:
-    rows = pl.DataFrame([pl.Series(ROW, range(300)), pl.Series(name, [*range(299), None])])
-    qbeast.write_table(rows, tmp_path / "t", columns=[name, ROW], cube_size=50)
-    qbeast.write_table(rows.with_columns(pl.col(ROW) + 300), tmp_path / "t", mode="append")
-    table = qbeast.open_table(tmp_path / "t")
-    assert table.indexed_columns == (name, ROW)
-    both = pl.concat([rows, rows.with_columns(pl.col(ROW) + 300)])
-    for expr in (pl.col(name) < 10, pl.col(name).is_null(), pl.col(ROW) == 5):
-        assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
-    assert_same_rows(
-        table.scan(sample=0.3).select(ROW).collect(), sampled(both, [name, ROW], 0.3).select(ROW)
-    )
-    assert table.explain(columns=[name]).bytes_opened > 0
-
-
-@pytest.mark.parametrize("name", ["per%cent", "per%20cent"])
-def test_folder_with_encoded_looking_name_raises(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    for call in (
-        lambda: qbeast.write_table(ROWS, path, columns=[ROW]),
-        lambda: qbeast.write_table(ROWS, path.as_uri(), columns=[ROW]),
-        lambda: qbeast.read_table(path),
-    ):
-        with pytest.raises(qbeast.InvalidInputError, match="two hexadecimal digits"):
-            call()
-    assert not path.exists()
+@pytest.mark.parametrize("first", range(0, len(NAMES), 10))
+def test_columns_with_any_name_are_indexed(tmp_path: Path, first: int) -> None:
+    names = NAMES[first : first + 10]
+    values = [pl.Series(name, [*range(number, 59 + number), None]) for number, name in enumerate(names)]
+    rows = pl.DataFrame([pl.Series(ROW, range(60)), *values])
+    qbeast.write_table(rows, tmp_path, columns=[*names, ROW], cube_size=20)
+    qbeast.write_table(rows.with_columns(pl.col(ROW) + 60), tmp_path, mode="append")
+    table = qbeast.open_table(tmp_path)
+    assert table.indexed_columns == (*names, ROW)
+    both = pl.concat([rows, rows.with_columns(pl.col(ROW) + 60)])
+    for name in names:
+        for expr in (pl.col(name) < 10, pl.col(name).is_null()):
+            assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
+        assert table.explain(columns=[name]).bytes_opened > 0
+    assert_same_rows(table.read(sample=0.3), sampled(both, [*names, ROW], 0.3))
 
 
 def test_relative_paths_and_file_addresses_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,13 +311,12 @@ def test_columns_are_texts_pairs_or_mapping(tmp_path: Path, columns: Any) -> Non
 
 
 def test_versions_are_numbers_dates_times_or_texts(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"id": range(100)})
-    for first in (0, 100, 200):
-        qbeast.write_table(rows.with_columns(pl.col("id") + first), tmp_path / "t", ["id"], mode="append")
+    for first in (0, 100):
+        qbeast.write_table(pl.DataFrame({"id": [first]}), tmp_path, ["id"], mode="append")
     tomorrow = datetime.now(UTC).date() + timedelta(days=1)
-    for version, number in {0: 0, "1": 1, tomorrow: 2, f"{tomorrow}": 2, f"{tomorrow}T12:00": 2}.items():
-        assert qbeast.open_table(tmp_path / "t", version=version).version == number
-        assert qbeast.read_table(tmp_path / "t", version=version).height == 100 * (number + 1)
+    for version, number in {0: 0, "1": 1, tomorrow: 1, f"{tomorrow}": 1, f"{tomorrow}T12:00": 1}.items():
+        assert qbeast.open_table(tmp_path, version=version).version == number
+    assert qbeast.read_table(tmp_path, version="0").height == 1
     with pytest.raises(qbeast.VersionNotFoundError, match="oldest is 0"):
-        qbeast.open_table(tmp_path / "t", version=date(2001, 1, 1))
-    assert qbeast.open_table(tmp_path / "t").restore("0").version == 3
+        qbeast.open_table(tmp_path, version=date(2001, 1, 1))
+    assert qbeast.open_table(tmp_path).restore("0").version == 2

@@ -17,13 +17,12 @@ ROWS = pl.DataFrame({"id": range(100), "n": pl.Series(range(100), dtype=pl.Int32
 GIVEN: dict[str, Any] = {
     "floats with nulls": pd.DataFrame({"id": [100, 101], "n": [7, None]}),
     "nullable longs": pd.DataFrame({"id": [100, 101], "n": pd.array([7, None], dtype="Int64")}),
-    "nullable integers": pd.DataFrame({"id": [100, 101], "n": pd.array([7, None], dtype="Int32")}),
-    "floats": pd.DataFrame({"id": [100.0, 101.0], "n": [7.0, None]}),
+    "nullable integers": pd.DataFrame({"id": [100.0, 101.0], "n": pd.array([7, None], dtype="Int32")}),
 }
 WAYS: dict[str, Callable[[Path, Any], object]] = {
     "append": lambda path, rows: qbeast.write_table(rows, path, mode="append"),
-    "spilled": lambda path, rows: qbeast.write_table(rows, path, mode="append", resources=SPILL),
     "merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id"),
+    "spilled": lambda path, rows: qbeast.write_table(rows, path, mode="append", resources=SPILL),
     "spilled merge": lambda path, rows: qbeast.open_table(path).merge(rows, on="id", resources=SPILL),
 }
 
@@ -44,11 +43,11 @@ def test_integers_of_pandas_fit(path: Path, name: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("value", [1.5, float("nan"), 2.0**31, float("inf"), -1e300])
-def test_other_pandas_numbers_do_not_fit(path: Path, value: float, way: str) -> None:
-    rows = pl.DataFrame({"id": [1, 2], "n": [1.0, value]})
-    with pytest.raises(
-        qbeast.SchemaMismatchError, match="'n' is Float64 and the table has Int32, which does not hold"
-    ):
-        WAYS[way](path, rows)
+def test_other_pandas_numbers_do_not_fit(path: Path, way: str) -> None:
+    for value in (1.5, float("nan"), 2.0**31, float("inf"), -1e300):
+        rows = pl.DataFrame({"id": [1, 2], "n": [1.0, value]})
+        with pytest.raises(
+            qbeast.SchemaMismatchError, match="'n' is Float64 and the table has Int32, which does not hold"
+        ):
+            WAYS[way](path, rows)
     assert qbeast.open_table(path).version == 0
