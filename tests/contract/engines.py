@@ -102,5 +102,5 @@ def _reader(path: Path) -> Reader:
 ENGINES: dict[str, OperationsOfEngine] = {
     "memory": ThisProcess(qbeast.Resources(engine="memory")),
     "spill": ThisProcess(qbeast.Resources(engine="spill")),
-    "odd workers": OddWorkers(PartsEngine(flush_rows=11, part_rows=23)),
+    "odd workers": OddWorkers(PartsEngine(flush_rows=50, part_rows=40)),
 }

@@ -56,7 +56,7 @@ def rows(count: int = 90, first: int = 0) -> pl.DataFrame:
         a=pl.when(mixed % 11 > 0).then(mixed),
         s=pl.when(mixed % 7 > 0).then(pl.format("key {}", mixed % 13)),
         f=odd.otherwise(mixed / 8),
-        p=pl.format("ü {}", mixed % 3),
+        p=pl.format("ü {}", mixed % 2),
         user=mixed % 17,
     )
 
@@ -191,9 +191,9 @@ def merge_with_all_clauses(engine: OperationsOfEngine, path: Path) -> pl.DataFra
 
 
 def change_feed(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
-    engine.write(rows(), path, columns=COLUMNS, cube_size=20)
+    engine.write(rows(50), path, columns=COLUMNS, cube_size=20)
     enable_feed(path)
-    first, kept = rows(), rows().filter(pl.col("user") != 3)
+    first, kept = rows(50), rows(50).filter(pl.col("user") != 3)
     version = engine.delete(path, "user = 3").version
     check_feed(path, version, first, kept, {"delete": first.filter(user=3)[ROW]})
     changed = kept.with_columns(f=pl.when(pl.col("user") < 5).then(1.5).otherwise("f"))
@@ -208,11 +208,11 @@ def change_feed(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
 
 def optimize(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
     engine.write(rows(), path, columns=COLUMNS, cube_size=20)
-    for number in range(1, 4):
+    for number in range(1, 3):
         engine.write(rows(20, number * 200), path, mode="append")
     engine.optimize(path)
-    assert engine.optimize(path, full=True).rows == 150
-    return pl.concat([rows(), *(rows(20, number * 200) for number in range(1, 4))])
+    assert engine.optimize(path, full=True).rows == 130
+    return pl.concat([rows(), *(rows(20, number * 200) for number in range(1, 3))])
 
 
 def reindex(engine: OperationsOfEngine, path: Path) -> pl.DataFrame:
