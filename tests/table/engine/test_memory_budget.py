@@ -64,7 +64,7 @@ def test_operations_on_parquet_keep_to_memory(tmp_path: Path, group_rows: int) -
     assert max(added.values()) <= BUDGET, {name: size >> 20 for name, size in added.items()}
 
 
-@examples(10, sweep=100)
+@examples(8, sweep=100)
 @given(
     group_rows=st.integers(1, 300),
     files=st.integers(1, 3),

@@ -1,7 +1,8 @@
-"""Rows written by workers that see a part each: no row is lost, the index holds, samples are the same."""
+"""Workers that see a part of the rows each: no row is lost, the index holds, samples are the same."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,14 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
+from qbeast_core.table.dml.change import ChangeOptions, run_change
+from qbeast_core.table.dml.delete import Delete
+from qbeast_core.table.engine.tasks.passes import PlaceTask
+from qbeast_core.table.engine.tasks.placed_files import PlacedFile
+from qbeast_core.table.maintenance.convert import convert
+from qbeast_core.table.read.reader import Reader
+from qbeast_core.table.snapshot.snapshot import load_snapshot
+from qbeast_core.table.write.options import WriteOptions
 from qbeast_core.tree.space.summary import SampleLimits
-from tests.helpers.examples import examples
+from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
-from tests.helpers.scattering import scatter, write_parts
-from tests.helpers.strategies import Case, cases
+from tests.helpers.scattering import PartsEngine, scatter, sent, write_parts
+from tests.helpers.strategies import ROW, Case, cases
 from tests.helpers.tables import assert_same_rows, folder, sampled, samples, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
+SMALL: dict[str, int] = {} if is_sweep() else {"most_frames": 2, "most_rows": 20}
 
 
 def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
@@ -27,9 +37,9 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@examples(13, sweep=125)
+@examples(2, sweep=125)
 @given(
-    case=cases(),
+    case=cases(**SMALL),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
     parts=st.integers(1, 4),
     flush_rows=st.sampled_from([5, 1 << 20]),
@@ -57,7 +67,7 @@ def test_rows_are_complete_and_index_holds(case: Case, sample_rows, parts, flush
         assert_same_rows(actual, sampled(case.rows, case.indexed, sample))
 
 
-@examples(6, sweep=60)
+@examples(2, sweep=60)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_complete_sample_gives_blocks_of_local_write(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}
@@ -71,16 +81,16 @@ def test_complete_sample_gives_blocks_of_local_write(case: Case, parts) -> None:
         assert here_rows.transformers == there_rows.transformers
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
     rng = np.random.default_rng(5)
-    return pl.DataFrame({"a": rng.random(60_000), "b": rng.integers(0, 10**6, 60_000)})
+    return pl.DataFrame({"a": rng.random(30_000), "b": rng.integers(0, 10**6, 30_000)})
 
 
 def test_sampled_tree_filters_and_samples_well(rows: pl.DataFrame, tmp_path: Path) -> None:
-    options = {"columns": ["a", "b"], "cube_size": 2000}
+    options = {"columns": ["a", "b"], "cube_size": 1000}
     qbeast.write_table(rows, tmp_path / "one", **options)
-    scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(6000, 1 << 30), **options)
+    scatter(tmp_path / "many", split(rows, 7), limits=SampleLimits(3000, 1 << 30), **options)
     item, many = (qbeast.open_table(tmp_path / name) for name in ("one", "many"))
     for request in ({"sample": 0.1}, {"where": pl.col("a") < 0.1}):
         assert many.explain(**request).rows_opened <= 1.25 * item.explain(**request).rows_opened
@@ -122,3 +132,39 @@ def test_design_effect_is_estimated_from_sample(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": np.arange(40_000) // 4})
     result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])
     assert result.design_effect == pytest.approx(4.0, rel=0.1)
+
+
+def test_files_placed_twice_count_once(tmp_path: Path) -> None:
+    """The first answers are lost, their files are orphans."""
+
+    def place(task: PlaceTask, parts: Sequence[pl.DataFrame]) -> Sequence[PlacedFile]:
+        write_parts(sent(task), parts)
+        return write_parts(sent(task), parts)
+
+    numbers = pl.DataFrame({ROW: range(60)}).with_columns(a=pl.col(ROW) % 7)
+    qbeast.write_table(numbers, tmp_path / "t", columns=[ROW, "a"], cube_size=10)
+    parts = list(numbers.reverse().iter_slices(25))
+    scatter(tmp_path / "t", parts, place=place, columns=["a", ROW], mode="overwrite")
+    reader = Reader(load_snapshot(str(tmp_path / "t")))
+    done, _ = run_change(reader, Delete("a < 2"), ChangeOptions(), engine=PartsEngine(place=place))
+    assert done.rows_deleted == 18
+    assert_same_rows(qbeast.read_table(tmp_path / "t"), numbers.filter(pl.col("a") >= 2))
+    check_invariants(tmp_path / "t")
+    assert qbeast.open_table(tmp_path / "t").check().ok
+
+
+def test_reader_reports_condition_errors(tmp_path: Path) -> None:
+    qbeast.write_table(pl.DataFrame({ROW: range(60)}), tmp_path, columns=[ROW])
+    change = Delete("CAST(CAST(row AS STRING) || 'x' AS INT) = 1")
+    with pytest.raises(qbeast.InvalidInputError, match="nothing was changed"):
+        run_change(Reader(load_snapshot(tmp_path)), change, ChangeOptions(), engine=PartsEngine(part_rows=1))
+    assert qbeast.open_table(tmp_path).version == 0
+
+
+def test_engine_inspects_parquet_files(tmp_path: Path) -> None:
+    numbers = pl.DataFrame({ROW: range(60)})
+    for number, part in enumerate(numbers.iter_slices(20)):
+        part.write_parquet(tmp_path / f"{number}.parquet")
+    done = convert(str(tmp_path), WriteOptions(columns=[ROW]), engine=PartsEngine())
+    assert (done.files, done.rows, done.created_log) == (3, 60, True)
+    assert_same_rows(qbeast.read_table(tmp_path), numbers)

@@ -194,6 +194,7 @@ FULL = """
 """
 
 
+@pytest.mark.sweep
 def test_full_disk_ends_call_and_leaves_nothing(tmp_path: Path) -> None:
     spill, table = tmp_path / "spilling", tmp_path / "t"
     spill.mkdir()
