@@ -289,7 +289,7 @@ def test_timestamps_find_the_version_of_their_time(tmp_path: Path) -> None:
     with pytest.raises(VersionNotFoundError, match="its oldest is 0"):
         load_snapshot(root, version=datetime(2001, 1, 1, tzinfo=UTC))
     assert load_snapshot(root, version=soon.replace(tzinfo=None)).version == 3  # in UTC
-    for wrong in (-1, True, "yesterday"):
+    for wrong in (-1, 1.5, True, "yesterday"):
         with pytest.raises(InvalidInputError):
             load_snapshot(root, version=wrong)
 

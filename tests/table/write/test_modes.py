@@ -18,7 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.helpers.invariants import check_invariants, read_log
+from tests.helpers.invariants import check_invariants
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, sampled
 
@@ -48,17 +48,6 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_append_adds_and_an_overwrite_replaces(table: Path) -> None:
-    assert qbeast.write_table(MORE, table, mode="append").version == 1
-    assert_same_rows(qbeast.read_table(table), pl.concat([ROWS, MORE]))
-    result = qbeast.write_table(MORE, table, mode="overwrite")
-    assert (result.version, result.new_revision) == (2, True)
-    assert_same_rows(qbeast.read_table(table), MORE)
-    assert_same_rows(qbeast.read_table(table, version=0), ROWS)
-    assert_same_rows(qbeast.read_table(table, version=1), pl.concat([ROWS, MORE]))
-    check_invariants(table)
-
-
 def test_ignore_mode_keeps_or_creates_a_table(table: Path) -> None:
     result = qbeast.write_table(MORE, table, columns=[ROW, "s"], mode="ignore")
     assert (result.committed, result.version, result.rows) == (False, 0, 0)
@@ -71,15 +60,6 @@ def test_missing_table_is_created(tmp_path: Path, mode: Any) -> None:
     result = qbeast.write_table(ROWS, tmp_path / "deep" / "down" / "t", columns=[ROW], mode=mode)
     assert (result.version, result.revision_id, result.new_revision) == (0, 1, True)
     assert_same_rows(qbeast.read_table(tmp_path / "deep" / "down" / "t"), ROWS)
-
-
-def test_overwrite_may_change_indexed_columns(table: Path) -> None:
-    qbeast.write_table(MORE, table, columns=["x:quantiles", ROW], mode="overwrite")
-    opened = qbeast.open_table(table)
-    assert opened.indexed_columns == ("x", ROW)
-    assert sorted(read_log(table).revisions) == [0, 2]
-    assert_same_rows(opened.scan().collect(), MORE)
-    check_invariants(table)
 
 
 def test_overwrite_changes_schema_on_request(table: Path) -> None:
@@ -279,14 +259,6 @@ def test_columns_with_any_name_are_indexed(tmp_path: Path, first: int) -> None:
             assert_same_rows(table.scan().filter(expr).collect(), both.filter(expr))
         assert table.explain(columns=[name]).bytes_opened > 0
     assert_same_rows(table.read(sample=0.3), sampled(both, [*names, ROW], 0.3))
-
-
-def test_relative_paths_and_file_addresses_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    qbeast.write_table(ROWS, "t", columns=[ROW])
-    qbeast.write_table(MORE, (tmp_path / "t").as_uri(), mode="append")
-    for path in ("t", "./t", "t/", tmp_path / "t", (tmp_path / "t").as_uri()):
-        assert_same_rows(qbeast.read_table(path), pl.concat([ROWS, MORE]))
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,9 @@ def test_hashed_column_stays_hashed_by_default(table: Path, columns: list[str]) 
 def test_named_columns_reset_kinds_and_size(table: Path) -> None:
     result = qbeast.write_table(NEW, table, columns=["b", "a:quantiles"], mode="overwrite")
     assert (result.transformers, result.cube_size) == ({"b": "quantiles", "a": "quantiles"}, 4096)
+    assert sorted(read_log(table).revisions) == [0, 2]
+    assert_same_rows(qbeast.read_table(table), NEW)
+    assert_same_rows(qbeast.read_table(table, version=0), ROWS)
 
 
 def test_converted_table_keeps_requested_kinds(tmp_path: Path) -> None:

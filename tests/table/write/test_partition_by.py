@@ -21,9 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.log.protocol import check_readable
-from qbeast_core.spec import table_config
-from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.scattering import scatter
@@ -251,28 +248,9 @@ def test_removes_carry_the_partition_of_their_file(tmp_path: Path) -> None:
         assert {"day": None, **remove["partitionValues"]} == {"day": None, **added[remove["path"]]}
 
 
-@pytest.mark.parametrize(
-    ("partition_by", "error"),
-    [
-        (["none"], "no column"),
-        (["x", "x"], "named twice"),
-        (["x", "day", "l"], "cannot be partition columns"),
-        (["l"], "lists, structs and maps"),
-        ({"x": 1}, "list of names"),
-        ([1], "list of names"),
-        (5, "list of names"),
-    ],
-)
-def test_bad_partition_columns_are_refused(tmp_path: Path, partition_by: Any, error: str) -> None:
-    rows = pl.DataFrame({"x": [1], "day": ["a"], "l": [[1]]})
-    with pytest.raises(qbeast.InvalidInputError, match=error) as caught:
-        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=partition_by)
-    assert caught.value.argument == "partition_by"
-    assert not (tmp_path / "t").exists()
+def test_partitions_leave_a_column_to_store(tmp_path: Path) -> None:
     with pytest.raises(qbeast.InvalidInputError, match="all columns"):
-        qbeast.write_table(rows.drop("l"), tmp_path / "t", columns=["x"], partition_by=["x", "day"])
-    with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
-        qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"], dialect="qbeast-spark")
+        qbeast.write_table(pl.DataFrame({"x": [1]}), tmp_path, columns=["x"], partition_by=["x"])
 
 
 def test_table_keeps_its_partitions_until_overwritten(tmp_path: Path) -> None:
@@ -293,15 +271,6 @@ def test_table_keeps_its_partitions_until_overwritten(tmp_path: Path) -> None:
     assert DeltaTable(table).metadata().partition_columns == []
     assert_same_rows(pl.scan_delta(str(table)).collect(), rows)
     check_invariants(table)
-
-
-def test_older_versions_refuse_a_partitioned_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = pl.DataFrame({"x": range(9), "day": ["a", "b", "c"] * 3})
-    qbeast.write_table(rows, tmp_path / "t", columns=["x"], partition_by=["day"])
-    snapshot = load_snapshot(tmp_path / "t")
-    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.MAPPING_READER - 1)
-    with pytest.raises(qbeast.UnsupportedTableError, match="newer version of qbeast"):
-        check_readable(snapshot.protocol, snapshot.metadata, path="t")
 
 
 def test_small_partitions_warn_once(tmp_path: Path) -> None:

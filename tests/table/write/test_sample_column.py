@@ -351,27 +351,15 @@ def test_changes_of_the_column_are_refused(name: str, table: qbeast.Table) -> No
     assert table.refresh().version == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "dialect"),
-    [
-        ("row", None),
-        ("ROW", None),
-        ("", None),
-        ("a\0b", None),
-        ("_qbeast_weight", None),
-        (7, None),
-        ("s", "qbeast-spark"),
-    ],
-)
-def test_names_and_dialects_without_the_column_are_refused(name: Any, dialect: Any, tmp_path: Path) -> None:
-    with pytest.raises(qbeast.InvalidInputError) as caught:
-        qbeast.write_table(ROWS, tmp_path / "new", INDEXED, sample_column=name, dialect=dialect)
-    assert caught.value.argument == "sample_column"
-    assert not (tmp_path / "new").exists()
-    qbeast.write_table(ROWS, tmp_path / "t", INDEXED, dialect=dialect)
-    with pytest.raises(qbeast.InvalidInputError) as caught:
-        qbeast.open_table(tmp_path / "t").add_sample_column(name)
-    assert caught.value.argument == "name"
+def test_names_that_cannot_be_added_are_refused(tmp_path: Path) -> None:
+    qbeast.write_table(ROWS, tmp_path, INDEXED)
+    for name in ("row", "ROW", "", "a\0b", "_qbeast_weight", 7):
+        with pytest.raises(qbeast.InvalidInputError) as caught:
+            qbeast.open_table(tmp_path).add_sample_column(name)  # type: ignore[arg-type]
+        assert caught.value.argument == "name"
+    qbeast.write_table(ROWS, tmp_path / "jvm", INDEXED, dialect="qbeast-spark")
+    with pytest.raises(qbeast.InvalidInputError):
+        qbeast.open_table(tmp_path / "jvm").add_sample_column("new")
 
 
 def test_newer_reader_version_is_refused_by_reads_and_writes(table: qbeast.Table, tmp_path: Path) -> None:

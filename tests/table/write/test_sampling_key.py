@@ -16,9 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
-from qbeast_core.log.protocol import check_readable
-from qbeast_core.spec import table_config
-from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.examples import examples
 from tests.helpers.handmade_log import metadata, write_log
 from tests.helpers.invariants import check_invariants, read_log
@@ -203,45 +200,14 @@ def test_samples_are_refused_after_another_writer_widened_the_key(tmp_path: Path
     assert "indexed-columns" in table.check().faults["code"].to_list()
 
 
-@pytest.mark.parametrize(
-    ("sample_by", "error"),
-    [
-        (["fare"], "cannot be a sampling key"),
-        (["tags"], "cannot be a sampling key"),
-        (["usr"], "no column.*Did you mean"),
-        (["user", "user"], "named twice"),
-        ([3], "list of names"),
-        ({"user": 1}, "list of names"),
-    ],
-)
-def test_bad_sampling_keys_are_refused(tmp_path: Path, sample_by: Any, error: str) -> None:
-    rows = clicks(0, 9).with_columns(tags=pl.lit(["a"], dtype=pl.List(pl.String)))
-    for dry_run in (True, False):
-        with pytest.raises(qbeast.InvalidInputError, match=error):
-            qbeast.write_table(rows, tmp_path / "t", columns=["km"], sample_by=sample_by, dry_run=dry_run)
-    assert not (tmp_path / "t").exists()
-
-
 def test_dialect_of_the_jvm_is_refused(table: qbeast.Table) -> None:
-    new = f"{table.uri}/new"
-    with pytest.raises(qbeast.InvalidInputError, match="qbeast-spark"):
-        qbeast.write_table(ROWS, new, columns=["km"], sample_by="user", dialect="qbeast-spark")
     with pytest.raises(qbeast.InvalidInputError, match="its samples are by the hash"):
         table.switch_dialect("qbeast-spark")
 
 
-def test_table_without_index_has_no_key(table: qbeast.Table) -> None:
-    with pytest.raises(qbeast.InvalidInputError, match="needs an index"):
-        qbeast.write_table(ROWS, f"{table.uri}/new", columns=[], sample_by="user")
+def test_overwrite_without_index_drops_the_key(table: qbeast.Table) -> None:
     qbeast.write_table(ROWS, table.uri, columns=[], mode="overwrite")
     assert table.refresh().sample_by == ()
-
-
-def test_older_versions_refuse_a_table_with_key(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot = load_snapshot(written)
-    monkeypatch.setattr("qbeast_core.log.protocol.READER_VERSION", table_config.SAMPLE_BY_READER - 1)
-    with pytest.raises(qbeast.UnsupportedTableError, match="newer version of qbeast"):
-        check_readable(snapshot.protocol, snapshot.metadata, path="t")
 
 
 def test_conversion_gives_a_delta_table_a_key(tmp_path: Path) -> None:

@@ -195,18 +195,6 @@ def test_concurrent_changes_of_the_index_lose_no_row(tmp_path: Path) -> None:
     check(tmp_path, ROWS)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"cube_size": 9}, {"column_stats": {"row_min": 0}}, {"sample_column": "s"}, {"dialect": "qbeast-spark"}],
-    ids=str,
-)
-def test_options_of_an_index_are_refused(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(qbeast.InvalidInputError) as caught:
-        qbeast.write_table(ROWS, tmp_path / "t", columns=[], **options)
-    assert caught.value.argument == next(iter(options))
-    assert not (tmp_path / "t").exists()
-
-
 def test_columns_of_an_append_are_refused(tmp_path: Path) -> None:
     qbeast.write_table(UNORDERED, tmp_path, columns=())
     with pytest.raises(qbeast.InvalidColumnsError, match=r"Table\.reindex\("):
