@@ -7,16 +7,17 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.table.data.data_files import CodedRows, FileSettings, RowSource
+from tests.helpers.examples import examples
 from tests.helpers.strategies import VALUES, frames_of
 
 SCHEMA = {f"c{number}": dtype for number, dtype in enumerate(VALUES)}
 
 
-@settings(max_examples=60)
+@examples(10, sweep=600)
 @given(st.data())
 def test_gathered_rows_equal_polars(data):
     frame = data.draw(frames_of(SCHEMA))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -30,7 +32,7 @@ def test_damaged_file_raises_instead_of_ending(tmp_path: Path) -> None:
     rows = pl.DataFrame({"a": [i % 50 for i in range(3000)], "s": [str(i % 40) for i in range(3000)]})
     rows.write_parquet(path, compression="uncompressed", row_group_size=500)
     data = path.read_bytes()
-    for place in range(8, len(data) - 3000, 37):
+    for place in range(8, len(data) - 3000, 149):
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x5B]) + data[place + 1 :])
         actual = None
         try:
@@ -55,3 +57,27 @@ def test_small_row_groups_are_not_joined(tmp_path: Path) -> None:
     heights = [batch.height for batch in query_batches(pl.scan_parquet(tmp_path / "rows.parquet"))]
     assert sum(heights) == 5_000
     assert max(heights) <= 200
+
+
+class Query:
+    """A query that drops its own generator while it runs, as the garbage collector may."""
+
+    def __init__(self) -> None:
+        self.batches: list[Generator[pl.DataFrame]] = []
+        self.read, self.ended, self.stopped = threading.Event(), threading.Event(), False
+
+    def sink_batches(self, put: Callable[[pl.DataFrame], bool], **_: object) -> None:
+        put(pl.DataFrame({"a": [1]}))
+        assert self.read.wait(10)
+        self.batches.clear()
+        self.stopped = put(pl.DataFrame({"a": [2]}))
+        self.ended.set()
+
+
+def test_query_dropped_in_its_thread_ends() -> None:
+    query: Any = Query()
+    query.batches.append(query_batches(query))
+    assert next(query.batches[0])["a"].to_list() == [1]
+    query.read.set()
+    assert query.ended.wait(10)
+    assert query.stopped

@@ -27,7 +27,7 @@ from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, sampled, small
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 INDEXED = ["row", "a"]
-ROWS = pl.DataFrame({"row": range(150)}).with_columns(a=pl.col("row") * 31 % 101, text=pl.lit("x"))
+ROWS = pl.DataFrame({"row": range(110)}).with_columns(a=pl.col("row") * 31 % 101, text=pl.lit("x"))
 MORE = ROWS.with_columns(pl.col("row") + 1000)
 WRONG = ROWS.with_columns(sample=pl.lit(0.125, pl.Float32))
 
@@ -106,10 +106,10 @@ def test_overwrite_of_schema_keeps_or_replaces_the_column(table: qbeast.Table) -
 
 def test_update_of_indexed_column_computes_the_value_again(table: qbeast.Table) -> None:
     table.update("row < 40", {"a": "a + 1000"})
-    table.update("row >= 140", {"text": "'y'"})
+    table.update("row >= 100", {"text": "'y'"})
     changed = ROWS.with_columns(
         a=pl.when(pl.col("row") < 40).then(pl.col("a") + 1000).otherwise("a"),
-        text=pl.when(pl.col("row") >= 140).then(pl.lit("y")).otherwise("text"),
+        text=pl.when(pl.col("row") >= 100).then(pl.lit("y")).otherwise("text"),
     )
     check_samples(table, changed)
 
@@ -121,13 +121,13 @@ def test_update_of_indexed_column_computes_the_value_again(table: qbeast.Table) 
 def test_merge_ignores_values_of_the_source(
     table: qbeast.Table, source: pl.DataFrame, resources: qbeast.Resources
 ) -> None:
-    source = source.with_columns(pl.col("row") + 120, a=pl.col("a") + 500)
+    source = source.with_columns(pl.col("row") + 90, a=pl.col("a") + 500)
     table.merge(source, "row", resources=resources)
     more = source.head(3).with_columns(pl.col("row") + 9000)
     insert = {"row": "source.row", "a": "source.a", "text": "'new'"}
     table.merge(more, "row", insert=insert, resources=resources)
     more = more.with_columns(text=pl.lit("new"))
-    parts = [ROWS.filter(pl.col("row") < 120), source.select(ROWS.columns), more.select(ROWS.columns)]
+    parts = [ROWS.filter(pl.col("row") < 90), source.select(ROWS.columns), more.select(ROWS.columns)]
     check_samples(table, pl.concat(parts))
 
 
@@ -189,10 +189,10 @@ def test_rows_of_other_writers_are_counted_until_optimize(
         assert_same_rows(table.read(sample=fraction).drop("sample"), sampled(every, INDEXED, fraction))
     stored = table.read(where="row >= 1000")
     assert stored["sample"].unique().to_list() == [stale]
-    assert table.metrics().health.rows_without_sample == 150
+    assert table.metrics().health.rows_without_sample == 110
     report = table.check()
     assert report.ok
-    assert any("150 rows have no value in 'sample'" in note for note in report.notes)
+    assert any("110 rows have no value in 'sample'" in note for note in report.notes)
     plan = table.optimize().plan
     assert write is write_as_others or "foreign layout" in plan["reason"]
     check_samples(table, every)
@@ -283,7 +283,7 @@ def test_append_that_loses_to_the_column_is_staged(tmp_path: Path) -> None:
 
     result = qbeast.write_table(MORE, tmp_path, mode="append", progress=meanwhile)
     assert result.staged_files == result.files
-    assert table.refresh().metrics().health.rows_without_sample == 150
+    assert table.refresh().metrics().health.rows_without_sample == 110
     table.optimize()
     check_samples(table, pl.concat([ROWS, MORE]))
 
