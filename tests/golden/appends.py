@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.space.coordinates import to_coordinates
@@ -16,11 +16,13 @@ from qbeast_core.table.data.parquet_scan import scan_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.space.columns import frame_weights, to_index_column
 from tests.golden.blocks import assert_above_its_ancestors, assert_holds_its_rows
-from tests.golden.collection import Golden
+from tests.golden.collection import Golden, commits_of
+from tests.golden.questions import questions
 
 __all__ = [
     "KEYS",
     "SHIFT",
+    "assert_answers",
     "assert_sound",
     "assert_sound_after",
     "copy_of",
@@ -48,8 +50,7 @@ def shifted(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_commit(path: Path) -> list[dict[str, Any]]:
-    log = max((path / "_delta_log").glob("*.json"))
-    return [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    return commits_of(path)[-1]
 
 
 def assert_sound(path: Path, before: set[str], result: qbeast.WriteResult) -> None:
@@ -76,13 +77,24 @@ def rows_of(golden: Golden, lazy: pl.LazyFrame) -> pl.DataFrame:
     return (actual.unique() if golden.is_doubled else actual).sort("id")
 
 
+def assert_answers(golden: Golden, table: qbeast.Table, rows: pl.DataFrame) -> None:
+    """Assert that a table answers all questions from rows: those of the golden table, some with shifted ids."""
+    requests: list[tuple[Any, float | None]] = [(True, None), *((True, part) for part in golden.samples)]
+    requests += [(question.predicate, question.sample) for question in questions(golden)]
+    for predicate, sample in requests:
+        expected = rows.filter(predicate)
+        if sample is not None:
+            expected = expected.filter((pl.col("id") % SHIFT).is_in(golden.samples[sample]))
+        lazy = table.scan(sample=sample)
+        actual = rows_of(golden, lazy if predicate is True else lazy.filter(predicate))
+        assert_frame_equal(actual, expected, check_exact=True)
+
+
 def has_copies(path: Path) -> bool:
     return bool(qbeast.open_table(path).blocks()["replicated"].any())
 
 
 def assert_sound_after(path: Path, result: qbeast.OptimizeResult) -> None:
-    log = sorted((path / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for line in log[-1].read_text("utf-8").splitlines()]
-    added = {action["add"]["path"] for action in actions if "add" in action}
+    added = {action["add"]["path"] for action in last_commit(path) if "add" in action}
     live = set(load_snapshot(path).files["path"])
     assert_sound(path, live - added, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,12 +14,46 @@ import polars as pl
 import pytest
 
 import qbeast
+from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot
 
-__all__ = ["BUNDLE", "VARIABLE", "WRITERS", "Golden", "each", "find", "open_golden", "read_collection"]
+__all__ = [
+    "BUNDLE",
+    "COPIES",
+    "FAST",
+    "VARIABLE",
+    "WRITERS",
+    "Golden",
+    "commits_of",
+    "each",
+    "find",
+    "load_golden",
+    "newest_adds",
+    "open_golden",
+    "read_collection",
+    "swept",
+]
 
 BUNDLE = Path(__file__).parent / "tables"
 WRITERS = ("legacy", "qbeast-spark-0.7.1", "qbeast-spark-0.8")
 VARIABLE = "QBEAST_GOLDEN"
+COPIES = ("REPLICATED", "ANNOUNCED")
+"""States of files whose rows are in other files too."""
+FAST = {
+    "legacy/v050_histogram",
+    "legacy/v050_mixed_states",
+    "qbeast-spark-0.7.1/date_newyork",
+    "qbeast-spark-0.7.1/delta_delete",
+    "qbeast-spark-0.7.1/lin_decimal25",
+    "qbeast-spark-0.7.1/nan_hash",
+    "qbeast-spark-0.7.1/old_timestamp",
+    "qbeast-spark-0.8/allnull_then_values",
+    "qbeast-spark-0.8/convert_parquet_append",
+    "qbeast-spark-0.8/dims3",
+    "qbeast-spark-0.8/empty",
+    "qbeast-spark-0.8/quant_int",
+    "qbeast-spark-0.8/quant_string",
+}
+"""Tables that `make test` asks all questions: each writer, transformation and kind of file."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +72,10 @@ class Golden:
     @property
     def name(self) -> str:
         return self.folder.name
+
+    @property
+    def key(self) -> str:
+        return f"{self.writer}/{self.name}"
 
     @property
     def path(self) -> Path:
@@ -76,19 +114,41 @@ class Golden:
         """Ids that the JVM's sample returned, by fraction; repeats left out."""
         return {float(fraction): actual["ids"] for fraction, actual in self.meta["samples"].items()}
 
-    @property
+    @cached_property
     def commits(self) -> list[list[dict[str, Any]]]:
         """The actions of every version, as they stand in the log."""
-        log = sorted((self.path / "_delta_log").glob("*.json"))
-        return [[json.loads(line) for line in path.read_text("utf-8").splitlines()] for path in log]
+        return commits_of(self.path)
+
+
+def commits_of(path: Path) -> list[list[dict[str, Any]]]:
+    """Return the actions of every version of a table, as they stand in the log."""
+    logs = sorted((path / "_delta_log").glob("*.json"))
+    return [[json.loads(line) for line in log.read_text("utf-8").splitlines()] for log in logs]
+
+
+def newest_adds(commits: Iterable[list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return the adds of the live files; of a remove and an add in one commit the add counts (format 11)."""
+    live: dict[str, dict[str, Any]] = {}
+    for actions in commits:
+        for item in (action["remove"] for action in actions if "remove" in action):
+            live.pop(item["path"], None)
+        live.update((action["add"]["path"], action["add"]) for action in actions if "add" in action)
+    return live
 
 
 @cache
 def open_golden(golden: Golden) -> qbeast.Table:
-    """Open a golden table, once: every test goes through all of them."""
+    """Open a golden table, once for all tests of the run."""
     return qbeast.open_table(golden.path)
 
 
+@cache
+def load_golden(golden: Golden) -> Snapshot:
+    """Load the newest snapshot of a golden table, once as well."""
+    return load_snapshot(golden.path)
+
+
+@cache
 def read_collection(folder: Path) -> list[Golden]:
     """Return the tables of a folder, at least one of every writer."""
     actual = [Golden(path.parent) for name in WRITERS for path in sorted((folder / name).glob("*/table"))]
@@ -106,27 +166,33 @@ def find(name: str) -> Golden:
     return golden
 
 
+def swept(items: Iterable[Any], *, but: Container[Any]) -> list[Any]:
+    """Return parameters of a test: `make test` takes those in `but` alone, the sweep the others."""
+    return [
+        pytest.param(item, marks=() if item in but else pytest.mark.sweep, id=str(item)) for item in items
+    ]
+
+
 def each(
-    holding: Callable[[Golden], object] = bool, *, bundled: Container[str] | None = None
+    holding: Callable[[Golden], object] = bool,
+    *,
+    bundled: Container[str] | None = None,
+    fast: Container[str] | None = None,
 ) -> pytest.MarkDecorator:
     """Run a test on every golden table for which `holding` is true; without any it is an error.
 
-    `bundled` names the only ones (``writer/name``) that the fast tests take; the sweep takes all.
+    `bundled` names the only ones of the bundle (``writer/name``) that the test takes, `fast` the only ones that
+    `make test` takes: the sweep takes the others, and the collection.
     """
-    chosen = (
-        holding if bundled is None else lambda item: f"{item.writer}/{item.name}" in bundled and holding(item)
-    )
-    return pytest.mark.parametrize("golden", [*_bundled(chosen), *_collected(holding)])
-
-
-def _bundled(holding: Callable[[Golden], object]) -> list[Any]:
-    actual = [pytest.param(item, id=str(item)) for item in read_collection(BUNDLE) if holding(item)]
-    assert actual, "no golden table of the bundle holds what the test wants"
-    return actual
-
-
-def _collected(holding: Callable[[Golden], object]) -> Iterator[Any]:
+    bundle = [
+        item for item in read_collection(BUNDLE) if (bundled is None or item.key in bundled) and holding(item)
+    ]
+    assert bundle, "no golden table of the bundle holds what the test wants"
     folder = os.environ.get(VARIABLE)
-    for item in read_collection(Path(folder)) if folder else ():
-        if holding(item):
-            yield pytest.param(item, id=f"collection-{item}", marks=pytest.mark.sweep)
+    others = [
+        pytest.param(item, id=f"collection-{item}", marks=pytest.mark.sweep)
+        for item in (read_collection(Path(folder)) if folder else ())
+        if holding(item)
+    ]
+    quick = [item for item in bundle if fast is None or item.key in fast]
+    return pytest.mark.parametrize("golden", swept(bundle, but=quick) + others)

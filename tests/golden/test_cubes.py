@@ -15,16 +15,20 @@ from qbeast_core.query.plan.fractions import sample_to_weights
 from qbeast_core.query.plan.select import select
 from qbeast_core.query.plan.weights import ALL_WEIGHTS
 from qbeast_core.table.read.reader import Reader
-from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.space.columns import frame_weights
-from tests.golden.collection import Golden, each, find
+from tests.golden.collection import FAST, Golden, each, find, load_golden
 from tests.helpers.examples import is_sweep
 
-VALUES = 24 if is_sweep() else 8
+STAGED = {
+    "qbeast-spark-0.7.1/delta_delete",
+    "qbeast-spark-0.8/allnull_then_values",
+    "qbeast-spark-0.8/convert_parquet_append",
+}
+VALUES = 24 if is_sweep() else 4
 
 
 def without_statistics(golden: Golden) -> Reader:
-    snapshot = load_snapshot(golden.path)
+    snapshot = load_golden(golden)
     nothing = [pl.lit(None, snapshot.files.schema[name]).alias(name) for name in ("min", "max", "null_count")]
     return Reader(replace(snapshot, files=snapshot.files.with_columns(nothing)))
 
@@ -60,8 +64,8 @@ def filters(column: pl.Series) -> Iterator[pl.Expr]:
     yield pl.col(name).is_in(some.gather_every(5).to_list())
 
 
-@each(lambda golden: golden.expected.height)
-def test_no_match_is_pruned_away(golden: Golden):
+@each(lambda golden: golden.expected.height, fast=FAST - STAGED)
+def test_no_match_or_sampled_row_is_pruned_away(golden: Golden):
     reader = without_statistics(golden)
     rows = rows_by_file(golden, reader)
     file = rows["file"].to_numpy()
@@ -73,12 +77,6 @@ def test_no_match_is_pruned_away(golden: Golden):
             chosen = select(reader.blocks, parse_predicate(predicate, reader.snapshot.schema), ALL_WEIGHTS)
             for number in np.unique(file[keeps.to_numpy()]):
                 assert chosen.opened[number], (predicate, reader.paths[number])
-
-
-@each(lambda golden: golden.expected.height)
-def test_no_sampled_row_is_pruned_away(golden: Golden):
-    reader = without_statistics(golden)
-    rows = rows_by_file(golden, reader)
     weights = pl.Series(frame_weights(rows, golden.indexed))
     ends = [(0.0, 1e-9), (0.0, 0.003), (0.0, 0.05), (0.02, 0.021), (0.3, 0.6), (0.95, 1.0)]
     for pair in ends:

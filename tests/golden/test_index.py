@@ -8,11 +8,10 @@ import polars as pl
 from qbeast_core.query.index.build import build_index_table
 from qbeast_core.space.weights import MAX_WEIGHT
 from qbeast_core.table.data.parquet_scan import scan_files
-from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.tree.space.columns import frame_weights
 from tests.golden.blocks import assert_holds_its_rows
 from tests.golden.calendars import jvm_points
-from tests.golden.collection import Golden, each, open_golden
+from tests.golden.collection import FAST, Golden, each, load_golden, open_golden
 
 # Rows that no writer of blocks touched: converted files, and those that a plain Delta delete wrote anew.
 STAGED = ("convert_delta", "convert_delta_append", "convert_delta_optimize0", "convert_parquet")
@@ -38,8 +37,23 @@ def test_sample_holds_rows_of_low_weight(golden: Golden):
 
 
 @each()
+def test_plan_holds_every_block_with_its_rows(golden: Golden):
+    snapshot, blocks = load_golden(golden), open_golden(golden).blocks()
+    counted = snapshot.files.filter(pl.col("revision").is_not_null() & pl.col("num_records").is_not_null())
+    sums = dict(blocks.group_by("path").agg(pl.col("element_count").sum()).iter_rows())
+    actual = dict(counted.select("path", "num_records").iter_rows())
+    assert {path: sums[path] for path in actual} == actual
+    table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
+    assert table.corrupt == ()
+    assert sum(len(space.blocks) for space in table.spaces) == blocks.height
+    assert all(space.foreign for space in table.spaces)
+    assert not table.ours.any()
+    assert table.replicated.tolist().count(True) == blocks["replicated"].sum()
+
+
+@each(fast=FAST)
 def test_every_row_is_in_its_block(golden: Golden):
-    table, snapshot = open_golden(golden), load_snapshot(golden.path)
+    table, snapshot = open_golden(golden), load_golden(golden)
     revisions = {revision.revision_id: revision for revision in table.revisions}
     blocks = {key[0]: actual for key, actual in table.blocks().partition_by("path", as_dict=True).items()}
     untagged = 0
@@ -56,24 +70,3 @@ def test_every_row_is_in_its_block(golden: Golden):
         assert_holds_its_rows(actual, points, frame_weights(rows, table.indexed_columns))
         assert file["num_records"] in {rows.height, None}  # compacted files of old have no statistics
     assert bool(untagged) == (golden.name in STAGED)
-
-
-@each()
-def test_block_counts_sum_to_file_rows(golden: Golden):
-    files = load_snapshot(golden.path).files
-    sums = dict(open_golden(golden).blocks().group_by("path").agg(pl.col("element_count").sum()).iter_rows())
-    counted = files.filter(pl.col("revision").is_not_null() & pl.col("num_records").is_not_null())
-    actual = dict(counted.select("path", "num_records").iter_rows())
-    assert {path: sums[path] for path in actual} == actual
-
-
-@each()
-def test_plan_uses_all_blocks_without_corrupt_tags(golden: Golden):
-    snapshot = load_snapshot(golden.path)
-    table = build_index_table(snapshot.files, snapshot.config.revisions, snapshot.schema)
-    assert table.corrupt == ()
-    placed = sum(len(space.blocks) for space in table.spaces)
-    assert placed == open_golden(golden).blocks().height
-    assert all(space.foreign for space in table.spaces)
-    assert not table.ours.any()
-    assert table.replicated.tolist().count(True) == open_golden(golden).blocks()["replicated"].sum()

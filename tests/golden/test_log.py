@@ -38,19 +38,8 @@ def test_configuration_is_rebuilt_from_revisions(golden: Golden):
     )
     legacy = {key: text for key, text in stored.items() if key.startswith("qbeast.replicatedSet.")}
     assert {**again.to_configuration(), **legacy} == stored
-    assert again.revisions == config.revisions == dict(open_config(golden).revisions)
-
-
-def open_config(golden: Golden) -> TableConfig:
-    return TableConfig.from_configuration(
-        {
-            "qbeast.lastRevisionID": str(max(item.revision_id for item in open_golden(golden).revisions)),
-            **{
-                f"{REVISION_PREFIX}{item.revision_id}": item.to_json()
-                for item in open_golden(golden).revisions
-            },
-        }
-    )
+    opened = {item.revision_id: item for item in open_golden(golden).revisions}
+    assert dict(again.revisions) == dict(config.revisions) == opened
 
 
 @each()

@@ -13,6 +13,7 @@ import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.appends import (
     KEYS,
+    assert_answers,
     assert_sound_after,
     copy_of,
     has_copies,
@@ -20,49 +21,34 @@ from tests.golden.appends import (
     rows_of,
     shifted,
 )
-from tests.golden.collection import Golden, each
-from tests.golden.questions import questions
+from tests.golden.collection import Golden, each, find
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
-OPTIMIZED = {
-    "legacy/v050_histogram",
-    "legacy/v050_num3_nulls",
-    "qbeast-spark-0.7.1/append_same",
-    "qbeast-spark-0.7.1/convert_parquet",
-    "qbeast-spark-0.7.1/delta_delete",
-    "qbeast-spark-0.7.1/nan_hash",
-    "qbeast-spark-0.8/convert_parquet_append",
-    "qbeast-spark-0.8/quant_string",
-}
+OPTIMIZED = {"legacy/v050_histogram", "qbeast-spark-0.8/convert_parquet_append"}
 
 
-@each(bundled=OPTIMIZED)
-def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
-    path = copy_of(golden, tmp_path)
+def without_copies(golden: Golden, folder: Path) -> Path:
+    path = copy_of(golden, folder)
     if has_copies(path):
         pytest.skip("its copies have to go first")
+    return path
+
+
+@each(fast=OPTIMIZED)
+def test_rows_samples_and_filters_stay(golden: Golden, tmp_path: Path):
+    path = without_copies(golden, tmp_path)
     table = qbeast.open_table(path)
     result = table.optimize(revision="all")
     assert result.committed == bool(result.plan.height)
     assert set(load_snapshot(path).files["rules"]) <= {"1"}
-    assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
-    for fraction, ids in golden.samples.items():
-        assert rows_of(golden, table.scan(sample=fraction))["id"].to_list() == ids
-    for question in questions(golden):
-        expected = golden.expected.filter(question.predicate)
-        if question.sample is not None:
-            expected = expected.filter(pl.col("id").is_in(golden.samples[question.sample]))
-        actual = rows_of(golden, table.scan(sample=question.sample).filter(question.predicate))
-        assert_frame_equal(actual, expected, check_exact=True)
+    assert_answers(golden, table, golden.expected)
     assert not table.optimize(revision="all").committed
 
 
-@each(bundled=OPTIMIZED)
+@each(fast=OPTIMIZED)
 def test_optimize_is_written_as_by_the_jvm(golden: Golden, tmp_path: Path):
-    path = copy_of(golden, tmp_path)
-    if has_copies(path):
-        pytest.skip("its copies have to go first")
+    path = without_copies(golden, tmp_path)
     before = load_snapshot(path)
     result = qbeast.open_table(path).optimize(into="newest", full=True)
     if not result.committed:
@@ -78,8 +64,8 @@ def test_optimize_is_written_as_by_the_jvm(golden: Golden, tmp_path: Path):
     assert_sound_after(path, result)
 
 
-@each(lambda golden: golden.name == "v050_mixed_states")
-def test_copied_rows_must_be_removed_first(golden: Golden, tmp_path: Path):
+def test_copied_rows_must_be_removed_first(tmp_path: Path):
+    golden = find("legacy/v050_mixed_states")
     path = copy_of(golden, tmp_path)
     assert has_copies(path)
     table = qbeast.open_table(path)
@@ -91,8 +77,9 @@ def test_copied_rows_must_be_removed_first(golden: Golden, tmp_path: Path):
     assert_frame_equal(rows_of(golden, table.scan()), golden.expected, check_exact=True)
 
 
-@each(lambda golden: golden.name == "append_same")
-def test_table_works_after_append_and_optimize(golden: Golden, tmp_path: Path):
+@pytest.mark.sweep
+def test_table_works_after_append_and_optimize(tmp_path: Path):
+    golden = find("qbeast-spark-0.7.1/append_same")
     path = copy_of(golden, tmp_path)
     table = qbeast.open_table(path)
     table.optimize()

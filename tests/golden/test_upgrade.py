@@ -13,8 +13,8 @@ from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.snapshot.snapshot import load_snapshot
-from tests.golden.appends import SHIFT, assert_sound, copy_of, last_commit, shifted
-from tests.golden.collection import Golden, each, find
+from tests.golden.appends import KEYS, SHIFT, assert_sound, copy_of, last_commit, shifted
+from tests.golden.collection import COPIES, Golden, commits_of, each, find, newest_adds
 from tests.golden.questions import questions
 from tests.helpers.handmade_log import features, write_log
 
@@ -23,9 +23,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*hold copies of rows:qbeast.QbeastWarning"),
 ]
 
-FLAT = {"state", "cube", "minWeight", "maxWeight", "elementCount"}
-COPIES = ("REPLICATED", "ANNOUNCED")
-KEYS = ["cubeId", "minWeight", "maxWeight", "elementCount", "replicated"]
+COPIED = {"legacy/v050_mixed_states", "legacy/v050_num3_nulls"}
 SLICES = (0.01, 0.5, (0.3, 0.7), (0.9, 1.0))
 
 
@@ -33,52 +31,41 @@ def is_legacy(golden: Golden) -> bool:
     return golden.is_legacy
 
 
-def newest_adds(path: Path) -> dict[str, dict[str, Any]]:
-    """The adds that live if the add wins over a remove of the same commit: Spark's replay."""
-    live: dict[str, dict[str, Any]] = {}
-    for log in sorted((path / "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
-        for item in (action["remove"] for action in actions if "remove" in action):
-            live.pop(item["path"], None)
-        live.update((action["add"]["path"], action["add"]) for action in actions if "add" in action)
-    return live
+def adds_of(path: Path) -> dict[str, dict[str, Any]]:
+    return newest_adds(commits_of(path))
 
 
 def rows_of(path: Path, **options: Any) -> pl.DataFrame:
     return qbeast.read_table(path, **options).sort(pl.all())
 
 
-@each(is_legacy)
+@each(is_legacy, fast={"legacy/v040_identity_null"})
 @pytest.mark.parametrize("replicated", [None, "drop"])
 def test_upgrade_keeps_rows_and_is_idempotent(golden: Golden, replicated: Any, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
-    before, drawn = rows_of(path), [rows_of(path, sample=part) for part in SLICES]
+    before = [rows_of(path, sample=part) for part in (None, *SLICES)]
     result = qbeast.upgrade_table(path, replicated=replicated)
     assert result.committed
-    assert_frame_equal(rows_of(path), before)
+    for part, expected in zip((None, *SLICES), before, strict=True):
+        assert_frame_equal(rows_of(path, sample=part), expected)
     if not golden.is_doubled:
-        assert_frame_equal(rows_of(path), golden.expected.sort(pl.all()), check_row_order=True)
-    for part, actual in zip(SLICES, drawn, strict=True):
-        assert_frame_equal(rows_of(path, sample=part), actual)
+        assert_frame_equal(before[0], golden.expected.sort(pl.all()))
     for question in questions(golden):
-        expected = (drawn[SLICES.index(question.sample)] if question.sample in SLICES else before).filter(
-            question.predicate
-        )
-        if question.sample in (None, *SLICES):
-            actual = rows_of(path, where=question.predicate, sample=question.sample)
-            assert_frame_equal(actual, expected)
+        if question.sample is None:
+            actual = rows_of(path, where=question.predicate)
+            assert_frame_equal(actual, before[0].filter(question.predicate))
     again = qbeast.upgrade_table(path, replicated=replicated)
     assert (again.committed, again.version, again.retagged_files) == (False, result.version, 0)
     assert load_snapshot(path).version == result.version
 
 
-@each(is_legacy)
+@each(is_legacy, fast=COPIED)
 def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
-    old, configured = newest_adds(path), load_snapshot(path).metadata.configuration
+    old, configured = adds_of(path), load_snapshot(path).metadata.configuration
     listed = set(load_snapshot(path).files["path"])
     qbeast.upgrade_table(path, replicated="keep")
-    new = newest_adds(path)
+    new = adds_of(path)
     assert set(new) == listed, "readers agree on what is live"
     for name, add in new.items():
         tags, flat = add.pop("tags"), old[name].pop("tags")
@@ -93,13 +80,13 @@ def test_upgrade_rewrites_tags_alone(golden: Golden, tmp_path: Path) -> None:
     assert load_snapshot(path).metadata.configuration == kept
 
 
-@each(is_legacy)
+@each(is_legacy, fast=COPIED)
 def test_upgrade_without_copies_shows_rows_once(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
-    copies = [name for name, add in newest_adds(path).items() if add["tags"]["state"] in COPIES]
+    copies = [name for name, add in adds_of(path).items() if add["tags"]["state"] in COPIES]
     result = qbeast.upgrade_table(path, replicated="drop")
     assert (result.dropped_copies, result.kept_copies) == (len(copies), 0)
-    live = newest_adds(path)
+    live = adds_of(path)
     assert live.keys() == set(load_snapshot(path).files["path"])
     assert not live.keys() & set(copies)
     plain = pl.concat([pl.read_parquet(path / name) for name in live]).select(golden.expected.columns)
@@ -123,7 +110,7 @@ def test_copies_are_kept_with_a_warning(tmp_path: Path) -> None:
     assert (later.committed, later.kept_copies, later.dropped_copies, later.retagged_files) == (True, 0, 5, 0)
 
 
-@each(is_legacy, bundled={"legacy/v050_mixed_states", "legacy/v050_announced_compacted"})
+@each(is_legacy, fast={"legacy/v050_announced_compacted"})
 def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> None:
     path = copy_of(golden, tmp_path)
     qbeast.upgrade_table(path, replicated="drop")
@@ -138,24 +125,24 @@ def test_appends_continue_tree_of_old_files(golden: Golden, tmp_path: Path) -> N
 def test_overwrite_removes_files_live_for_spark_only(tmp_path: Path) -> None:
     golden = find("legacy/v050_mixed_states")
     path = copy_of(golden, tmp_path)
-    hidden = newest_adds(path).keys() - set(load_snapshot(path).files["path"])
+    hidden = adds_of(path).keys() - set(load_snapshot(path).files["path"])
     assert hidden
     qbeast.write_table(golden.expected, path, mode="overwrite")
-    assert newest_adds(path).keys() == set(load_snapshot(path).files["path"])
+    assert adds_of(path).keys() == set(load_snapshot(path).files["path"])
     assert hidden <= {action["remove"]["path"] for action in last_commit(path) if "remove" in action}
 
 
 def test_upgrade_restores_disputed_rows_for_all_readers(tmp_path: Path) -> None:
     path = copy_of(find("legacy/v050_num3_nulls"), tmp_path)
     whole = rows_of(path)
-    name, add = next(iter(newest_adds(path).items()))
+    name, add = next(iter(adds_of(path).items()))
     actions = [{"remove": {"path": name, "deletionTimestamp": 1, "dataChange": False}}, {"add": add}]
     log = path / "_delta_log" / f"{1:020d}.json"
     log.write_text("".join(f"{json.dumps(action)}\n" for action in actions), "utf-8")
     assert rows_of(path).height < whole.height, "no writer known does so: this file holds no copies"
     qbeast.upgrade_table(path)
     assert_frame_equal(rows_of(path), whole)
-    assert newest_adds(path).keys() == set(load_snapshot(path).files["path"])
+    assert adds_of(path).keys() == set(load_snapshot(path).files["path"])
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.CorruptTagWarning")
@@ -166,7 +153,7 @@ def test_unreadable_tags_are_kept(tmp_path: Path) -> None:
     before = rows_of(path)
     qbeast.upgrade_table(path)
     assert_frame_equal(rows_of(path), before)
-    assert sum("state" in add["tags"] for add in newest_adds(path).values()) == 1
+    assert sum("state" in add["tags"] for add in adds_of(path).values()) == 1
     assert not qbeast.upgrade_table(path).committed
 
 
