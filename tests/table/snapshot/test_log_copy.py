@@ -11,12 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 
 from qbeast_core.errors import QbeastError
 from qbeast_core.io.stores.remote import RemoteStore
 from qbeast_core.table.snapshot import delta, log_copy
 from qbeast_core.table.snapshot.snapshot import Snapshot, load_snapshot, refresh
-from tests.helpers.buckets import client
 from tests.helpers.handmade_log import PROTOCOL, add, metadata, remove, write_log
 
 COMMITS = [
@@ -36,14 +37,14 @@ class Far:
         self.uri = f"s3://{bucket}/t"
 
     def upload(self) -> None:
-        """Make the bucket hold what the folder holds."""
-        s3 = client(self.options)
-        for item in s3.list_objects_v2(Bucket=self.bucket).get("Contents", []):
-            s3.delete_object(Bucket=self.bucket, Key=item["Key"])
+        """Make the bucket hold what the folder holds; its server runs in this process."""
+        backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        backend.get_bucket(self.bucket).keys.clear()
         for path in sorted(self.root.rglob("*")):
             if path.is_file():
-                key = f"t/{path.relative_to(self.root).as_posix()}"
-                s3.put_object(Bucket=self.bucket, Key=key, Body=path.read_bytes())
+                backend.put_object(
+                    self.bucket, f"t/{path.relative_to(self.root).as_posix()}", path.read_bytes()
+                )
 
     def load(self) -> Snapshot:
         return load_snapshot(self.uri, storage_options=self.options)

@@ -137,17 +137,23 @@ def test_bounds_are_written_whatever_statistics_a_table_has(table: qbeast.Table)
     check_samples(table, pl.concat([ROWS, MORE]))
 
 
-def test_imported_rows_get_values(tmp_path: Path) -> None:
-    old = table_path("tx230_basic_3segments")
-    rows = qbeast.read_carbondata(old)
-    columns = list(rows.columns[:1])
-    qbeast.write_table(rows, tmp_path, columns, sample_column="share")
-    qbeast.import_carbondata(old, tmp_path, columns, mode="append")
+OLD = table_path("tx230_basic_3segments")
+
+
+@pytest.fixture(scope="module")
+def old_rows() -> pl.DataFrame:
+    return qbeast.read_carbondata(OLD)
+
+
+def test_imported_rows_get_values(tmp_path: Path, old_rows: pl.DataFrame) -> None:
+    columns = old_rows.columns[:1]
+    qbeast.write_table(old_rows, tmp_path, columns, sample_column="share")
+    qbeast.import_carbondata(OLD, tmp_path, columns, mode="append")
     check_invariants(tmp_path)
     table = qbeast.open_table(tmp_path)
     assert table.check().ok
     assert table.read()["share"].null_count() == 0
-    assert table.read().height == 2 * rows.height
+    assert table.read().height == 2 * old_rows.height
 
 
 def test_delete_and_optimize_keep_the_values(table: qbeast.Table) -> None:
