@@ -44,31 +44,29 @@ def cuts(data: bytes) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
-@pytest.mark.parametrize("page_rows", [1, 64, 500, 1000, 4096])
-def test_all_columns_are_cut_at_same_rows(page_rows: int, *, dictionary: bool) -> None:
-    frame = every_type(ROWS)
-    file = encode(frame, page_rows=page_rows, dictionary=choose_dictionary(frame) if dictionary else [])
-    assert all(first_rows == list(range(0, ROWS, page_rows)) for first_rows in cuts(file.data))
-    tail = parse_tail(file.data[-file.tail_bytes :])
-    assert (tail.cuts, tail.pages) == (page_cuts(ROWS, page_rows), -(-ROWS // page_rows))
-
-
-@pytest.mark.parametrize("dictionary", [False, True])
-def test_row_groups_have_pages_of_their_own(*, dictionary: bool) -> None:
-    frame = every_type(ROWS)
+@pytest.mark.parametrize(
+    ("rows", "page_rows", "groups"),
+    [(80, 1, 1), (ROWS, 64, 1), (ROWS, 500, 1), (ROWS, 1000, 1), (ROWS, 4096, 1), (ROWS, 64, 3)],
+)
+def test_all_columns_are_cut_at_same_rows(
+    rows: int, page_rows: int, groups: int, *, dictionary: bool
+) -> None:
+    frame = every_type(rows)
     chosen = choose_dictionary(frame) if dictionary else []
-    file = encode(frame, groups=3, dictionary=chosen, statistics=["id"])
-    expected = page_cuts(ROWS, PAGE_ROWS, groups=3)
-    assert parse_tail(file.data[-file.tail_bytes :]).cuts == expected
-    columns = len(frame.columns) and len(cuts(file.data)) // 3
-    for group, (rows, page_rows) in enumerate(zip(expected.group_rows, expected.page_rows, strict=True)):
-        of_group = cuts(file.data)[group * columns : (group + 1) * columns]
-        assert all(first_rows == list(range(0, rows, page_rows)) for first_rows in of_group)
+    file = encode(frame, page_rows=page_rows, groups=groups, dictionary=chosen, statistics=["id"])
+    expected, tail = page_cuts(rows, page_rows, groups=groups), parse_tail(file.data[-file.tail_bytes :])
+    assert tail.cuts == expected
+    assert tail.pages == sum(-(-a // b) for a, b in zip(expected.group_rows, expected.page_rows, strict=True))
+    found = cuts(file.data)
+    columns = len(found) // groups
+    for group, (height, each) in enumerate(zip(expected.group_rows, expected.page_rows, strict=True)):
+        of_group = found[group * columns : (group + 1) * columns]
+        assert all(first_rows == list(range(0, height, each)) for first_rows in of_group)
     meta = pq.read_metadata(io.BytesIO(file.data))
-    groups = [meta.row_group(number) for number in range(meta.num_row_groups)]
-    assert [group.num_rows for group in groups] == list(expected.group_rows)
-    first, last = groups[-1].column(0).statistics.min, groups[-1].column(0).statistics.max
-    assert (first, last) == (ROWS - expected.group_rows[-1], ROWS - 1)
+    stored = [meta.row_group(number) for number in range(meta.num_row_groups)]
+    assert [group.num_rows for group in stored] == list(expected.group_rows)
+    first, last = stored[-1].column(0).statistics.min, stored[-1].column(0).statistics.max
+    assert (first, last) == (rows - expected.group_rows[-1], rows - 1)
 
 
 @pytest.mark.parametrize("groups", [1, 3])

@@ -34,16 +34,12 @@ def check(column: pl.Series, some: pl.Series) -> None:
     assert sorted(rows.drop_nulls().unique().to_list()) == list(range(len(used)))
 
 
-@given(st.lists(TEXTS, max_size=3), st.integers(1, 5))
-def test_texts_round_trip(parts, step):
-    column = chunked(parts, pl.String())
-    if column.gather_every(step).null_count() < len(column.gather_every(step)):
-        check(column, column.gather_every(step))
-
-
-@given(st.lists(DECIMALS, max_size=3), st.integers(1, 5))
-def test_decimals_round_trip(parts, step):
-    column = chunked(parts, pl.Decimal(38, 2))
+@pytest.mark.parametrize(
+    ("values", "dtype"), [(TEXTS, pl.String()), (DECIMALS, pl.Decimal(38, 2))], ids=["texts", "decimals"]
+)
+@given(data=st.data(), step=st.integers(1, 5))
+def test_few_values_round_trip(values, dtype, data, step):
+    column = chunked(data.draw(st.lists(values, max_size=3)), dtype)
     if column.gather_every(step).null_count() < len(column.gather_every(step)):
         check(column, column.gather_every(step))
 

@@ -187,20 +187,3 @@ def test_outside_files_raise_unless_absolute_and_allowed(root: str, path: str, f
         return
     with pytest.raises(UnsupportedTableError):
         locate_file(root, path, allow_absolute=True)
-
-
-@pytest.mark.parametrize("path", ["/etc/hostname", "../x", "a/../../x"])
-def test_store_opens_no_outside_file(tmp_path: Path, path: str) -> None:
-    (tmp_path / "x").write_bytes(b"secret")
-    store = open_store(tmp_path / "t")
-    for call in (
-        lambda: store.get(path),
-        lambda: store.get_range(path, 0, 1),
-        lambda: store.size(path),
-        lambda: store.put(path, b""),
-        lambda: store.put_if_absent(path, b""),
-        lambda: store.delete(path),
-    ):
-        with pytest.raises(UnsupportedTableError):
-            call()
-    assert (tmp_path / "x").read_bytes() == b"secret"

@@ -77,7 +77,7 @@ def pages_of(frame: pl.DataFrame, page_rows: int, groups: int) -> list[pl.DataFr
 page_sets = st.lists(st.integers(0, PAGES - 1), min_size=1, unique=True).map(sorted)
 
 
-@examples(15, sweep=600)
+@examples(5, sweep=600)
 @given(
     pages=st.tuples(page_sets, page_sets),
     columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1),
@@ -100,7 +100,7 @@ def test_pages_of_any_columns_equal_plain_read(
         assert reader.bytes_of(request, columns) == reader.ranges(request, columns).bytes_total
 
 
-@examples(15, sweep=600)
+@examples(6, sweep=600)
 @given(
     frame=dataframes(
         min_cols=1,
@@ -139,7 +139,7 @@ def test_map_columns_are_read() -> None:
     assert_frame_equal(PageReader(store).read([request], ["m"], whole.schema), rows_of(whole, [1, 3]))
 
 
-@examples(13, sweep=250)
+@examples(8, sweep=250)
 @given(pages=page_sets, columns=st.lists(st.sampled_from(every_type(1).columns), unique=True, min_size=1))
 @pytest.mark.parametrize("file", [0, 1])
 def test_reader_uses_only_bytes_it_names(file: int, pages: list[int], columns: list[str]) -> None:

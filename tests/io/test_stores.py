@@ -127,9 +127,10 @@ class TestEveryStore:
         assert store.get("log/0.json") == b"%d" % won.index(True)
         assert store.list("") == ["log/0.json"]
 
-    @pytest.mark.parametrize("path", ["../f", "a/../../f"])
+    @pytest.mark.parametrize("path", ["../f", "a/../../f", "/etc/hostname"])
     def test_paths_cannot_leave_the_root(self, store: Store, path: str) -> None:
-        for action in (store.get, store.size, store.delete, lambda p: store.put(p, b"x")):
+        writes = (lambda p: store.put(p, b"x"), lambda p: store.put_if_absent(p, b"x"))
+        for action in (store.get, store.size, store.delete, lambda p: store.get_range(p, 0, 1), *writes):
             with pytest.raises(UnsupportedTableError):
                 action(path)
         if store.local_root is not None:

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.stores.store import Entry
 from qbeast_core.table.commit.checkpoint import outweighs_checkpoint
 from qbeast_core.table.snapshot.log_files import commit_path
+from tests.helpers.examples import examples
 
 CHECKPOINT = "_delta_log/{:020d}.checkpoint.parquet"
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4, sweep=300)
 @given(
     sizes=st.lists(st.integers(1, 5000), min_size=100, max_size=400),
     per_byte=st.floats(0.1, 3.0),
@@ -41,17 +42,16 @@ def test_checkpoints_stay_small_and_tails_short(sizes: list[int], per_byte: floa
 
 def test_many_small_appends_leave_a_small_log(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    for number in range(30):
+    for number in range(12):
         start = np.datetime64("2026-01-01", "us") + np.timedelta64(number, "h")
         frame = pl.DataFrame(
             {
-                "at": start + np.arange(200).astype("timedelta64[s]"),
-                "user": [f"user-{item:06d}" for item in rng.integers(0, 9999, 200)],
-                "amount": rng.lognormal(3, 1.5, 200),
+                "at": start + np.arange(50).astype("timedelta64[s]"),
+                "user": [f"user-{item:06d}" for item in rng.integers(0, 9999, 50)],
+                "amount": rng.lognormal(3, 1.5, 50),
             }
         )
         qbeast.write_table(frame, tmp_path, columns=["at", "user", "amount"], mode="append")
     log = list((tmp_path / "_delta_log").iterdir())
-    assert sum(path.stat().st_size for path in log) < 200_000
-    assert len([path for path in log if path.name.endswith(".checkpoint.parquet")]) <= 2
-    assert qbeast.open_table(tmp_path).check().ok
+    assert sum(path.stat().st_size for path in log) < 90_000
+    assert len([path for path in log if path.name.endswith(".checkpoint.parquet")]) <= 1
