@@ -87,6 +87,7 @@ def test_executors_decode_only_requested_columns(spark: SparkSession, tmp_path: 
         bridge.read_carbondata(spark, path).count()
 
 
+@pytest.mark.sweep
 def test_spark_column_may_name_any_column(spark: SparkSession) -> None:
     path = table_path("tx230_delete_multiblocklet")
     name = qbeast.read_carbondata(path, columns=["id", "name"], where="id = 100")["name"][0]

@@ -93,9 +93,8 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
     path = tmp_path / "t"
     rows = written(path)
     df = to_spark(spark, changes(rows), tmp_path / "raw")
-    twice = df.union(df)
     with pytest.raises(qbeast.InvalidInputError, match="match several rows of the source"):
-        bridge.merge(twice, path, ROW)
+        bridge.merge(df.union(df), path, ROW)
     with pytest.raises(qbeast.SchemaMismatchError, match="does not fit"):
         bridge.merge(df.select(ROW, "a"), path, ROW)
     with pytest.raises(qbeast.InvalidInputError, match="no such column"):
@@ -104,6 +103,14 @@ def test_invalid_source_changes_nothing(spark: SparkSession, tmp_path: Path) -> 
         bridge.merge(df, path, ROW, matched_if=F.col("source.b") > 1)
     with pytest.raises(qbeast.InvalidInputError, match="no equivalent in Polars"):
         bridge.merge(df, path, ROW, update={"f": F.col("source.f") + 1})
+    assert qbeast.open_table(path).version == 1
+    assert_nothing_is_left(path)
+
+
+@pytest.mark.sweep
+def test_changing_source_raises_unless_persisted(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    df = to_spark(spark, changes(written(path)), tmp_path / "raw")
     changing = df.mapInArrow(_shifted_by_the_clock, df.schema)
     with pytest.raises(qbeast.InputChangedError, match="persist=True"):
         bridge.merge(changing, path, ROW)

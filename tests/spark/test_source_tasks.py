@@ -63,7 +63,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@examples(10, sweep=100)
+@examples(2, sweep=100)
 @given(case=cases(), task_bytes=st.sampled_from([1, 5_000, 1 << 26]), sample=st.sampled_from([None, 0.3]))
 def test_tasks_return_every_row_of_every_type(case: Case, task_bytes: int, sample: float | None) -> None:
     with folder() as place, small_files():
@@ -147,16 +147,20 @@ def test_task_finds_its_table_from_anywhere(tmp_path: Path, monkeypatch: pytest.
     assert sum(batch.num_rows for batch in task.batches()) == 10
 
 
-def test_tasks_of_many_files_stay_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "task_bytes"), [(160, 8 << 20), pytest.param(4_000, 64 << 20, marks=pytest.mark.sweep)]
+)
+def test_tasks_of_many_files_stay_small(tmp_path: Path, rows: int, task_bytes: int) -> None:
     place = tmp_path / "t"
     with small_files(file_rows=4):
-        qbeast.write_table(numbers(4_000), place, columns=["id"], cube_size=2)
+        qbeast.write_table(numbers(rows), place, columns=["id"], cube_size=2)
     reader = Reader(load_snapshot(place))
     files = len(reader.paths)
-    assert files > 500
-    sizes = [len(pickle.dumps(task)) for task in plan_tasks(reader)]
-    assert len(sizes) == pytest.approx(files / 64, rel=0.2)  # opening a file counts as a megabyte
-    assert max(sizes) < 64 * 400
+    assert files > rows / 8
+    sizes = [len(pickle.dumps(task)) for task in plan_tasks(reader, task_bytes=task_bytes)]
+    opened = task_bytes >> 20  # opening a file counts as a megabyte
+    assert len(sizes) == pytest.approx(files / opened, rel=0.2)
+    assert max(sizes) < 2_000 + opened * 400
 
 
 def test_secrets_do_not_show(table: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -20,6 +22,7 @@ import qbeast
 from qbeast_core.table.engine.tasks.passes import PlaceTask
 from qbeast_core.table.engine.tasks.placed_files import PlacedFile
 from qbeast_spark_bridge.engine.workers import worker_errors
+from qbeast_spark_bridge.worker import call as worker_call
 from qbeast_spark_bridge.worker import shuffle as pass_two
 from qbeast_spark_bridge.worker import transport as batches
 from qbeast_spark_bridge.worker import transport as packs
@@ -70,7 +73,7 @@ def packed(frame: pl.DataFrame, keys: Any, starts: Any) -> list[tuple[int, pa.Bu
     ]
 
 
-@examples(15, sweep=150)
+@examples(4, sweep=150)
 @given(frame=frames_of(EVERY_TYPE), seed=st.integers(0, 9), files=st.sampled_from([1, 3, 70_000]))
 def test_packs_hold_the_rows_of_each_file(frame: pl.DataFrame, seed: int, files: int) -> None:
     rng = np.random.default_rng(seed)
@@ -142,6 +145,19 @@ def test_decimals_are_rebuilt_from_digits() -> None:
         assert back["b"].to_pylist() == [values[row] for row in picked]
 
 
+def test_call_sets_threads_and_freezes_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("POLARS_MAX_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    worker_call._freeze.cache_clear()  # noqa: SLF001 -- another test may have frozen the same modules
+    with mock.patch("pyarrow.set_cpu_count") as threads, mock.patch("gc.freeze") as freeze:
+        for _ in range(3):
+            assert not list(WorkerCall.of(write_files.write_partition, None)(iter([])))
+    threads.assert_called_with(2)
+    assert os.environ["POLARS_MAX_THREADS"] == "2"
+    freeze.assert_called_once_with()
+
+
+@pytest.mark.sweep
 def test_workers_start_few_threads_before_polars() -> None:
     code = (
         "import os, pickle, sys, types\n"
@@ -159,6 +175,7 @@ def test_workers_start_few_threads_before_polars() -> None:
         assert subprocess.check_output(command, text=True, env=environment, cwd=ROOT).strip() == expected
 
 
+@pytest.mark.sweep
 def test_worker_modules_are_frozen_for_gc() -> None:
     """PySpark collects garbage after every task of a worker."""
     code = (
@@ -173,6 +190,7 @@ def test_worker_modules_are_frozen_for_gc() -> None:
     assert walked < 1_000
 
 
+@pytest.mark.sweep
 def test_workers_answer_without_pandas() -> None:
     """To import it takes a worker longer than a small task."""
     code = (
