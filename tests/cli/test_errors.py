@@ -45,34 +45,6 @@ def test_errors_page_lists_all_codes_and_warnings() -> None:
     assert named == {name for name in qbeast.__all__ if name.endswith("Warning")}
 
 
-def test_codes_never_change() -> None:
-    """Who catches errors by code, or reads them in a shell, relies on these."""
-    assert sorted(EXIT_CODES) == [
-        "broken-pipe",
-        "commit-conflict",
-        "commit-unknown",
-        "constraint-violation",
-        "damaged-file",
-        "input-changed",
-        "internal",
-        "interrupted",
-        "invalid-columns",
-        "invalid-input",
-        "invalid-metadata",
-        "missing-dependency",
-        "not-a-qbeast-table",
-        "qbeast",
-        "schema-mismatch",
-        "session-lost",
-        "storage",
-        "table-exists",
-        "table-not-found",
-        "unsupported-table",
-        "usage",
-        "version-not-found",
-    ]
-
-
 def test_new_errors_use_parent_exit_code() -> None:
     class NewError(errors.SchemaMismatchError):
         code = "not-in-the-table-yet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -153,6 +154,7 @@ def test_metrics_and_history_equal_the_library(sales: Path) -> None:
     assert "500 rows, +1 files" in lines[1]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kind", ["tree", "space", "fraction"])
 def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -> None:
     pytest.importorskip("matplotlib")
@@ -161,17 +163,17 @@ def test_pictures_are_drawn_into_files(sales: Path, tmp_path: Path, kind: str) -
     report = run_json("plot", sales, kind, "-o", output, *request)
     assert output.read_bytes().startswith(b"\x89PNG")
     assert report["bytes"] == output.stat().st_size
-    assert "--overwrite" in run_error("plot", sales, kind, "-o", output, code=2)
-    run("plot", sales, kind, "-o", output, "--overwrite")
-    assert ".png, .svg, .pdf" in run_error("plot", sales, kind, "-o", tmp_path / "picture.doc", code=2)
-    assert "two indexed" in run_error("plot", sales, "space", "-o", tmp_path / "2.png", "-c", "brand", code=2)
 
 
-def test_picture_is_named_by_its_kind(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_keep_files_and_need_an_ending(sales: Path, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    run("plot", sales, "tree")
-    assert [item.name for item in tmp_path.iterdir()] == ["tree.png"]
+    Path("fraction.png").touch()
+    assert "--overwrite" in run_error("plot", sales, "fraction", code=2)
+    assert ".png, .svg, .pdf" in run_error("plot", sales, "space", "-o", "picture.doc", code=2)
+    assert "two indexed" in run_error("plot", sales, "space", "-o", "2.png", "-c", "brand", code=2)
+    report = run_json("plot", sales, "fraction", "--overwrite", "--where", "price < 50")
+    assert Path("fraction.png").stat().st_size == report["bytes"] > 0
 
 
 def test_optimize_reports_rows_of_other_writers(mine: Path) -> None:

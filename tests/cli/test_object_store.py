@@ -20,6 +20,12 @@ def place(s3_options: dict[str, str]) -> tuple[str, list[str]]:
     return f"s3://{name}", reports
 
 
+def test_options_reach_the_store(place: tuple[str, list[str]]) -> None:
+    uri, options = place
+    assert run_json("show", f"{uri}/plain", "--count", *options)["count"] == 2000
+
+
+@pytest.mark.sweep
 def test_table_in_bucket_is_written_and_read(place: tuple[str, list[str]]) -> None:
     uri, options = place
     table = f"{uri}/t"

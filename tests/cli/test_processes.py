@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import run
 from tests.helpers.snippets import ROOT
 
 HEAVY = {"deltalake", "matplotlib", "numpy", "orjson", "polars", "pyarrow", "pydantic", "qbeast", "rich"}
@@ -39,17 +40,25 @@ def loaded_by(code: str, **more: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["write", "--help"], ["show"], ["--version"]], ids=" ".join
+    "arguments",
+    [
+        ["--help"],
+        ["show"],
+        *(pytest.param(item, marks=pytest.mark.sweep) for item in (["write", "--help"], ["--version"])),
+    ],
+    ids=" ".join,
 )
 def test_help_and_usage_errors_load_no_library(arguments: list[str]) -> None:
     assert not HEAVY & loaded_by(f"from qbeast_core.cli import main; main({arguments})")
 
 
+@pytest.mark.sweep
 def test_completion_loads_no_library() -> None:
     arguments = {"COMP_WORDS": "qbeast sample --ov", "COMP_CWORD": "2", "_QBEAST_COMPLETE": "bash_complete"}
     assert not HEAVY & loaded_by("from qbeast_core.cli import main; main([])", **arguments)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("package", ["click", "rich"])
 def test_missing_extra_names_the_install_command(package: str, sales: Path) -> None:
     call = f"from qbeast_core.cli import main; main(['history', {str(sales)!r}])"
@@ -65,6 +74,7 @@ def test_missing_extra_names_the_install_command(package: str, sales: Path) -> N
     assert re.fullmatch(rf"error: .*{package}.*pip install click rich\n", actual.stderr)
 
 
+@pytest.mark.sweep
 def test_module_and_script_are_the_same_program(sales: Path) -> None:
     script = Path(sys.executable).with_name("qbeast")
     arguments = ["show", str(sales), "--count"]
@@ -75,6 +85,7 @@ def test_module_and_script_are_the_same_program(sales: Path) -> None:
         assert (actual.stdout, actual.stderr) == ("2,000 rows\n", "")
 
 
+@pytest.mark.sweep
 def test_pipes_get_no_colours_and_no_progress(sales: Path) -> None:
     actual = subprocess.run([*RUN, "check", str(sales)], capture_output=True, check=True, env=environment())
     assert actual.stderr == b""
@@ -82,6 +93,7 @@ def test_pipes_get_no_colours_and_no_progress(sales: Path) -> None:
     assert b"sound" in actual.stdout
 
 
+@pytest.mark.sweep
 def test_terminal_progress_goes_to_stderr(sales: Path) -> None:
     master, slave = pty.openpty()
     actual = subprocess.run(
@@ -97,6 +109,7 @@ def test_terminal_progress_goes_to_stderr(sales: Path) -> None:
     os.close(master)
 
 
+@pytest.mark.sweep
 def test_closed_pipe_is_not_an_error(sales: Path) -> None:
     arguments = ["sample", str(sales), "1", "-o", "-", "--format", "csv"]
     with subprocess.Popen(
@@ -109,6 +122,7 @@ def test_closed_pipe_is_not_an_error(sales: Path) -> None:
         assert process.wait() == 141
 
 
+@pytest.mark.sweep
 def test_ctrl_c_stops_a_waiting_program(tmp_path: Path) -> None:
     arguments = ["write", "-", str(tmp_path / "t"), "-c", "a", "--format", "csv"]
     read_end, write_end = os.pipe()  # nobody ever writes
@@ -143,12 +157,10 @@ def wait_until_reading(pid: int) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_a_script(shell: str) -> None:
-    actual = subprocess.run(
-        [*RUN, "completion", shell], capture_output=True, text=True, check=True, env=environment()
-    )
-    assert f"_QBEAST_COMPLETE={shell}_complete" in actual.stdout
+    assert f"_QBEAST_COMPLETE={shell}_complete" in run("completion", shell).stdout
 
 
+@pytest.mark.sweep
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(
