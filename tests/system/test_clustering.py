@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
 
 import qbeast
 from tests.helpers.changes import ROW, changes, spread
@@ -17,7 +15,6 @@ from tests.helpers.clustered import clustered
 from tests.helpers.handmade_log import replay
 from tests.helpers.tables import assert_same_rows, small_files
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "delta" / "clustering" / "liquid_clustering"
 COLUMNS = [ROW, "a"]
 
 
@@ -103,22 +100,3 @@ def test_overwrite_keeps_clustering_columns(tmp_path: Path) -> None:
     qbeast.write_table(spread(60), path, columns=COLUMNS, mode="overwrite", schema_mode="overwrite")
     assert set(providers(path).values()) == {"qbeast"}
     assert_same_rows(qbeast.read_table(path), spread(60))
-
-
-def test_golden_table_takes_every_change(tmp_path: Path) -> None:
-    path = Path(shutil.copytree(GOLDEN, tmp_path / "t"))
-    rows = pl.read_parquet(GOLDEN.with_name("liquid_clustering.expected.parquet"))
-    qbeast.convert_table(path, columns=["year", "month"])
-    more = rows.with_columns(data=pl.col("data") + " more", month=pl.col("month") + 5)
-    qbeast.write_table(more, path, mode="append")
-    table = qbeast.open_table(path)
-    table.optimize()
-    assert sorted(providers(path).values(), key=str) == ["liquid", "qbeast"]
-    assert_same_rows(table.read(), pl.concat([rows, more]), "data")
-    table.update("data = 'test 1'", {"month": "12"})
-    assert set(providers(path).values()) == {"qbeast"}
-    table.delete("data = 'test 2'")
-    left = sorted(table.read()["data"])
-    assert left == ["test 1", "test 1 more", "test 2 more"]
-    assert sorted(DeltaTable(path).to_pyarrow_table()["data"].to_pylist()) == left
-    assert table.check().ok

@@ -3,15 +3,13 @@ from __future__ import annotations
 from multiprocessing.pool import Pool
 from pathlib import Path
 
-import polars as pl
 import pytest
-from deltalake import DeltaTable, write_deltalake
 
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.log.intent import WriteIntent
 from qbeast_core.table.commit.commit import commit
 from qbeast_core.table.snapshot.snapshot import load_snapshot, refresh
-from tests.helpers.at_once import COMMITS, ours, run
+from tests.helpers.at_once import COMMITS, run
 from tests.helpers.handmade_log import replay
 from tests.helpers.intents import create, data_file, revision
 
@@ -38,11 +36,6 @@ def mixed(root: str, writer: int) -> tuple[int, dict[str, str]]:
     return attempts, spaces
 
 
-def theirs(root: str, writer: int) -> None:
-    for number in range(COMMITS):
-        write_deltalake(root, pl.DataFrame({"price": [float(writer + number)]}), mode="append")
-
-
 def test_racing_writers_lose_no_rows_or_revisions(tmp_path: Path, four: Pool) -> None:
     spaces = {"first.parquet": revision(number=0).to_json()}
     create(tmp_path)
@@ -62,12 +55,3 @@ def test_racing_writers_lose_no_rows_or_revisions(tmp_path: Path, four: Pool) ->
         appeared.add(new)
     assert appeared == set(spaces)
     assert set(live) == set(replay(tmp_path))
-
-
-def test_our_writers_and_deltalake_exclude_each_other(tmp_path: Path, four: Pool) -> None:
-    create(tmp_path)
-    run(four, tmp_path, ours, ours, theirs, theirs)
-    files = load_snapshot(tmp_path).files
-    assert (DeltaTable(tmp_path).version(), files.height) == (4 * COMMITS, 4 * COMMITS + 1)
-    assert files["revision"].count() == 2 * COMMITS + 1, "checkpoints kept every tag"
-    assert len(list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))) > 0

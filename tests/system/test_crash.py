@@ -1,4 +1,4 @@
-"""Killed at any step, raced by another, or run twice: a write happens once and whole, or not at all."""
+"""Killed at any step, or run twice: a write happens once and whole, or not at all."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
 
 import qbeast
 from tests.helpers.killed_writer import rows
@@ -70,53 +68,6 @@ def check_survivor(table: Path, before: pl.DataFrame | None, after: pl.DataFrame
     written = [expected, more] if expected is not None else [more]
     assert_same_rows(qbeast.read_table(table), pl.concat(written))
     return visible
-
-
-APPENDS = 10
-
-
-def append(table: str, writer: int) -> int:
-    """Append small frames whose range grows, and return the commits tried."""
-    attempts = 0
-    for number in range(APPENDS):
-        start = (writer * APPENDS + number) * 100
-        frame = pl.DataFrame({"row": range(start, start + 30)}).with_columns(a=pl.col("row") * number)
-        attempts += qbeast.write_table(frame, table, mode="append").attempts
-    return attempts
-
-
-@pytest.mark.sweep
-def test_two_concurrent_appends_lose_nothing(tmp_path: Path, four: Pool) -> None:
-    table = str(tmp_path / "t")
-    qbeast.write_table(pl.DataFrame({"row": [-1], "a": [0]}), table, columns=["row", "a"], cube_size=10)
-    waiting = [four.apply_async(append, (table, writer)) for writer in range(2)]
-    attempts = [result.get(timeout=120) for result in waiting]
-    assert min(attempts) >= APPENDS
-    actual = qbeast.read_table(table)
-    expected = [-1, *(i * 100 + k for i in range(2 * APPENDS) for k in range(30))]
-    assert sorted(actual["row"]) == expected
-    opened = qbeast.open_table(table)
-    assert opened.version == 2 * APPENDS
-    assert DeltaTable(table).version() == 2 * APPENDS
-    assert_same_rows(opened.scan().filter(pl.col("a") > 300).collect(), actual.filter(pl.col("a") > 300))
-
-
-@pytest.mark.sweep
-def test_two_concurrent_creates_make_one_table(tmp_path: Path, four: Pool) -> None:
-    table = str(tmp_path / "t")
-    waiting = [four.apply_async(create, (table, writer)) for writer in range(2)]
-    won = [result.get(timeout=120) for result in waiting]
-    assert sorted(won) in ([False, True], [True, True])
-    rows = qbeast.read_table(table)["row"].to_list()
-    assert sorted(rows) == sorted(writer for writer in range(2) if won[writer] for _ in range(50))
-
-
-def create(table: str, writer: int) -> bool:
-    try:
-        qbeast.write_table(pl.DataFrame({"row": [writer] * 50}), table, columns=["row"])
-    except qbeast.TableExistsError:
-        return False
-    return True
 
 
 def test_write_with_transaction_happens_once(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def whole(tables: Path) -> Callable[[str], Whole]:
 
     @cache
     def done(name: str) -> Whole:
-        first, last = beginning(name, tables), tables / f"{name} done"
+        first, last = beginning(name, tables), tables / f"done-{name}".replace(" ", "-")
         shutil.copytree(first, last)
         steps = run(name, last, None)
         assert steps > 0

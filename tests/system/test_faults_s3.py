@@ -15,7 +15,7 @@ from tests.helpers.flaky_s3 import PATIENCE, Fault, FlakyS3
 from tests.helpers.operations import OPERATIONS, Content, Options, check_sound, content
 from tests.helpers.tables import small_files
 
-pytestmark = pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
+pytestmark = [pytest.mark.sweep, pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")]
 
 FAULTS = get_args(Fault)
 COMMITS = "_delta_log/0"
@@ -88,19 +88,14 @@ class Trial:
             assert found == self.before
 
 
-def test_stored_commit_with_error_reply_happens_once(tables: Path, server: FlakyS3) -> None:
-    assert Trial("append", tables, server).fail("lost", range(1), path=COMMITS)
-
-
-@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["append", "delete", "convert"])
 def test_failing_commit_is_found_or_reported_unknown(name: str, tables: Path, server: FlakyS3) -> None:
     trial = Trial(name, tables, server)
+    assert trial.fail("lost", range(1), path=COMMITS)
     assert not trial.fail("503", LONG, path=COMMITS)
     assert trial.fail("lost", LONG, path=COMMITS)
 
 
-@pytest.mark.sweep
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operation_with_write_fault_is_whole_or_absent(name: str, tables: Path, server: FlakyS3) -> None:

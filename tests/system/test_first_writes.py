@@ -33,19 +33,13 @@ def rows(writer: int, count: int = 200) -> pl.DataFrame:
     return pl.DataFrame({"row": range(first, first + count), "a": [i % 7 / 2 for i in range(count)]})
 
 
-def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any) -> list[str]:
+def race(uri: str, mode: Any, writer: int, barrier: Any) -> list[str]:
     """Write a table a round, together with the others; return what became of it."""
     reports = []
     for number in range(ROUNDS):
         barrier.wait(timeout=120)
         try:
-            result = qbeast.write_table(
-                rows(writer),
-                f"{uri}{number}",
-                columns=["row", "a"],
-                mode=mode,  # type: ignore[arg-type] # a text here
-                storage_options=options or None,
-            )
+            result = qbeast.write_table(rows(writer), f"{uri}{number}", columns=["row", "a"], mode=mode)
         except qbeast.QbeastError as error:
             reports.append(type(error).__name__)
         else:
@@ -53,26 +47,21 @@ def race(uri: str, options: dict[str, str], mode: str, writer: int, barrier: Any
     return reports
 
 
-def run(pool: Pool, uri: str, options: dict[str, str], mode: str) -> list[list[str]]:
-    """Return per round what became of each writer, sorted."""
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("mode", "others"),
+    [("append", "written"), ("overwrite", "written"), ("ignore", "untouched"), ("error", "TableExistsError")],
+)
+def test_concurrent_first_writes_agree(tmp_path: Path, four: Pool, mode: str, others: str) -> None:
+    uri = str(tmp_path / "t")
     with multiprocessing.get_context("spawn").Manager() as manager:
         barrier = manager.Barrier(WRITERS)
-        jobs = [pool.apply_async(race, (uri, options, mode, w, barrier)) for w in range(WRITERS)]
+        jobs = [four.apply_async(race, (uri, mode, writer, barrier)) for writer in range(WRITERS)]
         reports = [job.get(timeout=300) for job in jobs]
-    return [sorted(outcome) for outcome in zip(*reports, strict=True)]
-
-
-def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]]) -> None:
-    item = ["written"]
-    expected = {
-        "append": item * WRITERS,
-        "overwrite": item * WRITERS,
-        "ignore": ["untouched"] * (WRITERS - 1) + item,
-        "error": ["TableExistsError"] * (WRITERS - 1) + item,
-    }
-    assert outcomes == [expected[mode]] * ROUNDS
-    for number in range(ROUNDS):
-        table = qbeast.open_table(f"{uri}{number}", storage_options=options or None)
+    for number, outcome in enumerate(zip(*reports, strict=True)):
+        assert sorted(outcome) == sorted([others] * (WRITERS - 1) + ["written"])
+        table = qbeast.open_table(f"{uri}{number}")
         actual = table.scan().collect()
         faults = table.check(data=True).faults
         assert faults.is_empty(), faults["message"].to_list()
@@ -81,21 +70,6 @@ def check(uri: str, options: dict[str, str], mode: str, outcomes: list[list[str]
             assert_same_rows(actual, pl.concat(rows(writer) for writer in range(WRITERS)), key="row")
         else:
             assert any(actual.sort("row").equals(rows(writer)) for writer in range(WRITERS))
-
-
-@pytest.mark.sweep
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["append", "overwrite", "ignore", "error"])
-def test_concurrent_first_writes_on_disk_agree(tmp_path: Path, four: Pool, mode: str) -> None:
-    uri = str(tmp_path / "t")
-    check(uri, {}, mode, run(four, uri, {}, mode))
-
-
-@pytest.mark.sweep
-@pytest.mark.timeout(600)
-def test_concurrent_first_writes_in_bucket_agree(bucket: str, s3_options: dict[str, str], four: Pool) -> None:
-    uri = f"s3://{bucket}/t"
-    check(uri, s3_options, "append", run(four, uri, s3_options, "append"))
 
 
 @pytest.fixture(params=["here", "scattered"])

@@ -33,62 +33,42 @@ FRAME = pl.DataFrame(
 ).with_columns(pl.when(pl.col("row") % 7 > 0).then(pl.col("x", "price", "text", "flag")).name.keep())
 WHERE = "x >= 0.25 AND x < 0.3 AND row < 9000"
 
-Read = Callable[[list[str], str], Any]
+Read = Callable[[Path, str], Any]
 
 
-def read_with_chdb(files: list[str], where: str) -> Any:
+def with_chdb(folder: Path, where: str) -> Any:
     chdb: Any = pytest.importorskip("chdb")
-    folder, settings = Path(files[0]).parent, "output_format_parquet_string_as_string = 1"
-    query = f"SELECT * EXCEPT _qbeast_weight FROM file('{folder}/*.parquet', Parquet) WHERE {where} SETTINGS {settings}"  # noqa: S608 # of constants
+    query = f"SELECT * FROM file('{folder}/*.parquet', Parquet) WHERE {where} SETTINGS output_format_parquet_string_as_string = 1"  # noqa: E501, S608 # of constants
     return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
 
 
-def read_with_daft(files: list[str], where: str) -> Any:
+def with_daft(folder: Path, where: str) -> Any:
     daft: Any = pytest.importorskip("daft")
-    return daft.read_parquet(files).where(daft.sql_expr(where)).exclude("_qbeast_weight").to_arrow()
+    return daft.read_parquet(f"{folder}/*.parquet").where(daft.sql_expr(where)).to_arrow()
 
 
-def read_with_datafusion(files: list[str], where: str) -> Any:
-    datafusion: Any = pytest.importorskip("datafusion")
-    context = datafusion.SessionContext()
-    context.register_parquet("rows", str(Path(files[0]).parent))
-    return context.sql(f"SELECT * FROM rows WHERE {where}").drop("_qbeast_weight").to_arrow_table()  # noqa: S608 # of constants
-
-
-@pytest.mark.parametrize("read", [read_with_chdb, read_with_daft, read_with_datafusion])
-def test_engine_reads_all_rows_of_bands(read: Read, tmp_path: Path) -> None:
-    with small_files(file_rows=8_000, page_rows=64):
-        qbeast.write_table(FRAME, tmp_path, columns=["row", "x"], cube_size=1_000)
-    files = qbeast.open_table(tmp_path).files()["path"].to_list()
-    assert all(pq.read_metadata(file).num_row_groups > 1 for file in files)
-    for where in ("true", WHERE):
-        actual = pl.DataFrame(read(files, where)).cast(dict(FRAME.schema))
-        assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))  # noqa: S608 # of constants
-
-
-def sample_with_chdb(folder: Path, where: str) -> Any:
-    chdb: Any = pytest.importorskip("chdb")
-    query = f"SELECT row FROM file('{folder}/*.parquet', Parquet) WHERE {where}"  # noqa: S608 # of constants
-    return pq.read_table(io.BytesIO(chdb.query(query, "Parquet").bytes()))
-
-
-def sample_with_daft(folder: Path, where: str) -> Any:
+def with_daft_as_delta(folder: Path, where: str) -> Any:
     daft: Any = pytest.importorskip("daft")
-    return daft.read_deltalake(str(folder)).where(daft.sql_expr(where)).select("row").to_arrow()
+    return daft.read_deltalake(str(folder)).where(daft.sql_expr(where)).to_arrow()
 
 
-def sample_with_datafusion(folder: Path, where: str) -> Any:
+def with_datafusion(folder: Path, where: str) -> Any:
     datafusion: Any = pytest.importorskip("datafusion")
     context = datafusion.SessionContext()
     context.register_parquet("rows", str(folder))
-    return context.sql(f"SELECT row FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
+    return context.sql(f"SELECT * FROM rows WHERE {where}").to_arrow_table()  # noqa: S608 # of constants
 
 
-@pytest.mark.parametrize("read", [sample_with_chdb, sample_with_daft, sample_with_datafusion])
-def test_engine_reads_samples_by_sample_column(read: Callable[[Path, str], Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [with_chdb, with_daft, with_daft_as_delta, with_datafusion])
+@pytest.mark.parametrize("sample", [None, "sample"])
+def test_engine_reads_rows_and_samples_of_bands(read: Read, sample: str | None, tmp_path: Path) -> None:
     with small_files(file_rows=8_000, page_rows=64):
-        qbeast.write_table(FRAME, tmp_path, columns=["row", "x"], cube_size=1_000, sample_column="sample")
-    for fraction in (0.01, 0.25, 0.7):
+        qbeast.write_table(FRAME, tmp_path, columns=["row", "x"], cube_size=1_000, sample_column=sample)
+    assert all(pq.read_metadata(file).num_row_groups > 1 for file in tmp_path.glob("*.parquet"))
+    for where in ("true", WHERE):
+        actual = pl.DataFrame(read(tmp_path, where)).select(FRAME.columns).cast(dict(FRAME.schema))
+        assert_same_rows(actual, FRAME.sql(f"SELECT * FROM self WHERE {where}"))  # noqa: S608 # of constants
+    for fraction in (0.01, 0.25, 0.7) if sample else ():
         expected = qbeast.read_table(tmp_path, sample=math.ceil(fraction * 65536) / 65536)
         rows = pl.DataFrame(read(tmp_path, f"sample < {fraction}"))["row"]
         assert rows.sort().to_list() == expected["row"].sort().to_list()

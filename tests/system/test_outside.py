@@ -74,8 +74,13 @@ WAYS = {
 ALLOWED = {"absolute", "absolute, encoded", "a file address"}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("plain", [True, False], ids=["staged", "indexed"])
+@pytest.mark.parametrize(
+    ("way", "plain"),
+    [
+        *((way, True) for way in WAYS),
+        *(pytest.param(way, False, marks=() if way == "up" else pytest.mark.sweep) for way in WAYS),
+    ],
+)
 def test_outside_files_are_never_opened(table: Path, way: str, *, plain: bool) -> None:
     place = str(table.parent / "secret.parquet")
     encoded = place.replace("/", "%2F")
@@ -292,6 +297,7 @@ def test_deletion_vector_outside_is_not_opened(table: Path, kind: str) -> None:
     assert "It was not opened" in fault["message"]
 
 
+@pytest.mark.sweep
 def test_credentials_go_only_to_own_bucket(s3_options: dict[str, str], tmp_path: Path) -> None:
     options, server = s3_options, client(s3_options)
     own_bucket, other_bucket = new_bucket(options), new_bucket(options)

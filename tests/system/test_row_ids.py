@@ -44,7 +44,6 @@ from tests.helpers.row_ids import (
 from tests.helpers.scattering import PartsEngine
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, small_files
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "delta" / "row-tracking" / "crc-full"
 Step = Callable[[qbeast.Table, qbeast.Resources], Any]
 
 
@@ -330,26 +329,6 @@ def test_restored_rows_have_their_ids_again(tmp_path: Path) -> None:
     assert row_ids(path, ROW) == old
     qbeast.write_table(spread(20, 900), path, mode="append")
     check_log(path)
-
-
-def test_golden_table_takes_every_change(tmp_path: Path) -> None:
-    path = Path(shutil.copytree(GOLDEN, tmp_path / "t"))
-    qbeast.convert_table(path, columns=["id"])
-    rows = pl.DataFrame({"id": range(300)})
-    for part in rows.iter_slices(100):
-        qbeast.write_table(part, path, mode="append")
-    table = qbeast.open_table(path)
-    names = [table.properties[key] for key in NAMES]
-    ids = {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()}
-    assert sorted(ids.values()) == list(range(300))
-    table.optimize(full=True)
-    assert {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()} == ids
-    table.delete("id % 3 = 0")
-    table.update("id % 3 = 1", {"id": "id + 1000"})
-    found = {key: row_id for key, (row_id, _) in row_ids(path, "id", names).items()}
-    assert found == {key + 1000 * (key % 3 == 1): row_id for key, row_id in ids.items() if key % 3}
-    assert {file["clusteringProvider"] for file in replay(path).values()} == {"qbeast"}
-    assert table.check().ok
 
 
 def test_files_for_the_jvm_have_no_hidden_columns(tmp_path: Path) -> None:

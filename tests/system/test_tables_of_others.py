@@ -175,24 +175,6 @@ def test_writer_features_allow_conversion_and_reads(kind: str, tmp_path: Path) -
     assert qbeast.open_table(path).check().ok
 
 
-@pytest.mark.parametrize("feature", RULES)
-def test_rows_that_keep_rules_are_written(feature: str, tmp_path: Path) -> None:
-    path = ruled(feature)(tmp_path / "t")
-    qbeast.convert_table(path, columns=["id"])
-    table = qbeast.open_table(path)
-    table.optimize()
-    assert table.files()["revision_id"].to_list() == [1]
-    table.delete("id >= 150")
-    rows = ROWS.with_columns(id=(pl.col("x") * 7 + 0.07).cast(pl.Int64), x=pl.col("x") + 0.01)
-    given = rows.drop("id") if feature == "identityColumns" else rows
-    qbeast.write_table(given, path, mode="append")
-    added = rows.with_columns(id=pl.int_range(200, 400)) if feature == "identityColumns" else rows
-    same(qbeast.read_table(path), pl.concat([ROWS.head(150), added]))
-    assert qbeast.open_table(path).check().ok
-    qbeast.open_table(path).restore(1)
-    same(qbeast.read_table(path), ROWS)
-
-
 @pytest.mark.parametrize("feature", ["checkConstraints", "invariants", "generatedColumns"])
 def test_rows_that_break_rules_are_refused_like_deltalake(feature: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
@@ -238,23 +220,6 @@ def test_unsupported_rule_is_dropped_as_the_message_shows(tmp_path: Path) -> Non
     table.set_properties({"delta.constraints.c": None})
     qbeast.write_table(ROWS, path, mode="append")
     assert qbeast.read_table(path).height == 2 * ROWS.height
-
-
-def test_change_feed_is_written_until_it_is_disabled(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    write_deltalake(path, ROWS, configuration={"delta.enableChangeDataFeed": "true"})
-    qbeast.convert_table(path, columns=["id"])
-    table = qbeast.open_table(path)
-    version = table.delete("id < 5").version
-    feed = pl.DataFrame(DeltaTable(path).load_cdf(starting_version=version, ending_version=version))
-    same(feed.filter(_change_type="delete").select(ROWS.columns), ROWS.filter(pl.col("id") < 5))
-    with pytest.raises(qbeast.UnsupportedTableError, match="cannot be set"):
-        table.set_properties({"delta.enableIcebergCompatV2": "true"})
-    table.set_properties({"delta.enableChangeDataFeed": None})
-    table.delete("id < 7")
-    assert len(list((path / "_change_data").iterdir())) == 1
-    same(qbeast.read_table(path), ROWS.filter(pl.col("id") >= 7))
-    assert DeltaTable(path).metadata().configuration.get("delta.enableChangeDataFeed") is None
 
 
 def test_append_only_table_error_names_allowed_changes(tmp_path: Path) -> None:
@@ -343,13 +308,6 @@ def test_log_gap_names_older_readable_versions(
         assert qbeast.open_table(tmp_path, version=left).scan().collect().height == left + 1
 
 
-def test_delta_table_without_index_names_the_conversion(tmp_path: Path) -> None:
-    write_deltalake(tmp_path, ROWS)
-    with pytest.raises(qbeast.NotQbeastTableError) as caught:
-        qbeast.open_table(tmp_path).optimize()
-    assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
-
-
 def csv(path: Path) -> None:
     ROWS.write_csv(path / "rows.csv")
 
@@ -394,16 +352,6 @@ def test_folder_of_partitions_names_the_conversion(tmp_path: Path) -> None:
     same(qbeast.read_table(tmp_path).select(ROWS.columns), ROWS)
 
 
-def test_folder_of_parquet_files_names_the_conversion(tmp_path: Path) -> None:
-    ROWS.write_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(qbeast.TableNotFoundError) as caught:
-        qbeast.read_table(tmp_path)
-    assert f"qbeast.convert_table({str(tmp_path)!r}, columns=[...])" in str(caught.value)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(qbeast.TableNotFoundError, match="holds no _delta_log"):
-        qbeast.open_table(tmp_path / "empty")
-
-
 @pytest.mark.parametrize("inside", ["", "/00000000000000000000.json", "/deeper"])
 @pytest.mark.parametrize("indexed", [True, False], ids=["ours", "of others"])
 def test_log_path_names_its_table(inside: str, tmp_path: Path, *, indexed: bool) -> None:
@@ -446,14 +394,3 @@ def test_preview_in_commit_timestamps_are_kept(tmp_path: Path) -> None:
     assert times == sorted(set(times))
     same(qbeast.read_table(path), pl.concat([ROWS, ROWS]).filter(pl.col("id") >= 5))
     assert qbeast.open_table(path).check().ok
-
-
-def test_table_constructor_error_names_open_table(tmp_path: Path) -> None:
-    with pytest.raises(
-        qbeast.InvalidInputError, match=r"called with 'lineitem'; .* qbeast\.open_table\(path\)"
-    ):
-        qbeast.Table("lineitem")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
-    with pytest.raises(
-        qbeast.InvalidColumnsError, match=r"'lineer' is not a kind of index: there are .*linear"
-    ):
-        qbeast.write_table(ROWS, tmp_path / "t", columns=["x:lineer"])
