@@ -7,15 +7,11 @@ import sys
 from datetime import timedelta
 
 import obstore
-import polars as pl
 import pytest
 
 from qbeast_core.errors import InvalidInputError, StorageError
-from qbeast_core.io.parquet.pages import PageReader, PageRequest
-from qbeast_core.io.parquet.write.encode import encode_data_file
 from qbeast_core.io.stores.remote import RemoteStore, translate_options
 from qbeast_core.io.stores.store import Store, open_store
-from tests.io.frames import every_type, page_cuts, weights
 
 
 @pytest.fixture
@@ -26,19 +22,6 @@ def options(s3_options: dict[str, str]) -> dict[str, str]:
 @pytest.fixture
 def store(bucket: str, options: dict[str, str]) -> Store:
     return open_store(f"s3://{bucket}/t", options)
-
-
-def test_pages_are_read_from_remote_store(store: Store) -> None:
-    frame = every_type(500)
-    requests = []
-    for name in "abc":
-        cuts = page_cuts(500, 100, groups=2)
-        file = encode_data_file(frame, weights=weights(500), cuts=cuts)
-        store.put(name, file.data)
-        pages = pl.Series([1, 4]).to_numpy()
-        requests.append(PageRequest(name, file.size_bytes, cuts, file.tail_bytes, pages))
-    read = PageReader(store).read(requests, ["id", "deep"], frame.schema)
-    assert read["id"].to_list() == [*range(100, 200), *range(349, 448)] * 3
 
 
 def test_near_ranges_share_a_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,18 +41,19 @@ def test_checkpoints_stay_small_and_tails_short(sizes: list[int], per_byte: floa
     assert checkpoints <= commits / 2 + (forced + 2) * most * per_byte
 
 
-def test_many_small_appends_leave_a_small_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("appends", [4, pytest.param(30, marks=pytest.mark.sweep)])
+def test_many_small_appends_leave_a_small_log(tmp_path: Path, appends: int) -> None:
     rng = np.random.default_rng(1)
-    for number in range(12):
+    for number in range(appends):
         start = np.datetime64("2026-01-01", "us") + np.timedelta64(number, "h")
         frame = pl.DataFrame(
             {
-                "at": start + np.arange(50).astype("timedelta64[s]"),
-                "user": [f"user-{item:06d}" for item in rng.integers(0, 9999, 50)],
-                "amount": rng.lognormal(3, 1.5, 50),
+                "at": start + np.arange(200).astype("timedelta64[s]"),
+                "user": [f"user-{item:06d}" for item in rng.integers(0, 9999, 200)],
+                "amount": rng.lognormal(3, 1.5, 200),
             }
         )
         qbeast.write_table(frame, tmp_path, columns=["at", "user", "amount"], mode="append")
     log = list((tmp_path / "_delta_log").iterdir())
-    assert sum(path.stat().st_size for path in log) < 90_000
-    assert len([path for path in log if path.name.endswith(".checkpoint.parquet")]) <= 1
+    assert sum(path.stat().st_size for path in log) < 20_000 + 6_000 * appends
+    assert len([path for path in log if path.name.endswith(".checkpoint.parquet")]) <= 2

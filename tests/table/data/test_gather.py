@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,14 +31,6 @@ def test_gathered_rows_equal_polars(data):
     taken = RowSource(chunked).take(rows, order)
     assert taken.schema == frame.schema
     assert taken.equals(frame[pl.Series(rows[order], dtype=pl.UInt32)])
-
-
-@pytest.mark.parametrize("dtype", [pl.Decimal(5, 2), pl.Decimal(38, 10)])
-def test_decimals_keep_their_digits(dtype):
-    values = pl.Series([f"{i - 50}.{i % 100:02}" for i in range(100)]).str.to_decimal(scale=2).cast(dtype)
-    frame = pl.concat([pl.DataFrame({"d": values[:30]}), pl.DataFrame({"d": values[30:]})], rechunk=False)
-    rows, order = np.arange(0, 100, 3, dtype=np.uint32), np.arange(33, -1, -1, dtype=np.uint32)
-    assert RowSource(frame).take(rows, order).equals(frame[pl.Series(rows[order])])
 
 
 def test_low_cardinality_columns_are_gathered_by_position():

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import qbeast
 from qbeast_core.table.data.query_batches import query_batches
 
 ROWS = pl.DataFrame({"a": range(50_000)})
@@ -81,3 +82,12 @@ def test_query_dropped_in_its_thread_ends() -> None:
     query.read.set()
     assert query.ended.wait(10)
     assert query.stopped
+
+
+@pytest.mark.parametrize("condition", ["CAST(s AS INT) = 1", pl.col("s").cast(pl.Int32) == 1])
+def test_non_numeric_text_does_not_damage_files(tmp_path: Path, condition: str | pl.Expr) -> None:
+    qbeast.write_table(
+        pl.DataFrame({"row": range(4), "s": ["1", "x", "2", "y"]}), tmp_path / "t", columns=["row"]
+    )
+    with pytest.raises(qbeast.InvalidInputError, match="cannot be evaluated"):
+        qbeast.open_table(tmp_path / "t").delete(condition)

@@ -67,10 +67,6 @@ def commit(root: Path, version: int) -> Path:
     return log(root, f"{version:020d}.json")
 
 
-def with_checkpoint(root: Path) -> None:
-    checkpoint(root, 2)
-
-
 def without_commits_before(root: Path) -> None:
     checkpoint(root, 2)
     commit(root, 0).unlink()
@@ -92,10 +88,6 @@ def of_an_older_hint(root: Path) -> None:
 def of_a_hint_to_nothing(root: Path) -> None:
     checkpoint(root, 3)
     log(root, f"{3:020d}.checkpoint.parquet").unlink()
-
-
-def checkpointed_at_its_end(root: Path) -> None:
-    checkpoint(root, len(COMMITS) - 1)
 
 
 def in_parts(root: Path) -> None:
@@ -123,11 +115,9 @@ def with_strange_files(root: Path) -> None:
 
 LOGS = (
     lambda _: None,
-    with_checkpoint,
     without_commits_before,
     without_hint,
     of_an_older_hint,
-    checkpointed_at_its_end,
     in_parts,
     with_strange_files,
 )

@@ -271,49 +271,6 @@ def actions_of(table: Path, kind: str) -> dict[str, Any]:
     return next(json.loads(line)[kind] for line in lines if kind in json.loads(line))
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        {"minReaderVersion": 1, "minWriterVersion": 8},
-        {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["icebergCompatV3"]},
-    ],
-    ids=str,
-)
-def test_table_with_unknown_feature_is_only_read(table: Path, protocol: dict[str, Any]) -> None:
-    add_to_log(table, {"protocol": protocol})
-    for mode in ("append", "overwrite"):
-        assert_refused(
-            table,
-            qbeast.UnsupportedTableError,
-            lambda mode=mode: qbeast.write_table(ROWS, table, columns=["id", "s"], mode=mode),
-            "Nothing was changed",
-        )
-    assert qbeast.read_table(table).height == ROWS.height
-
-
-@pytest.mark.parametrize(
-    ("schema", "configuration", "match"),
-    [
-        ({"delta.invariants": "{}"}, {}, "invariants"),
-        ({"delta.generationExpression": "uuid()"}, {}, "generatedColumns"),
-        ({}, {"delta.constraints.c": "hash(id) > 0"}, "checkConstraints"),
-    ],
-)
-def test_table_with_unsupported_rules_is_not_written(
-    table: Path, schema: dict[str, str], configuration: dict[str, str], match: str
-) -> None:
-    metadata = actions_of(table, "metaData")
-    columns = json.loads(metadata["schemaString"])
-    columns["fields"][0]["metadata"] = schema
-    metadata["schemaString"] = json.dumps(columns)
-    metadata["configuration"] |= configuration
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
-    add_to_log(table, {"protocol": protocol}, {"metaData": metadata})
-    assert_refused(
-        table, qbeast.UnsupportedTableError, lambda: qbeast.write_table(ROWS, table, mode="append"), match
-    )
-
-
 @pytest.mark.parametrize("columns", [["id"], ["s", "id"], ["id", "s", "ok"], ["id", "ok"]])
 def test_append_keeps_the_indexed_columns(table: Path, columns: list[str]) -> None:
     def write() -> object:

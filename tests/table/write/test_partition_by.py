@@ -281,17 +281,6 @@ def test_small_partitions_warn_once(tmp_path: Path) -> None:
     qbeast.write_table(rows, tmp_path / "large", columns=["x"], partition_by=["day"], cube_size=1000)
 
 
-def test_samples_are_the_rows_of_the_same_weights(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    rows = pl.DataFrame({"row": range(900), "x": random.random(900), "day": random.integers(0, 4, 900)})
-    qbeast.write_table(rows, tmp_path / "one", columns=["row", "x"])
-    with small_files(file_rows=150, page_rows=16):
-        qbeast.write_table(rows, tmp_path / "many", columns=["row", "x"], partition_by=["day"], cube_size=100)
-    for sample in (0.01, 0.3, (0.2, 0.25)):
-        expected = qbeast.read_table(tmp_path / "one", sample=sample)
-        assert_same_rows(qbeast.read_table(tmp_path / "many", sample=sample), expected)
-
-
 def test_bytes_that_are_no_text_raise(tmp_path: Path) -> None:
     rows = pl.DataFrame({"key": [b"ab", b"\xff"], "x": [1, 2]})
     with pytest.raises(qbeast.InvalidInputError, match="not UTF-8"):

@@ -366,19 +366,3 @@ def test_names_that_cannot_be_added_are_refused(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path / "jvm", INDEXED, dialect="qbeast-spark")
     with pytest.raises(qbeast.InvalidInputError):
         qbeast.open_table(tmp_path / "jvm").add_sample_column("new")
-
-
-def test_newer_reader_version_is_refused_by_reads_and_writes(table: qbeast.Table, tmp_path: Path) -> None:
-    commit = tmp_path / "_delta_log" / "00000000000000000000.json"
-    text = commit.read_text()
-    assert '"qbeast.minReader":"2"' in text
-    commit.write_text(text.replace('"qbeast.minReader":"2"', '"qbeast.minReader":"99"'))
-    for call in (
-        lambda: qbeast.open_table(tmp_path),
-        lambda: qbeast.write_table(ROWS, tmp_path, mode="append"),
-        lambda: qbeast.convert_table(tmp_path, INDEXED),
-        table.refresh,
-    ):
-        with pytest.raises(qbeast.UnsupportedTableError, match="Upgrade qbeast") as caught:
-            call()
-        assert (caught.value.code, caught.value.feature) == ("unsupported-table", "qbeast.minReader")
