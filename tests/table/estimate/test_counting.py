@@ -74,8 +74,9 @@ FILTERS: list[str | pl.Expr] = [
 ]
 
 
-@pytest.mark.parametrize("where", FILTERS, ids=str)
-@pytest.mark.parametrize("engine", [None, PartsEngine()])
+@pytest.mark.parametrize(
+    ("where", "engine"), [*((where, None) for where in FILTERS), (FILTERS[1], PartsEngine())], ids=str
+)
 def test_count_equals_all_rows(
     table: qbeast.Table, deleted: qbeast.Table, where: str | pl.Expr, engine: Any
 ) -> None:
@@ -113,13 +114,13 @@ def test_cubes_and_files_are_counted_without_reads(table: qbeast.Table) -> None:
 
 
 def test_only_cubes_on_the_boundary_are_read(tmp_path: Path) -> None:
-    some = rows(200_000, 4, 0)
-    qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=2000)
+    some = rows(100_000, 4, 0)
+    qbeast.write_table(some, tmp_path / "t", columns=["id", "x"], cube_size=1000)
     table = qbeast.open_table(tmp_path / "t")
-    actual = table.estimate({"n": pl.len()}, where="id < 100000", error=0.001)
-    assert actual.frame.select("n", "n_low", "n_high").row(0) == (100_000,) * 3
-    assert 0 < actual.rows_read < 100_000
-    assert actual.bytes_opened < 0.5 * table.explain("id < 100000", columns=["id"]).bytes_opened
+    actual = table.estimate({"n": pl.len()}, where="id < 50000", error=0.001)
+    assert actual.frame.select("n", "n_low", "n_high").row(0) == (50_000,) * 3
+    assert 0 < actual.rows_read < 50_000
+    assert actual.bytes_opened < 0.5 * table.explain("id < 50000", columns=["id"]).bytes_opened
 
 
 def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
@@ -132,7 +133,8 @@ def test_sums_are_calibrated_to_the_count(table: qbeast.Table) -> None:
         assert actual[f"sum{end}"].item() == pytest.approx(20_000 * actual[f"mean{end}"].item())
 
 
-def test_intervals_of_calibrated_sums_hold(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("trials", "least"), [(10, 8), pytest.param(100, 88, marks=pytest.mark.sweep)])
+def test_intervals_of_calibrated_sums_hold(tmp_path: Path, trials: int, least: int) -> None:
     """A trial is another window of weights; the filter is decided by the statistics of files."""
     for at in range(2):
         some = rows(60_000, 20 + at, 10 * at)
@@ -141,11 +143,12 @@ def test_intervals_of_calibrated_sums_hold(tmp_path: Path) -> None:
     truth = (
         table.scan().filter(pl.col("day") < dt.date(2024, 1, 8)).select(pl.col("fare").sum()).collect().item()
     )
-    windows = [(at / 100, (at + 1) / 100) for at in range(100)]
+    windows = [(at / 100, (at + 1) / 100) for at in range(trials)]
     actual = pl.concat(
         table.estimate({"s": "sum(fare)", "n": "count(*)"}, where=where, sample=item).frame
         for item in windows
     )
-    assert actual["reliable"].sum() > 90
+    assert actual["reliable"].sum() > 0.9 * trials - 1
     assert (actual["n"] == 60_000).all()
-    assert 88 <= ((actual["s_low"] <= truth) & (truth <= actual["s_high"])).sum() < 100
+    held = ((actual["s_low"] <= truth) & (truth <= actual["s_high"])).sum()
+    assert least <= held < max(trials, 11)

@@ -52,7 +52,7 @@ def create(path: Path, rows: pl.DataFrame, layout: str, **options: Any) -> qbeas
     return qbeast.open_table(path)
 
 
-@examples(4, sweep=150)
+@examples(2, sweep=90)
 @given(
     layout=st.sampled_from(["index", "key"]),
     count=st.integers(1, 400),
@@ -125,10 +125,16 @@ def rows() -> pl.DataFrame:
     return pl.DataFrame({"user": user, "fare": random.gamma(2, 5, len(user)), "km": random.random(len(user))})
 
 
-@pytest.mark.parametrize("layout", ["index", "key"])
-def test_giant_is_no_obstacle(rows: pl.DataFrame, tmp_path: Path, layout: str) -> None:
+@pytest.fixture(scope="module", params=["key", pytest.param("index", marks=pytest.mark.sweep)])
+def giant(
+    request: pytest.FixtureRequest, rows: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> qbeast.Table:
+    return create(tmp_path_factory.mktemp("giant") / "t", rows, request.param)
+
+
+def test_giant_is_no_obstacle(rows: pl.DataFrame, giant: qbeast.Table) -> None:
     """It is one of the users, and its rows are read only if it is in the sample."""
-    table = create(tmp_path / "t", rows, layout)
+    table = giant
     actual = table.estimate({"n": USER.n_unique()}, error=0.05)
     assert actual.met
     assert actual.fraction < 0.2
@@ -140,16 +146,17 @@ def test_giant_is_no_obstacle(rows: pl.DataFrame, tmp_path: Path, layout: str) -
     assert mixed.frame["it"].item() == pytest.approx(expected, rel=0.05)
 
 
-def test_intervals_of_samples_hold_true_counts(rows: pl.DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("trials", "least"), [(8, 7), pytest.param(20, 16, marks=pytest.mark.sweep)])
+def test_intervals_of_samples_hold_true_counts(
+    rows: pl.DataFrame, giant: qbeast.Table, trials: int, least: int
+) -> None:
     """Disjoint samples are independent trials."""
-    table, held = create(tmp_path / "t", rows, "key"), 0
-    for step in range(20):
-        frame = table.estimate(
-            {"n": USER.n_unique()}, where="km < 0.1", sample=(step / 20, (step + 1) / 20)
-        ).frame
-        truth = rows.filter(pl.col("km") < 0.1)["user"].n_unique()
+    truth, held = rows.filter(pl.col("km") < 0.1)["user"].n_unique(), 0
+    for step in range(trials):
+        sample = (step / 20, (step + 1) / 20)
+        frame = giant.estimate({"n": USER.n_unique()}, where="km < 0.1", sample=sample).frame
         held += frame["n_low"].item() <= truth <= frame["n_high"].item()
-    assert held >= 16
+    assert held >= least
 
 
 def test_sql_counts_distinct_values_without_null(tmp_path: Path) -> None:

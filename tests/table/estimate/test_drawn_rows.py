@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from qbeast_core.table.estimate.reading import Reading
 from qbeast_core.table.read.scan_task import read_parts
 from qbeast_core.table.read.split_scan import all_parts, scan_tasks
 from tests.helpers import deletion_vectors
+from tests.helpers.examples import examples
 
 CUTS = (0.0, 0.01, 0.05, 0.2, 0.5, 1.0)
 BOUND = st.integers(-(2**31), 2**31)
@@ -53,18 +55,28 @@ def parts_of(table: qbeast.Table, where: str | None, *, tasks: bool = False) -> 
     return actual
 
 
+@pytest.fixture(scope="module", params=[0.4, 0.01])
+def drawn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[pl.DataFrame, qbeast.Table]:
+    """Rows of which heavy keys have a share, and a table of them after an append."""
+    frame, path = rows(30_000, heavy=request.param), tmp_path_factory.mktemp("drawn")
+    cube_size = 1_000 if request.param > 0.1 else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", qbeast.DesignEffectWarning)
+        for part in frame.iter_slices(20_000):
+            qbeast.write_table(part, path, columns=["x"], mode="append", cube_size=cube_size)
+    return frame, qbeast.open_table(path)
+
+
 @pytest.mark.parametrize("how", ["here", "in tasks"])
-@pytest.mark.parametrize("heavy", [0.4, 0.01])
 @pytest.mark.parametrize("where", [None, "x > 1", "x IS NULL AND w < 0.5", "x < 0"])
-@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-def test_rounds_read_each_row_once(tmp_path: Path, where: str | None, heavy: float, how: str) -> None:
-    frame = rows(heavy=heavy)
-    for part in frame.iter_slices(40_000):
-        qbeast.write_table(
-            part, str(tmp_path), columns=["x"], mode="append", cube_size=2_000 if heavy > 0.1 else None
-        )
+def test_rounds_read_each_row_once(
+    drawn: tuple[pl.DataFrame, qbeast.Table], where: str | None, how: str
+) -> None:
+    frame, table = drawn
     kept = frame if where is None else frame.filter(pl.sql_expr(where))
-    actual = parts_of(qbeast.open_table(str(tmp_path)), where, tasks=how == "in tasks")
+    actual = parts_of(table, where, tasks=how == "in tasks")
     if where is not None:
         actual = [part.filter(pl.sql_expr(where)) for part in actual]
     assert sorted(pl.concat(actual)["id"]) == kept["id"].to_list()
@@ -94,7 +106,7 @@ def test_deleted_rows_of_heavy_keys_stay_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_sample_of_heavy_key_opens_few_pages(tmp_path: Path) -> None:
-    frame = rows(300_000, heavy=0.8)
+    frame = rows(150_000, heavy=0.8)
     qbeast.write_table(frame, str(tmp_path), columns=["x"])
     actual = qbeast.open_table(str(tmp_path)).estimate(
         {"w": pl.col("w").mean()}, where="x IS NULL", sample=0.05
@@ -107,6 +119,7 @@ def test_sample_of_heavy_key_opens_few_pages(tmp_path: Path) -> None:
     assert actual.bytes_opened < 0.2 * everything.bytes_opened
 
 
+@examples(5, sweep=200)
 @given(first=st.integers(0, 100), count=st.integers(1, 2000), low=BOUND, high=BOUND, path=st.text())
 def test_rows_have_weights_of_their_range(first: int, count: int, low: int, high: int, path: str) -> None:
     item = Stretch.of(first, count, path=path)

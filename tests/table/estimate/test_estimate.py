@@ -257,7 +257,6 @@ def test_requested_sums_larger_than_memory_raise(table: qbeast.Table) -> None:
         with pytest.raises(qbeast.InvalidInputError, match=cure) as refused:
             table.estimate(**much, memory_bytes=4 << 20)
         assert refused.value.argument == "memory_bytes"
-        assert table.estimate(**much).met is not False
 
 
 def test_exhausted_byte_limit_ends_reading(table: qbeast.Table) -> None:
@@ -445,7 +444,7 @@ def test_answer_shows_itself(table: qbeast.Table) -> None:
         actual.plot("z")
 
 
-@pytest.mark.parametrize("options", [{"sample": 0.4}, {"sample": 1.0}, {"error": 0.05}])
+@pytest.mark.parametrize("options", [{"sample": 0.4}, {"error": 0.05}])
 def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[str, Any]) -> None:
     request = EstimateRequest(aggregates=ASKED, by="kind", where="id > 20000 AND x < 18", **options)
     question = question_of(request, table.reader)
@@ -458,8 +457,8 @@ def test_tasks_of_an_engine_answer_the_same(table: qbeast.Table, options: dict[s
 @pytest.mark.parametrize("engine", [None, PartsEngine()])
 @resized(batch_bytes=1)
 def test_variances_keep_digits_without_first_rows(tmp_path: Path, engine: Any) -> None:
-    far = pl.DataFrame({"id": range(1000)}).with_columns(x=1e9 + pl.col("id") % 7)
-    qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=40)
+    far = pl.DataFrame({"id": range(100)}).with_columns(x=1e9 + pl.col("id") % 7)
+    qbeast.write_table(far, tmp_path / "t", columns=["id"], cube_size=10)
     table = qbeast.open_table(tmp_path / "t")
     few = table.scan().tail(5).collect().select("id", few=pl.lit("yes"))
     request = EstimateRequest(
@@ -503,8 +502,9 @@ def test_rows_without_index_are_counted_exactly(tmp_path: Path) -> None:
     assert none.select("n", "n_high", "reliable").row(0) == (0.0, 0.0, True)
 
 
-def test_condition_with_many_parts_works(table: qbeast.Table) -> None:
-    many = functools.reduce(operator.and_, [pl.col("id") != -item for item in range(1, 1201)])
+@pytest.mark.parametrize("count", [200, pytest.param(1_200, marks=pytest.mark.sweep)])
+def test_condition_with_many_parts_works(table: qbeast.Table, count: int) -> None:
+    many = functools.reduce(operator.and_, [pl.col("id") != -item for item in range(count)])
     request = question_of(EstimateRequest(aggregates={"n": pl.len()}, where=many, sample=0.1), table.reader)
     assert request.pushed is not None
     assert request.pushed.meta.eq(many)

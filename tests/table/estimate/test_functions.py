@@ -50,7 +50,9 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("where", [None, "at < 700", "at < 100"])
+@pytest.mark.parametrize(
+    "where", ["at < 700", *(pytest.param(where, marks=pytest.mark.sweep) for where in (None, "at < 100"))]
+)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_function_gets_the_rows_of_the_sample(
     table: qbeast.Table, function: Callable[[pl.DataFrame], float], where: str | None

@@ -50,7 +50,14 @@ def table(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> qbea
 
 
 @pytest.mark.parametrize("name", GROUPS)
-@pytest.mark.parametrize("options", [{"error": 0.1}, {"sample": 0.2, "where": "id < 60000"}, {"sample": 1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"error": 0.1}, marks=pytest.mark.sweep),
+        {"sample": 0.2, "where": "id < 60000"},
+        pytest.param({"sample": 1.0}, marks=pytest.mark.sweep),
+    ],
+)
 def test_expression_groups_equal_column_groups(
     table: qbeast.Table, name: str, options: dict[str, Any]
 ) -> None:

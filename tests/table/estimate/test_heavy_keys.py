@@ -35,9 +35,9 @@ def rows(share: float, *, key: float | None = None, seed: int = 1) -> pl.DataFra
     ("key", "share", "where", "error"),
     [
         (None, 0.25, "w < 0.5", 0.05),
-        (None, 0.05, "w < 0.5", 0.02),
+        pytest.param(None, 0.05, "w < 0.5", 0.02, marks=pytest.mark.sweep),
         (None, 0.25, "w < 0.5 AND (x < -1 OR x IS NULL)", 0.05),
-        (0.5, 0.3, None, 0.02),
+        pytest.param(0.5, 0.3, None, 0.02, marks=pytest.mark.sweep),
         (0.5, 0.3, "x BETWEEN 0.4 AND 0.6", 0.05),
     ],
 )
@@ -89,7 +89,7 @@ def retag(folder: Path, change: Callable[[str, int], str]) -> None:
 
 
 @pytest.mark.parametrize("change", [_without_list, _without_order])
-@pytest.mark.parametrize("share", [0.02, 0.25])
+@pytest.mark.parametrize("share", [pytest.param(0.02, marks=pytest.mark.sweep), 0.25])
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 def test_files_without_list_or_order_keep_promise(
     tmp_path: Path, change: Callable[[str, int], str], share: float

@@ -42,15 +42,14 @@ def test_sums_over_joins_keep_promise_in_few_trials(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_joins_of_two_tables_keep_promise(shape: str, kind: Kind) -> None:
-    results = [trial(shape, kind, seed) for seed in range(200)]
+    results = [trial(shape, kind, seed) for seed in range(100)]
     assert all(item.met for item in results)
-    assert shares(results)[0] >= 0.95 - 2 * (0.95 * 0.05 / 200) ** 0.5
+    assert shares(results)[0] >= 0.95 - 2 * (0.95 * 0.05 / 100) ** 0.5
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_joins_of_two_tables_are_near_in_few_trials(kind: Kind) -> None:
-    results = [trial("null", kind, seed) for seed in range(5)]
-    assert all(item.met for item in results)
-    near, fraction = shares(results)
-    assert near >= 0.6
-    assert fraction < 0.5
+def test_join_of_two_tables_is_near_in_one_trial(kind: Kind) -> None:
+    result = trial("null", kind, 1)
+    assert result.met
+    assert all(result.near)
+    assert result.fraction < 0.5

@@ -84,8 +84,7 @@ def answers(how: str) -> dict[str, pl.Expr]:
     return {**ASKED, "both": (pl.col("fare") * pl.col("cost")).sum(), "spread": pl.col("cost").std()}
 
 
-@pytest.mark.parametrize("engine", [None, PartsEngine()], ids=["here", "tasks"])
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(("how", "engine"), [*((how, None) for how in HOWS), ("inner", PartsEngine())])
 def test_join_of_all_rows_equals_polars(
     tables: tuple[qbeast.Table, qbeast.Table], how: Any, engine: Any
 ) -> None:
@@ -159,11 +158,11 @@ def test_frames_join_like_polars(tables: tuple[qbeast.Table, qbeast.Table], how:
 
 
 def test_rows_of_both_sides_may_repeat_in_small_pieces(tmp_path: Path) -> None:
-    ids = pl.int_range(3_000, eager=True)
+    ids = pl.int_range(900, eager=True)
     left, right = pl.DataFrame({"user": ids % 3, "x": ids}), pl.DataFrame({"user": ids % 4, "y": ids})
     for name, rows in (("left", left), ("right", right)):
         qbeast.write_table(rows, tmp_path / name, columns=["user"])
-    with resized(batch_bytes=100_000):
+    with resized(batch_bytes=10_000):
         answer = qbeast.estimate(
             tmp_path / "left",
             {"n": pl.len(), "s": "sum(x * y)"},
@@ -209,7 +208,7 @@ def test_unlisted_giant_of_joined_table_is_found(tmp_path: Path) -> None:
     giant = pl.DataFrame({"user": [17] * 40_000, "y": range(40_000)})
     deltalake.write_deltalake(str(tmp_path / "right"), giant.to_arrow(), mode="append")
     request: dict[str, Any] = {"aggregates": {"n": pl.len()}, "join": (tmp_path / "right", "user")}
-    for start in np.arange(0, 0.5, 0.05):
+    for start in np.arange(0, 0.5, 0.1):
         frame = qbeast.estimate(tmp_path / "left", sample=(start, start + 0.05), **request).frame
         truth = 9 * 20_000 + 3 * 40_000
         assert not frame["reliable"].item() or frame["n_low"].item() <= truth <= frame["n_high"].item()
@@ -265,9 +264,8 @@ def test_joined_rows_stay_within_memory(tables: tuple[qbeast.Table, qbeast.Table
     )
     question = question_of(request, events.reader)
     (plenty,) = rounds(events.reader, question)
-    for memory_bytes in (200_000, 60_000):  # ranges of users
-        (little,) = rounds(events.reader, replace(question, memory_bytes=memory_bytes))
-        assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
-        assert little.rows_read == plenty.rows_read
+    (little,) = rounds(events.reader, replace(question, memory_bytes=60_000))  # ranges of users
+    assert_frame_equal(little.frame, plenty.frame, rel_tol=1e-9)
+    assert little.rows_read == plenty.rows_read
     with pytest.raises(qbeast.InvalidInputError, match=r"the rows to join from .* take .* bytes of memory"):
         list(rounds(events.reader, replace(question, memory_bytes=1_500)))

@@ -91,7 +91,7 @@ def assert_answers(actual: qbeast.Estimate, truth: pl.DataFrame) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@examples(3, sweep=200)
+@examples(2, sweep=90)
 @given(st.integers(0, 150), st.integers(1, 40), st.sampled_from(["key", "index"]), st.data())
 def test_values_per_key_equal_two_aggregations(count: int, users: int, key: str, data: st.DataObject) -> None:
     """For tables with a sampling key or an index of the key, after appends, deletes, and with staged files."""
@@ -348,7 +348,7 @@ def test_rounds_end_with_the_promised_answer(table: qbeast.Table, rows: pl.DataF
     assert steps[-1].frame["m"].item() == pytest.approx(truth, rel=0.1)
 
 
-@pytest.mark.parametrize("where", [None, "fare > 4"])
+@pytest.mark.parametrize("where", [None, pytest.param("fare > 4", marks=pytest.mark.sweep)])
 def test_staged_giant_does_not_break_the_promise(tmp_path: Path, where: str | None) -> None:
     """No tag lists a heavy key of a file of another writer; half of the samples lack its rows."""
     random, keys = np.random.default_rng(2), 3_000
