@@ -167,19 +167,6 @@ def test_feed_hides_rows_of_deletion_vectors(tmp_path: Path) -> None:
     assert rows.filter(_change_type="update_postimage")["value"].to_list() == (old["value"] + 100).to_list()
 
 
-def test_golden_table_of_spark_keeps_its_feed(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    shutil.copytree(GOLDEN / "cdf-table-data-change", path)
-    qbeast.convert_table(path, columns=["id"])
-    table = qbeast.open_table(path)
-    before = table.scan().collect().rename({"id": ROW})
-    version = table.delete("id IN (1, 2)").version
-    after = table.scan().collect().rename({"id": ROW})
-    feed_rows = read_feed(path, version).rename({"id": ROW})
-    assert set(feed_rows["_change_type"]) == {"delete"}
-    assert_same_rows(feed_rows.select(before.columns), before.join(after, on=ROW, how="anti"))
-
-
 def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
     files, version = set(path.rglob("*.parquet")), qbeast.open_table(path).version
     encode, calls = write_feed.encode_data_file, iter(range(2))
@@ -232,14 +219,6 @@ def test_property_without_the_feature_writes_no_feed(path: Path) -> None:
     assert not change_files(path)
 
 
-def test_column_with_a_name_of_the_feed_is_refused(path: Path) -> None:
-    table = qbeast.open_table(path)
-    source = spread(3).with_columns(_change_type=pl.lit("mine"))
-    with pytest.raises(qbeast.UnsupportedTableError, match="the feed uses too"):
-        table.merge(source, on=ROW, schema_mode="merge")
-    assert not change_files(path)
-
-
 def test_vacuum_deletes_only_old_files_of_the_feed(path: Path) -> None:
     table = qbeast.open_table(path)
     table.update(f"{ROW} < 9", {"f": "1.0"})
@@ -254,15 +233,12 @@ def test_vacuum_deletes_only_old_files_of_the_feed(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, mapped: bool) -> None:
+def test_feed_files_have_one_partition(tmp_path: Path) -> None:
     path = tmp_path / "t"
     rows = pl.DataFrame(
         {ROW: range(60), "day": [f"{n % 3}/ä" if n % 4 else None for n in range(60)], "f": [0.5] * 60}
     )
     write_deltalake(path, rows, partition_by=["day"], configuration={"delta.enableChangeDataFeed": "true"})
-    if mapped:
-        map_columns(path)
     qbeast.convert_table(path, columns=[ROW])
     reader = qbeast.open_table(path)._reader  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     change = Update("row < 30", {"day": "CASE WHEN row % 2 = 0 THEN 'new' ELSE day END", "f": "1.5"})
@@ -271,15 +247,14 @@ def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, map
         np.ones(reader.snapshot.files.height, np.bool_), [], None, is_new=False, rows=0, cubes=0
     )
     files = feed.write_feed(reader, plan, replaced, MemoryEngine())
-    physical = {name: f"col-{name}" if mapped else name for name in rows.columns}
     found = []
     for file in files:
         stored = pl.read_parquet(path / unquote(file.path), hive_partitioning=False)
         assert (file.size, file.data_change) == ((path / unquote(file.path)).stat().st_size, False)
-        assert set(stored.columns) == {physical[ROW], physical["f"], "_change_type"}
-        assert set(file.partition_values) == {physical["day"]}
-        day = pl.lit(file.partition_values[physical["day"]], dtype=pl.String).alias("day")
-        found.append(stored.rename({physical[name]: name for name in (ROW, "f")}).with_columns(day))
+        assert set(stored.columns) == {ROW, "f", "_change_type"}
+        assert set(file.partition_values) == {"day"}
+        day = pl.lit(file.partition_values["day"], dtype=pl.String)
+        found.append(stored.with_columns(day=day))
     actual = pl.concat(found)
     before = rows[:30]
     even = pl.col(ROW) % 2 == 0
@@ -293,30 +268,3 @@ def test_feed_files_have_one_partition_and_names_of_files(tmp_path: Path, *, map
         "new",
         None,
     }
-
-
-def map_columns(path: Path) -> None:
-    """Give the columns of a new table other names in its files."""
-    log = path / "_delta_log" / f"{0:020}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "protocol" in line:
-            line["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
-        if "metaData" in line:
-            schema = json.loads(line["metaData"]["schemaString"])
-            for number, field in enumerate(schema["fields"], start=1):
-                mapping = {"id": number, "physicalName": f"col-{field['name']}"}
-                field["metadata"] = {f"delta.columnMapping.{key}": value for key, value in mapping.items()}
-            line["metaData"]["schemaString"] = json.dumps(schema)
-            maximum = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
-            line["metaData"]["configuration"] |= maximum
-        if "add" in line:
-            add = line["add"]
-            add["partitionValues"] = {f"col-{name}": text for name, text in add["partitionValues"].items()}
-            add.pop("stats", None)
-            file = path / unquote(add["path"])
-            pl.read_parquet(file, hive_partitioning=False).rename(lambda name: f"col-{name}").write_parquet(
-                file
-            )
-            add["size"] = file.stat().st_size
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from deltalake import write_deltalake
@@ -99,26 +98,4 @@ def test_rows_of_older_revisions_move_to_newest(tmp_path: Path) -> None:
         result = table.delete(pl.col(ROW) % 3 == 0)
     assert (result.revision_id, result.new_revision) == (2, False)
     assert_same_rows(table.scan().collect(), pl.concat([first, second]).filter(pl.col(ROW) % 3 != 0))
-    check_invariants(tmp_path / "t")
-
-
-def test_tables_that_forbid_deletes_raise(tmp_path: Path) -> None:
-    rows, path = spread(100), tmp_path / "t"
-    write_deltalake(path, rows, configuration={"delta.appendOnly": "true"})
-    qbeast.convert_table(path, columns=[ROW])
-    with pytest.raises(qbeast.UnsupportedTableError, match=r"delta\.appendOnly"):
-        qbeast.open_table(path).delete("a > 5")
-    assert_same_rows(qbeast.read_table(path), rows)
-
-
-def test_sample_after_delete_is_the_remaining_sample(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    rows = pl.DataFrame({ROW: range(20_000), "a": rng.random(20_000)})
-    qbeast.write_table(rows, tmp_path / "t", columns=[ROW, "a"], cube_size=500)
-    table = qbeast.open_table(tmp_path / "t")
-    before = table.scan(sample=0.1).collect()
-    table.delete(pl.col("a") < 0.3)
-    small, large = (table.scan(sample=share).collect() for share in (0.1, 0.4))
-    assert_same_rows(small, before.filter(pl.col("a") >= 0.3))
-    assert small.join(large, on=ROW, how="anti").is_empty()
     check_invariants(tmp_path / "t")

@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake.schema import PrimitiveType
 from hypothesis import given
 
 import qbeast
@@ -25,7 +26,6 @@ from qbeast_core.errors import (
     TableNotFoundError,
 )
 from qbeast_core.spec.block import Block
-from qbeast_core.spec.revision import staging_revision
 from qbeast_core.table.engine.tasks import append as append_part
 from qbeast_core.table.engine.tasks.append import AppendedPart
 from qbeast_core.table.index import fit as fit_blocks
@@ -137,10 +137,8 @@ def test_quantiles_take_any_value(tmp_path: Path) -> None:
 
 def test_converted_table_gets_only_staging_files(tmp_path: Path) -> None:
     place = tmp_path / "t"
-    revision = staging_revision(["id"], timestamp_ms=0, table_id=str(place), cube_size=1000)
-    existing = {"qbeast.lastRevisionID": "0", "qbeast.revision.0": revision.to_json()}
     write_deltalake(place, numbers(100))
-    _edit_metadata(place, configuration=existing)
+    qbeast.convert_table(place, columns=["id"])
     append_by_tasks(place, [numbers(10, first=100), numbers(10, first=110)])
     assert not any(add.get("tags") for add in read_log(place).adds.values())
     assert sorted(qbeast.read_table(place)["id"]) == list(range(120))
@@ -260,29 +258,11 @@ def test_rows_must_fit_the_table(table: Path) -> None:
 
 
 def test_null_in_required_column_raises_in_part(tmp_path: Path) -> None:
-    place = tmp_path / "t"
-    schema = {
-        "type": "struct",
-        "fields": [{"name": "id", "type": "long", "nullable": False, "metadata": {}}],
-    }
-    context = _with_schema(place, schema)
+    DeltaTable.create(tmp_path / "t", Schema([Field("id", PrimitiveType("long"), nullable=False)]))
+    qbeast.convert_table(tmp_path / "t", columns=["id"])
+    context = begin_append(str(tmp_path / "t"), pl.DataFrame(schema={"id": pl.Int64}))
     with pytest.raises(SchemaMismatchError, match="may hold no nulls"):
         context.write(pl.DataFrame({"id": [1, None]}))
-
-
-def _with_schema(place: Path, schema: dict[str, object]):
-    qbeast.write_table(pl.DataFrame({"id": [1, 2]}), place, columns=["id"])
-    _edit_metadata(place, schemaString=json.dumps(schema))
-    return begin_append(str(place), pl.DataFrame(schema={"id": pl.Int64}))
-
-
-def _edit_metadata(place: Path, **changes: object) -> None:
-    commit = place / "_delta_log" / f"{0:020}.json"
-    lines = [json.loads(line) for line in commit.read_text().splitlines()]
-    for line in lines:
-        if "metaData" in line:
-            line["metaData"] |= changes
-    commit.write_text("\n".join(map(json.dumps, lines)))
 
 
 def test_no_table_is_created(tmp_path: Path) -> None:

@@ -119,15 +119,6 @@ def test_no_rows_make_an_empty_table(rows, tmp_path: Path) -> None:
     assert qbeast.read_table(tmp_path / "t").schema == rows.schema
 
 
-def test_rows_may_omit_columns_when_schemas_merge(rows, tmp_path: Path) -> None:
-    scatter(tmp_path / "t", [rows], columns=["a"])
-    more = rows.select("a", c=pl.lit("x"))
-    scatter(tmp_path / "t", split(more, 2), mode="append", schema_mode="merge")
-    actual = qbeast.read_table(tmp_path / "t")
-    assert actual.columns == ["a", "b", "c"]
-    assert actual["b"].null_count() == actual["c"].null_count() == rows.height
-
-
 def test_design_effect_is_estimated_from_sample(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": np.arange(40_000) // 4})
     result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])

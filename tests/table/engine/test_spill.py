@@ -11,8 +11,6 @@ from unittest import mock
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +23,7 @@ from qbeast_core.tree.space.summary import SampleLimits
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
 from tests.helpers.small_files import resized
+from tests.helpers.sources import KINDS, given_as
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files
 
@@ -32,26 +31,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 LITTLE = 1 << 17
 SMALL: dict[str, int] = {} if is_sweep() else {"most_frames": 2, "most_rows": 20}
-KINDS = ("frame", "query", "parquet", "dataset", "reader", "iterator")
-
-
-def source(frame: pl.DataFrame, kind: str, path: Path, batch_rows: int) -> Any:
-    """Give rows in a way that a write takes them."""
-    batches = list(frame.iter_slices(batch_rows)) or [frame]
-    if kind == "query":
-        return frame.lazy()
-    if kind == "parquet":
-        for number, batch in enumerate(batches):
-            batch.write_parquet(path / f"{number:06}.parquet")
-        return pl.scan_parquet(path / "*.parquet")
-    if kind == "dataset":
-        return ds.dataset([batch.to_arrow() for batch in batches])
-    if kind == "reader":
-        tables = [batch.to_arrow() for batch in batches]
-        return pa.Table.from_batches(
-            [b for t in tables for b in t.to_batches()], tables[0].schema
-        ).to_reader()
-    return iter(batches) if kind == "iterator" else frame
 
 
 @examples(2, sweep=60)
@@ -82,7 +61,7 @@ def test_rows_are_complete_and_index_holds(
         for number, (frame, size) in enumerate(zip(case.frames, case.cube_sizes, strict=True)):
             (rows / str(number)).mkdir(parents=True)
             result = qbeast.write_table(
-                source(frame, kind, rows / str(number), batch_rows),
+                given_as(frame, kind, rows / str(number), batch_rows),
                 path,
                 columns=case.columns,
                 mode="append" if number else "error",
@@ -146,7 +125,7 @@ def test_spilled_table_reads_like_one_from_memory(
         sizes = {"min_band_rows": 64, "min_page_rows": 64, "min_file_rows": 1, "max_file_rows": 1000}
     with resized(**sizes):
         qbeast.write_table(rows, tmp_path / "memory", **options, resources=MEMORY)
-        data = source(rows, kind, tmp_path, 10_000)
+        data = given_as(rows, kind, tmp_path, 10_000)
         done = qbeast.write_table(
             data, tmp_path / "spill", **options, memory_bytes=memory_bytes, resources=SPILL
         )

@@ -3,80 +3,29 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import date
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import qbeast
 from qbeast_core.table.write.append import begin_append, publish_parts
 from tests.helpers.change_races import check_no_orphans
-from tests.helpers.examples import examples
-from tests.helpers.tables import MEMORY, SPILL, folder
+from tests.helpers.sources import KINDS, given_as
+from tests.helpers.tables import MEMORY, SPILL
 from tests.table.rules.tables import high_water_mark, ruled
 from tests.table.rules.visits import CONSTRAINTS, NOTES, SCHEMA, complete, rows, table
-
-
-def test_missing_columns_are_computed(tmp_path: Path) -> None:
-    path, again = table(tmp_path / "t"), rows(20).sort("price", descending=True)
-    qbeast.write_table(rows(60), path, mode="append")
-    qbeast.write_table(again, path, mode="append")
-    wanted = pl.concat([complete(rows(60)), complete(again, 61)])
-    assert_frame_equal(qbeast.read_table(path).sort("id"), wanted)
-    assert_frame_equal(
-        qbeast.read_table(path, where="day < DATE '2026-01-10'").sort("id"),
-        wanted.filter(pl.col("day") < datetime(2026, 1, 10).date()),  # noqa: DTZ001 - a date
-    )
-    assert high_water_mark(path, "id") == 80
-    assert qbeast.open_table(path).check().ok
-
-
-KINDS: dict[str, Callable[[list[pl.DataFrame]], Any]] = {
-    "iterator": iter,
-    "query": lambda frames: pl.concat(frames).lazy(),
-    "arrow reader": lambda frames: pl.concat(frames).to_arrow().to_reader(max_chunksize=17),
-    "dataset": lambda frames: _dataset(pl.concat(frames)),
-}
-
-
-def _dataset(frame: pl.DataFrame) -> Any:
-    import pyarrow.dataset as ds  # noqa: PLC0415 - needed once
-
-    return ds.dataset(frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("resources", [MEMORY, SPILL], ids=["memory", "spill"])
 def test_streams_get_the_numbers_of_frames(kind: str, resources: qbeast.Resources, tmp_path: Path) -> None:
     path = table(tmp_path / "t")
-    frames = [rows(100)[start : start + 40] for start in range(0, 100, 40)]
-    qbeast.write_table(KINDS[kind](frames), path, mode="append", resources=resources)
+    qbeast.write_table(given_as(rows(100), kind, tmp_path, 7), path, mode="append", resources=resources)
     assert_frame_equal(qbeast.read_table(path).sort("id"), complete(rows(100)))
     assert high_water_mark(path, "id") == 100
-
-
-@examples(2, sweep=100)
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=8), st.permutations(["day", "price", "id"]))
-def test_small_batches_write_the_rows_of_one_frame(sizes: list[int], columns: list[str]) -> None:
-    whole = rows(sum(sizes))
-
-    def batches() -> Iterator[pl.DataFrame]:
-        yield whole.clear()
-        start = 0
-        for size in sizes:
-            yield whole[start : start + size]
-            start += size
-
-    with folder() as path:
-        table(path, columns)
-        qbeast.write_table(batches(), path, mode="append", resources=SPILL)
-        assert_frame_equal(qbeast.read_table(path).sort("id"), complete(whole))
 
 
 BROKEN: dict[str, tuple[pl.Expr, str, str, int]] = {
@@ -201,6 +150,8 @@ def test_tasks_draw_no_numbers(tmp_path: Path) -> None:
 def test_index_of_computed_columns_alone(columns: list[str], tmp_path: Path) -> None:
     path = table(tmp_path / "t", columns)
     qbeast.write_table(rows(90).select("price", "ts"), path, mode="append")
+    early = qbeast.read_table(path, where="day < DATE '2026-01-10'").sort("id")
+    assert_frame_equal(early, complete(rows(90)).filter(pl.col("day") < date(2026, 1, 10)))
     assert_frame_equal(qbeast.read_table(path).sort("id"), complete(rows(90)))
     assert qbeast.open_table(path).check().ok
 

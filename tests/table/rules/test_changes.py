@@ -106,14 +106,6 @@ def test_rows_that_stay_are_not_checked(tmp_path: Path) -> None:
     assert table.read().height == 9
 
 
-def test_merge_computes_and_checks(table: Path) -> None:
-    source = pl.DataFrame({"id": range(50, 80), "price": [n / 8 for n in range(30)]})
-    result = qbeast.open_table(table).merge(source, on="id")
-    assert (result.rows_updated, result.rows_inserted) == (10, 20)
-    added = cents(source).with_columns(kind=pl.lit("kind"), day=date(2026, 2, 3)).select(list(SCHEMA))
-    same(table, pl.concat([first_rows().filter(pl.col("id") < 50), added]))
-
-
 def test_merge_inserts_with_values(table: Path) -> None:
     source = pl.DataFrame({"id": [5, 100], "cost": [2.0, 3.0]})
     qbeast.open_table(table).merge(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import polars as pl
-import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, assume, given, settings
@@ -23,6 +21,7 @@ from qbeast_core.table.engine import budget
 from tests.helpers.changes import changes
 from tests.helpers.examples import examples, is_sweep
 from tests.helpers.invariants import check_invariants
+from tests.helpers.sources import KINDS, given_as
 from tests.helpers.strategies import ROW, Case, cases, frames_of, with_key_in_rows
 from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, sampled, samples, small_files, write
 
@@ -119,16 +118,6 @@ def merges(draw: st.DrawFn, keyed: bool) -> tuple[Case, pl.DataFrame, list[str],
     return case, source, on, options
 
 
-def given_as(rows: pl.DataFrame, kind: str) -> Any:
-    kinds: dict[str, Callable[[], Any]] = {
-        "frame": lambda: rows,
-        "query": rows.lazy,
-        "iterator": lambda: iter([*rows.iter_slices(7), rows.clear()]),
-        "dataset": lambda: ds.dataset([rows.to_arrow(compat_level=pl.CompatLevel.oldest())]),
-    }
-    return kinds[kind]()
-
-
 def odd_keys(first: int) -> pl.DataFrame:
     floats, texts = [None, 0.0, -0.0, float("nan")], [None, "", "á" * 20, "\0"]
     keys = [(number, text) for number in floats for text in texts]
@@ -156,17 +145,20 @@ def check_merge(
         opened = qbeast.open_table(path)
         given |= {"resources": resources, "spill_dir": spilling}
         with mock.patch.object(budget.Budget, "of", return_value=small):
-            # Merges in memory plan twice: it costs less there.
-            is_asked = resources is MEMORY
-            request = opened.merge(given_as(source, kind), on, **given, dry_run=True) if is_asked else None
-            result = opened.merge(given_as(source, kind), on, **given)
+            # A plan alone costs less in memory.
+            dries = (True, False) if resources is MEMORY else (False,)
+            answers = [
+                opened.merge(given_as(source, kind, path.parent, 7), on, **given, dry_run=dry)
+                for dry in dries
+            ]
+            request, result = answers[0], answers[-1]
         assert (result.engine, [*Path(spilling).iterdir()]) == (resources.engine, [])
         assert_same_rows(opened.scan().collect(), expected)
         assert_same_rows(opened.scan(sample=sample).collect(), sampled(expected, table.indexed, sample))
         grown_by = result.rows_inserted - result.rows_deleted
         assert table.rows.height + grown_by == expected.height
         for name in ("rows_deleted", "rows_updated", "rows_inserted"):
-            assert request is None or getattr(request, name) == getattr(result, name)
+            assert getattr(request, name) == getattr(result, name)
         check_invariants(path)
 
 
@@ -257,7 +249,7 @@ def test_single_nan_matches_a_single_nan(tmp_path: Path) -> None:
 @given(
     case=st.booleans().flatmap(merges),
     sample=samples(),
-    kind=st.sampled_from(["frame", "query", "iterator", "dataset"]),
+    kind=st.sampled_from(KINDS),
     memory_bytes=st.sampled_from([1 << 10, 1 << 14, 1 << 24]),
 )
 def test_merge_equals_row_by_row_merge(

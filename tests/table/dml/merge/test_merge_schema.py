@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import qbeast
-from qbeast_core.table.dml import change as changes
+from tests.helpers.races import landing_first
 from tests.helpers.tables import assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
@@ -76,21 +77,6 @@ def test_rows_equal_a_merge_in_memory(table: qbeast.Table, tmp_path: Path, name:
     assert_same_rows(table.scan().collect(), expected, "id")
 
 
-def test_schema_merge_equals_deltalake(table: qbeast.Table, tmp_path: Path) -> None:
-    ROWS.write_delta(tmp_path / "plain")
-    options = SOURCES["a new column"]
-    theirs = DeltaTable(tmp_path / "plain").merge(
-        options.to_arrow(),
-        "target.id = source.id",
-        source_alias="source",
-        target_alias="target",
-        merge_schema=True,
-    )
-    theirs.when_matched_update_all().when_not_matched_insert_all().execute()
-    table.merge(options, on="id", schema_mode="merge")
-    assert_same_rows(table.scan().collect(), pl.read_delta(str(tmp_path / "plain")), "id")
-
-
 def test_only_assigned_columns_are_added(table: qbeast.Table) -> None:
     options = source(230, 250, note=pl.lit("n"), rest=pl.lit(1))
     table.merge(
@@ -119,25 +105,15 @@ def test_mismatched_columns_raise(table: qbeast.Table) -> None:
 
 
 @pytest.mark.parametrize("theirs", ["rows", "columns"])
-def test_concurrent_schema_changes_are_merged(
-    table: qbeast.Table, tmp_path: Path, theirs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_schema_changes_are_merged(table: qbeast.Table, theirs: str) -> None:
     """Another writer is faster: its rows and columns are there as well afterwards."""
-    rewrite, done = changes.replace_rows, list[int]()
-
-    def late(*args: Any, **options: Any) -> Any:
-        if not done:
-            done.append(1)
-            if theirs == "rows":
-                qbeast.write_table(
-                    source(245, 255, x=pl.lit(1.0), s=pl.lit("theirs")), tmp_path / "t", mode="append"
-                )
-            else:
-                qbeast.open_table(tmp_path / "t").add_columns({"theirs": pl.Int64})
-        return rewrite(*args, **options)
-
-    monkeypatch.setattr(changes, "replace_rows", late)
-    table.merge(source(230, 250, note=pl.lit("n")), on="id", schema_mode="merge")
+    more = source(245, 255, x=pl.lit(1.0), s=pl.lit("theirs"))
+    others: dict[str, Callable[[], Any]] = {
+        "rows": lambda: qbeast.write_table(more, table.uri, mode="append"),
+        "columns": lambda: qbeast.open_table(table.uri).add_columns({"theirs": pl.Int64}),
+    }
+    with landing_first(others[theirs]):
+        table.merge(source(230, 250, note=pl.lit("n")), on="id", schema_mode="merge")
     assert table.count("note = 'n'") == 20
     assert {"note", *(["theirs"] if theirs == "columns" else [])} <= set(table.columns)
     assert table.count() == (255 if theirs == "rows" else 250)
