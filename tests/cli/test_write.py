@@ -326,12 +326,10 @@ def test_rows_larger_than_memory_spill(tmp_path: Path) -> None:
     assert (report["engine"], report["rows"], report["spilled_bytes"] > 0) == ("spill", 2800, True)
     assert sorted(item.name for item in tmp_path.iterdir()) == ["rows", "t"]
     assert "is not a size" in run_error("append", "rows", "t", "--memory", "much", code=2)
-    text = run("append", tmp_path / "rows", tmp_path / "t", *limits).stdout
-    assert re.search(r"^  spilled_bytes +\d", text, re.MULTILINE)
 
 
 def test_suggested_columns_can_be_pasted(tmp_path: Path) -> None:
-    rows = pl.select(id=pl.int_range(20_000), price=pl.int_range(20_000) * 7919 % 10_007)
+    rows = pl.select(id=pl.int_range(5000), price=pl.int_range(5000) * 7919 % 10_007)
     rows.write_csv(tmp_path / "rows.csv")
     result = run(
         "suggest", tmp_path / "rows.csv", "--where", "price < 10", "--where", "price < 1", "--most", "1"

@@ -1,7 +1,7 @@
 """An operation with temporary files that kills itself before the n-th step; run as a program.
 
 Arguments: the table, the folder for temporary files, the operation, n. A step is a write to a temporary file, or a
-change of the table's files (`tests.helpers.killed_writer`); the program kills itself before the n-th.
+change of the table's files; the program kills itself before the n-th.
 """
 
 from __future__ import annotations

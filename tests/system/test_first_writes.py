@@ -170,6 +170,19 @@ def test_second_transaction_is_applied_once(tmp_path: Path, winner: Callable[...
     assert len(list(table.glob("*.parquet"))) == 1
 
 
+def test_write_with_transaction_happens_once(tmp_path: Path) -> None:
+    def write(version: int, application: str = "app") -> Any:
+        frame, txn = pl.DataFrame({"row": [version]}), (application, version)
+        return qbeast.write_table(frame, tmp_path / "t", columns=["row"], mode="append", txn=txn)
+
+    results = [write(3), write(3), write(2), write(4), write(4), write(3, "other")]
+    assert [result.committed for result in results] == [True, False, False, True, False, True]
+    assert [result.version for result in results] == [0, 0, 0, 1, 1, 2]
+    assert sorted(qbeast.read_table(tmp_path / "t")["row"]) == [3, 3, 4]
+    assert results[1].rows == results[1].files == 0
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 3
+
+
 @pytest.mark.parametrize("dialect", ["documented", "qbeast-spark"])
 def test_writer_waits_for_table_being_created(tmp_path: Path, dialect: Any) -> None:
     table, other = tmp_path / "t", tmp_path / "other"

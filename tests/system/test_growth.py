@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -48,18 +48,3 @@ SWEPT = [pytest.param(kind, 100, marks=pytest.mark.sweep) for kind in COLUMNS]
 @pytest.mark.parametrize(("kind", "appends"), [("ranked", 6), ("named", 6), *SWEPT])
 def test_tenfold_growth_takes_few_revisions(tmp_path: Path, kind: str, appends: int) -> None:
     check_growth(tmp_path / "t", kind, appends)
-
-
-def test_date_table_is_listed_by_day(tmp_path: Path) -> None:
-    for day in range(5):
-        frame = pl.DataFrame({ROW: [day], "d": [DAY.date() + timedelta(days=day)]})
-        qbeast.write_table(frame, tmp_path / "t", columns=["d"], mode="append")
-        if day == 0:
-            qbeast.open_table(tmp_path / "t").set_properties({"delta.checkpointInterval": "3"})
-    assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
-    table = qbeast.open_table(tmp_path / "t")
-    actual = table.scan().filter(pl.col("d") == DAY.date() + timedelta(days=4)).collect()
-    assert actual[ROW].to_list() == [4]
-    assert table.explain(pl.col("d") == DAY.date() + timedelta(days=4)).files["opened"].sum() == 1
-    assert table.blocks().height == 5
-    assert [qbeast.read_table(tmp_path / "t", version=v).height for v in (0, 3, 4, 5)] == [1, 3, 4, 5]

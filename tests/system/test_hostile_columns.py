@@ -154,20 +154,8 @@ def test_table_works_with_any_column_names(names: list[str], engine: str) -> Non
         live(path, names, engine)
 
 
-OURS = [f"__qbeast_{name}" for name in OWN]
-
-
-@pytest.mark.sweep
-@pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-@pytest.mark.parametrize("engine", ["memory", "spill"])
-def test_table_works_with_four_of_our_names(engine: str, tmp_path: Path) -> None:
-    """In the order that no draw is likely to have."""
-    for at in range(0, len(OURS), 4):
-        live(tmp_path / str(at), (OURS[at:] + OURS)[:4], engine)
-
-
 MEMORY = qbeast.Resources(engine="memory")
-ALL = list(dict.fromkeys([*OURS, *USUAL]))
+ALL = list(dict.fromkeys([*(f"__qbeast_{name}" for name in OWN), *USUAL]))
 
 
 @pytest.fixture(scope="module")
