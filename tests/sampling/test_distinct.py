@@ -152,14 +152,13 @@ def test_intervals_of_distinct_counts_hold(sizes: str, question: str) -> None:
 @pytest.mark.parametrize("sizes", SIZES)
 def test_distinct_counts_do_not_depend_on_sizes(sizes: str) -> None:
     drawn, error = population(sizes, "all")
-    kept = drawn.promised(error, 0.95, pilot=2_000, count=30)
+    kept = drawn.promised(error, 0.95, pilot=2_000, count=8)
     assert kept.shares["n"] >= 0.85
     assert kept.fraction < 0.12
 
 
-@pytest.mark.parametrize("sizes", ["Poisson", "null", "giant"])
-def test_mixed_answers_need_few_keys(sizes: str) -> None:
-    drawn, error = population(sizes, "mixed, by")
-    kept = drawn.promised(error, 0.95, pilot=2_000, count=20)
+def test_mixed_answers_need_few_keys() -> None:
+    drawn, error = population("giant", "mixed, by")
+    kept = drawn.promised(error, 0.95, pilot=2_000, count=5)
     assert min(kept.shares.values()) >= 0.8
     assert kept.fraction < 0.3

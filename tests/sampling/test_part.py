@@ -32,7 +32,7 @@ def drawn(values: np.ndarray, *, key_rows: int = 1) -> tuple[pl.DataFrame, np.nd
 
 
 @pytest.mark.parametrize("existing", [True, False])
-@pytest.mark.parametrize("key_rows", [1, 2])
+@pytest.mark.parametrize("key_rows", [pytest.param(1, marks=pytest.mark.sweep), 2])
 @pytest.mark.parametrize("by", [[], ["kind"]])
 def test_part_estimates_same_as_all_keys(by: list[str], key_rows: int, *, existing: bool) -> None:
     rows, weights = drawn(np.random.default_rng(4).normal(50, 10, ROWS), key_rows=key_rows)
@@ -67,7 +67,7 @@ def heavy() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", heavy())
-@pytest.mark.parametrize("by", [[], ["kind"]])
+@pytest.mark.parametrize("by", [pytest.param([], marks=pytest.mark.sweep), ["kind"]])
 def test_all_heavy_keys_are_included(by: list[str], name: str) -> None:
     rows, weights = drawn(heavy()[name])
     request = {"sum": ASKED["sum"], "mean": ASKED["mean"]}
