@@ -195,11 +195,11 @@ def test_files_without_design_effect_make_it_unknown(tmp_path: Path, spoil: Call
 
 @pytest.mark.filterwarnings(CLUSTERED)
 def test_filter_counts_only_files_it_opens(tmp_path: Path) -> None:
-    rows = pl.DataFrame({"day": [0] * 3000 + list(range(1, 20_001))})
-    with small_files(file_rows=2000):
-        qbeast.write_table(rows, tmp_path, columns=["day"], cube_size=500)
+    rows = pl.DataFrame({"day": [0] * 450 + list(range(1, 3_001))})
+    with small_files(file_rows=300, page_rows=64):
+        qbeast.write_table(rows, tmp_path, columns=["day"], cube_size=80)
     table = qbeast.open_table(tmp_path)
-    late = pl.col("day") >= 15_000
+    late = pl.col("day") >= 2_250
     plan = table.explain(late, sample=0.1)
     opened = pl.concat(pl.read_parquet(path) for path in table.files(late)["path"])
     assert opened.height < rows.height

@@ -7,13 +7,14 @@ from unittest import mock
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qbeast_core.table.index import key_counts
 from qbeast_core.table.index.key_counts import KeyCounts, count_keys
 from qbeast_core.tree.keys.key_sketch import KeySketch
 from qbeast_core.tree.keys.key_tag import dump_keys
+from tests.helpers.examples import examples
 from tests.helpers.small_files import resized
 
 RNG = np.random.default_rng(5)
@@ -52,7 +53,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=30, deadline=None)
+@examples(15, sweep=500)
 def test_later_versions_count_like_the_first(
     steps: list[tuple[list[int], bool, int]],
 ) -> None:

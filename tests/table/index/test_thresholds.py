@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from qbeast_core.spec.block import Block
 from qbeast_core.table.index.thresholds import blocks_in_order
+from tests.helpers.examples import examples
 
 LAST = 2**31 - 1
 WEIGHTS = st.integers(-5, 5)
@@ -48,6 +49,7 @@ def leaves(found: Sequence[Block]) -> set[str]:
     }
 
 
+@examples(40, sweep=2_000)
 @given(st.data(), st.sampled_from([1, 6, 7]))
 def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)
@@ -67,6 +69,7 @@ def test_published_blocks_break_no_order(data: st.DataObject, dimensions: int) -
         ]
 
 
+@examples(40, sweep=2_000)
 @given(st.data(), st.sampled_from([1, 7]))
 def test_blocks_in_order_are_published_unchanged(data: st.DataObject, dimensions: int) -> None:
     level = -(-dimensions // 6)

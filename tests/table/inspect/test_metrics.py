@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 
 import qbeast
 from qbeast_core.spec.block import BlocksDialect as Dialect
@@ -18,6 +18,7 @@ from qbeast_core.table.index.state import IndexState
 from qbeast_core.table.inspect.metrics import Health, Metrics, build_metrics, min_levels
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.golden.collection import Golden, each, open_golden
+from tests.helpers.examples import examples
 from tests.helpers.metrics_reference import reference
 from tests.helpers.strategies import Case, cases
 from tests.helpers.tables import folder, small_files, write
@@ -47,8 +48,8 @@ def assert_alike(found: dict[str, Any], wanted: dict[str, Any]) -> None:
         assert found[name] == (pytest.approx(value) if value is not None else None), name
 
 
-@settings(max_examples=15)
-@given(case=cases(most_rows=80))
+@examples(3, sweep=200)
+@given(case=cases(most_rows=40))
 def test_metrics_equal_a_manual_count(case: Case) -> None:
     with folder() as path:
         with small_files(file_rows=30):
@@ -191,6 +192,7 @@ def test_minimum_height_is_exact_at_powers() -> None:
             assert min_levels(full * 10 + 1, 10, dimensions) == levels + 1
 
 
+@pytest.mark.sweep
 def test_many_blocks_are_counted_under_a_second(tmp_path: Path) -> None:
     qbeast.write_table(pl.DataFrame({"a": range(100), "b": range(100)}), tmp_path / "t", columns=["a", "b"])
     log = tmp_path / "t" / "_delta_log"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -13,17 +14,23 @@ from qbeast_core.table.engine.tasks import changed_file
 from tests.helpers.invariants import check_invariants
 from tests.helpers.tables import assert_same_rows, small_files
 
-ROWS = pl.DataFrame({"row": range(2000)}).with_columns(
-    key=pl.col("row") * 7919 % 2000, price=(pl.col("row") % 97).cast(pl.Float64), note=pl.lit("as it was")
+ROWS = pl.DataFrame({"row": range(300)}).with_columns(
+    key=pl.col("row") * 7919 % 300, price=(pl.col("row") % 97).cast(pl.Float64), note=pl.lit("as it was")
 )
 BLOCKS = ["cube", "min_weight", "max_weight", "element_count"]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> qbeast.Table:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("in place")
     with small_files():
-        qbeast.write_table(ROWS, tmp_path, columns=["key", "price"], cube_size=80)
-    return qbeast.open_table(tmp_path)
+        qbeast.write_table(ROWS, path, columns=["key", "price"], cube_size=30)
+    return path
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> qbeast.Table:
+    return qbeast.open_table(shutil.copytree(written, tmp_path / "t"))
 
 
 def blocks(table: qbeast.Table) -> list[tuple[object, ...]]:
@@ -38,12 +45,12 @@ def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
     before, files = blocks(table), names(table)
     sample = table.scan(sample=0.3).collect()
     with small_files():
-        result = table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
-    assert (result.rows_updated, result.rows_copied) == (14, sum(result.plan["rows"]) - 14)
+        result = table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
+    assert (result.rows_updated, result.rows_copied) == (6, sum(result.plan["rows"]) - 6)
     assert result.files == result.plan.height > 1
     assert len(names(table) - files) == result.files
     assert blocks(table) == before
-    note = pl.when(pl.col("row") % 150 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
+    note = pl.when(pl.col("row") % 50 == 3).then(pl.lit("changed")).otherwise(pl.col("note"))
     assert_same_rows(table.scan().collect(), ROWS.with_columns(note.alias("note")), "row")
     assert_same_rows(table.scan(sample=0.3).collect(), sample.with_columns(note.alias("note")), "row")
     check_invariants(Path(table.uri))
@@ -51,7 +58,7 @@ def test_update_of_other_columns_keeps_blocks(table: qbeast.Table) -> None:
 
 @pytest.mark.parametrize("new", [0, 40])
 def test_merge_moves_only_rows_with_changed_keys(table: qbeast.Table, new: int) -> None:
-    source = ROWS.filter(pl.col("row") % 100 == 7).with_columns(note=pl.lit("merged"))
+    source = ROWS.filter(pl.col("row") % 40 == 7).with_columns(note=pl.lit("merged"))
     moved = pl.col("row") == source["row"][0]
     source = source.with_columns(price=pl.when(moved).then(-1.0).otherwise(pl.col("price")))
     added = ROWS.head(new).with_columns(row=pl.col("row") + 10_000, note=pl.lit("new"))
@@ -82,6 +89,6 @@ def test_failed_changes_leave_no_file(table: qbeast.Table) -> None:
         return store(*options, path=path, **others)  # type: ignore[arg-type] # as they came
 
     with mock.patch.object(changed_file, "store_sorted", failing), pytest.raises(qbeast.StorageError):
-        table.update(pl.col("row") % 150 == 3, {"note": pl.lit("changed")})
+        table.update(pl.col("row") % 50 == 3, {"note": pl.lit("changed")})
     assert len(seen) >= 3
     assert names(table) == before

@@ -73,7 +73,7 @@ def check_case(case: Case, actions: list[dict[str, object]], sample: object, see
 
 
 @pytest.mark.timeout(3000)
-@examples(6, sweep=100, parent=RELAXED)
+@examples(2, sweep=80, parent=RELAXED)
 @given(
     case=cases().map(with_key_in_rows) | cases(),
     actions=steps(),
@@ -86,9 +86,8 @@ def test_optimize_keeps_rows_samples_and_invariants(
     check_case(case, actions, sample, seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_plan_names_each_file_once(tmp_path: Path, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_plan_names_each_file_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
     first = pl.DataFrame({"row": range(60), "a": [5] * 60, "b": rng.integers(0, 60, 60)})
     last = pl.DataFrame({"row": range(60), "a": rng.integers(-3, 7, 60), "b": rng.integers(-3, 7, 60)})
     with small_files():

@@ -57,13 +57,11 @@ def check_in_shape_afterwards(path: Path, rows: pl.DataFrame) -> None:
 
 
 @pytest.mark.timeout(3000)
-@examples(3, sweep=30, parent=RELAXED)
+@examples(2, sweep=30, parent=RELAXED)
 @given(
     kind=st.sampled_from(KINDS),
-    first=st.integers(1, 1500 if is_sweep() else 400),
-    appended=st.lists(
-        st.integers(1, 90 if is_sweep() else 60), min_size=2, max_size=40 if is_sweep() else 14
-    ),
+    first=st.integers(1, 1500 if is_sweep() else 120),
+    appended=st.lists(st.integers(1, 90 if is_sweep() else 30), min_size=2, max_size=40 if is_sweep() else 5),
     every=st.integers(2, 20),
     seed=st.integers(0, 99),
 )

@@ -86,7 +86,7 @@ def test_earlier_replacement_of_same_files_wins(tmp_path: Path, how: str) -> Non
     check_no_orphans(path)
 
 
-@pytest.mark.parametrize("seed", [16, 56])
+@pytest.mark.parametrize("seed", [16, pytest.param(56, marks=pytest.mark.sweep)])
 def test_append_below_removed_threshold_replans_optimize(tmp_path: Path, seed: int) -> None:
     path, rng = tmp_path / "t", np.random.default_rng(seed)
     with small_files(file_rows=15):

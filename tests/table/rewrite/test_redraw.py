@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -30,12 +32,22 @@ def people(first: int, count: int) -> pl.DataFrame:
     )
 
 
-def written(path: Path) -> pl.DataFrame:
+ROWS = pl.concat([people(0, 60), people(5_000, 60)])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two writes in two revisions."""
+    path = tmp_path_factory.mktemp("people")
     with small_files():
-        qbeast.write_table(people(0, 120), path, columns=COLUMNS, cube_size=30)
-        qbeast.write_table(people(5_000, 120), path, mode="append", cube_size=20)
-    return pl.concat([people(0, 120), people(5_000, 120)])
+        qbeast.write_table(people(0, 60), path, columns=COLUMNS, cube_size=30)
+        qbeast.write_table(people(5_000, 60), path, mode="append", cube_size=20)
+    return path
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> qbeast.Table:
+    return qbeast.open_table(shutil.copytree(written, tmp_path / "t"))
 
 
 def drawn(table: qbeast.Table) -> tuple[set[str], set[float]]:
@@ -50,21 +62,15 @@ def drawn(table: qbeast.Table) -> tuple[set[str], set[float]]:
     return texts, numbers
 
 
-def configuration(path: Path) -> dict[str, str]:
-    return DeltaTable(path).metadata().configuration
-
-
-def test_values_of_deleted_rows_leave_the_metadata(tmp_path: Path) -> None:
-    rows = written(tmp_path)
-    table = qbeast.open_table(tmp_path)
+def test_values_of_deleted_rows_leave_the_metadata(table: qbeast.Table) -> None:
     assert len(table.revisions) == 3
     gone = (pl.col("row") % 2 == 1) | (pl.col("row") < 10)
     table.delete(gone)
     table.optimize(full=True)
-    deleted = set(rows.filter(gone)["email"])
+    deleted = set(ROWS.filter(gone)["email"])
     assert drawn(table)[0] & deleted  # as before
     result = table.optimize(into="new")
-    left = rows.filter(~gone)
+    left = ROWS.filter(~gone)
     assert (result.new_revision, result.rows, result.commits) == (True, left.height, 1)
     assert [revision.revision_id for revision in table.revisions] == [0, 3]
     texts, numbers = drawn(table)
@@ -76,77 +82,55 @@ def test_values_of_deleted_rows_leave_the_metadata(tmp_path: Path) -> None:
         "linear",
         "hashing",
     ]
-    kept = json.dumps(configuration(tmp_path))
+    kept = json.dumps(DeltaTable(table.uri).metadata().configuration)
     assert not [email for email in deleted if email in kept]
     assert_same_rows(table.scan().collect(), left, "row")
     assert table.check(data=True).ok
-    qbeast.write_table(people(9_000, 50), tmp_path, mode="append")
+    qbeast.write_table(people(9_000, 50), table.uri, mode="append")
     assert table.refresh().scan().collect().height == left.height + 50
 
 
-def test_samples_are_the_same_rows(tmp_path: Path) -> None:
-    written(tmp_path)
-    table = qbeast.open_table(tmp_path)
-    before = table.scan(sample=0.3).collect()
+def test_redraw_includes_all_files_and_keeps_samples(table: qbeast.Table) -> None:
+    written = table.read(sample=0.3)
+    others = people(20_000, 30)
+    write_deltalake(table.uri, others, mode="append")
+    statistics = {"columnStats": f'{{"email_quantiles":["{GONE}"]}}'}
+    DeltaTable(table.uri).alter.set_table_properties(statistics, raise_if_not_exists=False)
+    plan = table.refresh().optimize(into="new", dry_run=True).plan
+    assert plan.height == table.files().height
+    assert len(table.revisions) == 3
     table.optimize(into="new")
-    assert_same_rows(table.scan(sample=0.3).collect(), before, "row")
+    assert set(table.files()["revision_id"]) == {3}
+    assert_same_rows(table.read(), pl.concat([ROWS, others]), "row")
+    assert_same_rows(table.read(where="row < 20000", sample=0.3), written, "row")
+    assert GONE not in DeltaTable(table.uri).metadata().configuration.get("columnStats", "")
 
 
-def test_table_without_rows_keeps_no_value(tmp_path: Path) -> None:
-    written(tmp_path)
-    table = qbeast.open_table(tmp_path)
+def test_table_without_rows_keeps_no_value(table: qbeast.Table) -> None:
     table.delete(where=True)
     result = table.optimize(into="new")
     assert (result.committed, result.rows) == (True, 0)
     assert "nothing was changed" not in repr(result)
     texts, numbers = drawn(table)
     assert (texts - {"", "\0"}, numbers - {0.0, 1.0}) == (set(), set())
-    qbeast.write_table(people(0, 50), tmp_path, mode="append")
-    assert_same_rows(qbeast.read_table(tmp_path), people(0, 50), "row")
+    qbeast.write_table(people(0, 50), table.uri, mode="append")
+    assert_same_rows(table.refresh().read(), people(0, 50), "row")
 
 
-def test_files_without_index_are_included(tmp_path: Path) -> None:
-    rows = written(tmp_path)
-    write_deltalake(tmp_path, people(20_000, 30), mode="append")
-    table = qbeast.open_table(tmp_path)
-    table.optimize(into="new")
-    assert set(table.files()["revision_id"]) == {3}
-    assert_same_rows(table.scan().collect(), pl.concat([rows, people(20_000, 30)]), "row")
-
-
-def test_concurrently_added_files_keep_their_revision(tmp_path: Path) -> None:
-    rows = written(tmp_path)
-    table = qbeast.open_table(tmp_path)
-    with landing_first(lambda: qbeast.write_table(people(5_200, 40), tmp_path, mode="append")):
+def test_concurrently_added_files_keep_their_revision(table: qbeast.Table) -> None:
+    with landing_first(lambda: qbeast.write_table(people(5_100, 40), table.uri, mode="append")):
         table.optimize(into="new")
-    table = qbeast.open_table(tmp_path)
+    table.refresh()
     assert 2 in {revision.revision_id for revision in table.revisions}
     assert 1 not in {revision.revision_id for revision in table.revisions}
-    assert_same_rows(table.scan().collect(), pl.concat([rows, people(5_200, 40)]), "row")
+    assert_same_rows(table.scan().collect(), pl.concat([ROWS, people(5_100, 40)]), "row")
     assert table.check(data=True).ok
     table.optimize(into="new")
     assert len(table.revisions) == 2
 
 
-def test_user_statistics_are_dropped(tmp_path: Path) -> None:
-    written(tmp_path)
-    DeltaTable(tmp_path).alter.set_table_properties(
-        {"columnStats": '{"email_quantiles":["person007"]}'}, raise_if_not_exists=False
-    )
-    qbeast.open_table(tmp_path).optimize(into="new")
-    assert GONE not in json.dumps({k: v for k, v in configuration(tmp_path).items() if k == "columnStats"})
-
-
-def test_dry_run_names_every_file(tmp_path: Path) -> None:
-    written(tmp_path)
-    table = qbeast.open_table(tmp_path)
-    plan = table.optimize(into="new", dry_run=True).plan
-    assert plan.height == table.files().height
-    assert len(qbeast.open_table(tmp_path).revisions) == 3
-
-
-@pytest.mark.parametrize("options", [{"revision": 1}, {"files": []}, {"fraction": 0.5}, {"revision": "all"}])
-def test_options_choosing_files_raise(tmp_path: Path, options) -> None:
-    written(tmp_path)
-    with pytest.raises(qbeast.InvalidInputError, match='into="new" rewrites the whole table'):
-        qbeast.open_table(tmp_path).optimize(into="new", **options)
+def test_options_choosing_files_raise(table: qbeast.Table) -> None:
+    wrong: list[dict[str, Any]] = [{"revision": 1}, {"files": []}, {"fraction": 0.5}, {"revision": "all"}]
+    for options in wrong:
+        with pytest.raises(qbeast.InvalidInputError, match='into="new" rewrites the whole table'):
+            table.optimize(into="new", **options)
