@@ -188,23 +188,18 @@ def test_failed_feed_leaves_no_file_and_no_version(path: Path) -> None:
     assert DeltaTable(path).version() == version
 
 
-def test_lost_race_deletes_the_feed_of_the_attempt(grown_path: Path) -> None:
+def test_feed_follows_concurrent_commits(grown_path: Path) -> None:
     path, more = grown_path, more_rows(5000)
     everything = qbeast.read_table(path)
-    enable_feed(path)
+    result = beside(path, lambda: enable_feed(path), lambda table: table.delete("row < 9"))
+    assert feed_actions(path, result.version)
+    kept, gone = everything.filter(pl.col(ROW) >= 9), pl.Series(range(9))
+    check_feed(path, result.version, everything, kept, {"delete": gone})
+    old, expected = change_files(path), pl.concat([kept, more])
     result = beside(path, lambda: qbeast.write_table(more, path, mode="append"))
-    assert change_files(path) == {action["path"] for action in feed_actions(path, result.version)}
-    expected = pl.concat([everything, more])
+    assert change_files(path) - old == {action["path"] for action in feed_actions(path, result.version)}
     gone = expected.filter(CONDITION)[ROW]
     check_feed(path, result.version, expected, expected.filter(~CONDITION), {"delete": gone})
-
-
-def test_feed_enabled_meanwhile_is_written(grown_path: Path) -> None:
-    path, everything = grown_path, qbeast.read_table(grown_path)
-    result = beside(path, lambda: enable_feed(path))
-    assert feed_actions(path, result.version)
-    kept = everything.filter(~CONDITION)
-    check_feed(path, result.version, everything, kept, {"delete": everything.filter(CONDITION)[ROW]})
 
 
 def test_property_without_the_feature_writes_no_feed(path: Path) -> None:

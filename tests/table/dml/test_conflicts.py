@@ -1,4 +1,4 @@
-"""Other writers beside a change: it is as though it had begun after them; nothing is lost and nothing left over."""
+"""Other writers beside a change: it is as though it had begun after them; nothing is lost, nothing left over."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from qbeast_core.table.dml import change
 from qbeast_core.table.rewrite import publish
 from tests.helpers.change_races import CONDITION, beside, check, rows
 from tests.helpers.invariants import read_log
+from tests.helpers.races import landing_first
+from tests.helpers.tables import assert_same_rows
 
 EVERYTHING = pl.concat([rows(number * 200) for number in range(6)])
 KEPT = EVERYTHING.filter(~CONDITION)
@@ -35,23 +37,24 @@ def test_unrelated_append_needs_no_second_plan(path: Path) -> None:
     check(path, pl.concat([KEPT, more]))
 
 
-@pytest.mark.parametrize("writer", ["qbeast", "deltalake"])
-def test_concurrently_added_matches_are_deleted(path: Path, writer: str) -> None:
-    appends: dict[str, Callable[[], Any]] = {
-        "qbeast": lambda: qbeast.write_table(NEW, path, mode="append"),
-        "deltalake": lambda: write_deltalake(path, NEW, mode="append"),
-    }
-    result = beside(path, appends[writer])
-    expected = pl.concat([EVERYTHING, NEW])
-    assert result.rows_deleted == expected.filter(CONDITION).height
-    check(path, expected.filter(~CONDITION))
-
-
 @pytest.mark.parametrize(
-    "how", ["overwrite", "delete", "compact", "optimize", "new column", "another delete"]
+    "how",
+    [
+        "append",
+        "foreign append",
+        "overwrite",
+        "delete",
+        "compact",
+        "optimize",
+        "new column",
+        "another delete",
+    ],
 )
 def test_rows_are_deleted_after_any_commit(path: Path, how: str) -> None:
+    both = pl.concat([KEPT, NEW.filter(~CONDITION)])
     others: dict[str, tuple[Callable[[], Any], pl.DataFrame]] = {
+        "append": (lambda: qbeast.write_table(NEW, path, mode="append"), both),
+        "foreign append": (lambda: write_deltalake(path, NEW, mode="append"), both),
         "overwrite": (
             lambda: qbeast.write_table(rows(1), path, mode="overwrite"),
             rows(1).filter(~CONDITION),
@@ -68,6 +71,7 @@ def test_rows_are_deleted_after_any_commit(path: Path, how: str) -> None:
     other, left = others[how]
     result = beside(path, other)
     assert result.committed == (how != "another delete")
+    assert "append" not in how or result.rows_deleted == 1400 - both.height
     check(path, left, may_stage=how in ("delete", "compact"))
 
 
@@ -124,3 +128,36 @@ def test_new_rows_follow_a_concurrent_append(path: Path) -> None:
     result = beside(path, lambda: qbeast.write_table(more, path, mode="append"), insert_new)
     assert (result.rows_inserted, result.attempts) == (NEW.height, 2)
     check(path, pl.concat([EVERYTHING, NEW, more]), may_stage=True)
+
+
+OTHER = pl.DataFrame({"row": [5, 90_000], "a": [0.25, 0.75]})
+CHANGES: dict[str, Callable[[qbeast.Table, tuple[str, int]], qbeast.ChangeResult]] = {
+    "delete": lambda table, txn: table.delete(pl.col("row") < 50, txn=txn),
+    "update": lambda table, txn: table.update(pl.col("row") < 50, {"a": pl.col("a") / 2}, txn=txn),
+    "merge": lambda table, txn: table.merge(OTHER, "row", txn=txn),
+    "nothing": lambda table, txn: table.delete(pl.col("row") < -1, txn=txn),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_with_transaction_happens_once(path: Path, name: str) -> None:
+    first = CHANGES[name](qbeast.open_table(path), ("job", 3))
+    assert (first.committed, first.version) == (True, 6)
+    changed = qbeast.read_table(path)
+    for version in (3, 2):
+        again = CHANGES[name](qbeast.open_table(path), ("job", version))
+        assert (again.committed, again.version, again.files) == (False, 6, 0)
+        assert (again.rows_deleted, again.rows_updated, again.rows_inserted) == (0, 0, 0)
+    assert_same_rows(qbeast.read_table(path), changed)
+    assert CHANGES[name](qbeast.open_table(path), ("job", 4)).version == 7
+    assert qbeast.open_table(path).check().ok
+
+
+def test_concurrent_transaction_is_applied_once(path: Path) -> None:
+    with landing_first(lambda: qbeast.open_table(path).merge(OTHER, "row", txn=("job", 1))):
+        late = qbeast.open_table(path).merge(OTHER, "row", txn=("job", 1))
+    assert (late.committed, late.rows_updated, late.version) == (False, 0, 6)
+    expected = pl.concat([EVERYTHING.filter(pl.col("row") != 5), OTHER])
+    assert_same_rows(qbeast.read_table(path), expected)
+    with pytest.raises(qbeast.InvalidInputError, match="`txn` must be"):
+        qbeast.open_table(path).delete(where=True, txn=("", 1))

@@ -27,7 +27,6 @@ from qbeast_core.errors import (
 )
 from qbeast_core.spec.block import Block
 from qbeast_core.table.engine.tasks import append as append_part
-from qbeast_core.table.engine.tasks.append import AppendedPart
 from qbeast_core.table.index import fit as fit_blocks
 from qbeast_core.table.index.thresholds import blocks_in_order
 from qbeast_core.table.write import append as append_commit
@@ -57,10 +56,6 @@ def numbers(rows: int, *, first: int = 0, seed: int = 0) -> pl.DataFrame:
 
 def data_files(table: Path) -> set[str]:
     return {path.name for path in table.glob("*.parquet")}
-
-
-def live_files(table: Path) -> set[str]:
-    return set(read_log(table).adds)
 
 
 @pytest.fixture(scope="module")
@@ -291,8 +286,3 @@ def test_cube_ended_by_one_part_is_found() -> None:
         assert None not in blocks_in_order(parts, live[:0], dimensions=2)
     assert blocks_in_order([deep, root], live[:0], dimensions=2)[0] is None
     assert None not in blocks_in_order([deep, root], live, dimensions=2)
-
-
-def test_parts_report_their_files() -> None:
-    part = AppendedPart(0, None, (), (), 0)
-    assert part.files == ()

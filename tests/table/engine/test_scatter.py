@@ -114,11 +114,6 @@ def test_changed_rows_raise_and_leave_nothing(rows, tmp_path: Path) -> None:
     assert not list((tmp_path / "t").rglob("*.parquet"))
 
 
-def test_no_rows_make_an_empty_table(rows, tmp_path: Path) -> None:
-    assert scatter(tmp_path / "t", [rows.clear()], columns=["a"]).files == 0
-    assert qbeast.read_table(tmp_path / "t").schema == rows.schema
-
-
 def test_design_effect_is_estimated_from_sample(tmp_path: Path) -> None:
     rows = pl.DataFrame({"k": np.arange(40_000) // 4})
     result = scatter(tmp_path / "t", split(rows, 4), limits=SampleLimits(10_000, 1 << 30), columns=["k"])

@@ -18,7 +18,6 @@ import qbeast
 from qbeast_core.io.stores.machine import machine_bytes
 from qbeast_core.table.engine.budget import Budget, bytes_of_text
 from qbeast_core.table.engine.spill.folder import SpillFolder
-from tests.helpers.tables import SPILL
 
 KILLED = """
     import os, signal, sys
@@ -80,21 +79,6 @@ def test_folders_of_other_users_stay(tmp_path: Path) -> None:
     os.chown(theirs, 12345, 12345)
     SpillFolder(tmp_path).close()
     assert (theirs / "lock").exists()
-
-
-def test_unusable_folder_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    rows = pl.DataFrame({"a": [1]})
-    for folder in (tmp_path / "missing", tmp_path / "file"):
-        with pytest.raises(qbeast.StorageError, match="there is no folder"):
-            qbeast.write_table(
-                rows,
-                tmp_path / "t",
-                columns=["a"],
-                resources=SPILL,
-                spill_dir=folder,
-            )
-    assert not (tmp_path / "t").exists()
 
 
 @contextmanager

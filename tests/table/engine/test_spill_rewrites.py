@@ -19,8 +19,8 @@ from tests.helpers.small_files import resized
 from tests.helpers.tables import SPILL, assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-ROWS = pl.DataFrame({"row": range(400)}).with_columns(
-    a=pl.col("row") * 7919 % 401 / 401, b=pl.col("row") % 97, text=pl.format("text {}", "row")
+ROWS = pl.DataFrame({"row": range(300)}).with_columns(
+    a=pl.col("row") * 7919 % 307 / 307, b=pl.col("row") % 97, text=pl.format("text {}", "row")
 )
 PARTS = [(1 << 9, 1 << 12), (1 << 9, 1 << 20), (1 << 20, 1 << 12)]
 CASES = [pytest.param(name, *sizes, marks=pytest.mark.sweep) for name in SCENARIOS for sizes in PARTS]
@@ -53,6 +53,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CHANGES = ROWS.gather_every(40).with_columns(b=-pl.col("b") - 1)
 MERGED = pl.concat([ROWS.join(CHANGES, on="row", how="anti"), CHANGES])
+NEW = ROWS.with_columns(pl.col("row") + len(ROWS))
 CALLS: dict[str, tuple[Callable[..., Any], pl.DataFrame]] = {
     "optimize": (lambda table, **options: table.optimize(full=True, **options), ROWS),
     "redraw": (lambda table, **options: table.optimize(into="new", **options), ROWS),
@@ -60,6 +61,10 @@ CALLS: dict[str, tuple[Callable[..., Any], pl.DataFrame]] = {
     "update": (
         lambda table, **options: table.update("b < 5", {"a": "a / 2"}, **options),
         ROWS.with_columns(a=pl.when(pl.col("b") < 5).then(pl.col("a") / 2).otherwise("a")),
+    ),
+    "append": (
+        lambda table, **options: qbeast.write_table(NEW.lazy(), table.uri, mode="append", **options),
+        pl.concat([ROWS, NEW]),
     ),
     "merge": (lambda table, **options: table.merge(CHANGES, "row", **options), MERGED),
 }
@@ -75,7 +80,7 @@ def test_budget_decides_to_spill(
     change, expected = CALLS[call]
     done = change(table, memory_bytes=1 << 14, spill_dir=tmp_path)
     assert (done.committed, done.engine, done.spilled_bytes > 0) == (True, "spill", True)
-    assert_same_rows(table.scan().collect(), expected)
+    assert_same_rows(table.refresh().read(), expected)
     assert [item.name for item in tmp_path.iterdir()] == ["t"]
 
 
@@ -84,6 +89,8 @@ def test_too_small_budget_raises_and_changes_nothing(master: Path, tmp_path: Pat
     table, change = qbeast.open_table(master), CALLS[call][0]
     with pytest.raises(qbeast.InvalidInputError, match="at least 4,194,304"):
         change(table, memory_bytes=1000)
-    with pytest.raises(qbeast.StorageError, match="there is no folder"):
-        change(table, resources=SPILL, spill_dir=tmp_path / "missing")
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(qbeast.StorageError, match="there is no folder"):
+            change(table, resources=SPILL, spill_dir=folder)
     assert table.refresh().version == 0

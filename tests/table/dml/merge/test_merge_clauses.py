@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import pickle
+import uuid
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
 from deltalake import write_deltalake
 
 import qbeast
+from qbeast_core.io.stores.store import open_store
+from qbeast_core.table.dml.merge import rules as merge_rules
+from qbeast_core.table.dml.merge.clauses import Clauses
+from qbeast_core.table.dml.merge.rules import MergedFiles, MergeRules
+from qbeast_core.table.dml.row_changes import Assignments
+from qbeast_core.table.engine.tasks.added_rows import store_rows
 from tests.helpers.changes import changes, spread
 from tests.helpers.invariants import check_invariants, read_log
 from tests.helpers.strategies import ROW
@@ -67,19 +76,19 @@ def test_multiple_matches_of_a_row_raise(path: Path, table: qbeast.Table, rows: 
 
 
 def test_rows_within_space_keep_their_revision(tmp_path: Path) -> None:
-    rows = spread(300)
+    rows = spread(200)
     with small_files(file_rows=20, page_rows=20):
         qbeast.write_table(rows, tmp_path / "t", columns=[f"{ROW}:linear"], cube_size=20)
         table = qbeast.open_table(tmp_path / "t")
-        matching = table.explain(pl.col(ROW) >= 290).files["opened"].sum()
-        result = table.merge(spread(30, 290), ROW)
+        matching = table.explain(pl.col(ROW) >= 190).files["opened"].sum()
+        result = table.merge(spread(30, 190), ROW)
     assert (result.new_revision, result.rows_updated, result.rows_inserted) == (True, 10, 20)
     assert result.plan.filter(pl.col("matched") > 0).height <= matching < 10
     assert result.files_removed < 10
     revisions = table.files()["revision_id"]
     assert (revisions == 1).sum() > revisions.len() / 2
     assert revisions.unique().sort().to_list() == [1, 2]
-    assert_same_rows(table.scan().collect(), pl.concat([rows[:290], spread(30, 290)]))
+    assert_same_rows(table.scan().collect(), pl.concat([rows[:190], spread(30, 190)]))
     check_invariants(tmp_path / "t")
     assert table.check().faults.is_empty()
 
@@ -155,3 +164,38 @@ def test_insert_conditions_see_only_the_source(tmp_path: Path) -> None:
         table.merge(rows, ROW, not_matched_if="a > 1")
     with pytest.raises(qbeast.SchemaMismatchError, match="is Float64"):
         table.merge(rows.with_columns(pl.col("a") + 0.5), ROW)
+
+
+def test_source_rows_load_once_per_file(tmp_path: Path) -> None:
+    """Rows wait by the file they match in, whatever batches its rows come in."""
+    rows = pl.DataFrame({"row": range(90)}).with_columns(a=pl.col("row") * 2)
+    qbeast.write_table(rows, tmp_path, columns=["row"])
+    source = pl.DataFrame({"row": [3, 40, 89], "a": [-3, -40, -89]})
+    store = open_store(str(tmp_path), {})
+    place = store_rows(store, source, operation=str(uuid.uuid4()))
+    clauses = Clauses(on="row")
+    values = tuple(pl.col("source").struct.field(name) for name in rows.columns)
+    rules = MergeRules(
+        schema_json="",
+        schema=rows.schema,
+        given=rows.schema,
+        clauses=clauses,
+        conditions=clauses.conditions(rows.schema, source.schema),
+        updates=Assignments(values, frozenset(), "update"),
+        inserts=None,
+        source_schema=source.schema,
+        copied_schema=rows.schema,
+    )
+    files = MergedFiles(rules, str(tmp_path), {}, {"some file": place})
+    assert files.of_file("another file") is None
+    change = files.of_file("some file")
+    assert change is not None
+    sent = len(pickle.dumps(change))
+    with mock.patch.object(merge_rules, "load_rows", wraps=merge_rules.load_rows) as loaded:
+        actual = pl.concat([change(some) for some in rows.iter_slices(10)])
+        assert loaded.call_count == 1
+        assert_same_rows(actual, pl.concat([rows.join(source, on="row", how="anti"), source]), "row")
+        assert len(pickle.dumps(change)) == sent
+        sent_again = pickle.loads(pickle.dumps(change))  # noqa: S301 -- our own
+        assert_same_rows(sent_again(rows), actual, "row")
+        assert loaded.call_count == 2
