@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -187,7 +186,6 @@ def test_sample_tail_is_well_formed() -> None:
 def test_damaged_tail_raises_without_much_memory(name: str) -> None:
     damaged = DAMAGED[name]()
     tracemalloc.start()
-    start = time.thread_time()
     try:
         with pytest.raises(PagesUnavailable):
             parse_tail(damaged)
@@ -195,7 +193,6 @@ def test_damaged_tail_raises_without_much_memory(name: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 64 * len(damaged) + (4 << 20)
-    assert time.thread_time() - start < 20
 
 
 @st.composite

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
 
 import obstore
@@ -91,9 +89,3 @@ def test_options_reach_obstore() -> None:
 def test_invalid_options_raise_at_once(uri: str, option: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
         RemoteStore(uri, option)
-
-
-def test_local_tables_do_not_load_obstore() -> None:
-    loaded = "assert 'obstore' not in sys.modules"
-    code = f"import sys; from qbeast_core.io.stores.store import open_store; open_store('/t'); {loaded}"
-    subprocess.run([sys.executable, "-c", code], check=True)

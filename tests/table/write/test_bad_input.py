@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
-import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +17,8 @@ import pytest
 from deltalake import write_deltalake
 
 import qbeast
+from tests.helpers.handmade_log import metadata, write_log
+from tests.helpers.invariants import read_log
 
 ROWS = pl.DataFrame({"id": range(20), "s": ["a", "b"] * 10, "ok": [True, False] * 10})
 FAR = pl.Series([2**62]).cast(pl.Datetime("ms"))
@@ -259,18 +260,6 @@ def test_delta_table_without_index_raises(tmp_path: Path) -> None:
         assert_refused(tmp_path, qbeast.NotQbeastTableError, call, "[Cc]onvert")
 
 
-def add_to_log(table: Path, *actions: dict[str, Any]) -> None:
-    """Commit actions as another engine would."""
-    version = len(list((table / "_delta_log").glob("*.json")))
-    text = "".join(json.dumps(action) + "\n" for action in actions)
-    (table / "_delta_log" / f"{version:020}.json").write_text(text)
-
-
-def actions_of(table: Path, kind: str) -> dict[str, Any]:
-    lines = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
-    return next(json.loads(line)[kind] for line in lines if kind in json.loads(line))
-
-
 @pytest.mark.parametrize("columns", [["id"], ["s", "id"], ["id", "s", "ok"], ["id", "ok"]])
 def test_append_keeps_the_indexed_columns(table: Path, columns: list[str]) -> None:
     def write() -> object:
@@ -375,9 +364,8 @@ def test_refusing_disk_leaves_the_table_unchanged(
     "text", ["", "{", "[]", '{"revisionID":1}', "null", '{"revisionID":"x","columnTransformers":3}']
 )
 def test_damaged_revision_raises_and_is_not_written(table: Path, text: str) -> None:
-    metadata = actions_of(table, "metaData")
-    metadata["configuration"]["qbeast.revision.1"] = text
-    add_to_log(table, {"metaData": metadata})
+    log = read_log(table)
+    write_log(table, [metadata(log.schema, log.configuration | {"qbeast.revision.1": text})], first=1)
     with pytest.warns(qbeast.CorruptTagWarning, match=r"qbeast\.revision\.1"):
         assert qbeast.read_table(table).height == ROWS.height
     assert_refused(

@@ -115,20 +115,18 @@ def test_update_of_indexed_column_computes_the_value_again(table: qbeast.Table) 
 
 
 @pytest.mark.parametrize(
-    ("source", "resources"),
-    [(ROWS, SPILL), (WRONG, MEMORY), (WRONG.with_columns(sample=pl.lit("text")), MEMORY)],
+    ("source", "insert", "resources"),
+    [
+        (WRONG, None, MEMORY),
+        (WRONG.with_columns(sample=pl.lit("text")), {name: f"source.{name}" for name in ROWS.columns}, SPILL),
+    ],
 )
 def test_merge_ignores_values_of_the_source(
-    table: qbeast.Table, source: pl.DataFrame, resources: qbeast.Resources
+    table: qbeast.Table, source: pl.DataFrame, insert: Any, resources: qbeast.Resources
 ) -> None:
     source = source.with_columns(pl.col("row") + 90, a=pl.col("a") + 500)
-    table.merge(source, "row", resources=resources)
-    more = source.head(3).with_columns(pl.col("row") + 9000)
-    insert = {"row": "source.row", "a": "source.a", "text": "'new'"}
-    table.merge(more, "row", insert=insert, resources=resources)
-    more = more.with_columns(text=pl.lit("new"))
-    parts = [ROWS.filter(pl.col("row") < 90), source.select(ROWS.columns), more.select(ROWS.columns)]
-    check_samples(table, pl.concat(parts))
+    table.merge(source, "row", insert=insert, resources=resources)
+    check_samples(table, pl.concat([ROWS.filter(pl.col("row") < 90), source.select(ROWS.columns)]))
 
 
 def test_bounds_are_written_whatever_statistics_a_table_has(table: qbeast.Table) -> None:

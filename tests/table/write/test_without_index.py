@@ -32,11 +32,6 @@ ROWS = pl.DataFrame(
 UNORDERED = ROWS.select("flag", "list")
 
 
-def log_of(path: Path, version: int) -> list[dict[str, Any]]:
-    text = (path / "_delta_log" / f"{version:020}.json").read_text()
-    return [json.loads(line) for line in text.splitlines()]
-
-
 def check(path: Path, expected: pl.DataFrame) -> qbeast.Table:
     """Compare all rows with the expected ones, also as deltalake reads them, and check the table."""
     table = qbeast.open_table(path)
@@ -117,7 +112,8 @@ def test_optimize_applies_deletion_vectors(tmp_path: Path) -> None:
 
 def test_other_readers_see_a_plain_delta_table(tmp_path: Path) -> None:
     qbeast.write_table(ROWS, tmp_path, columns=[])
-    actions = log_of(tmp_path, 0)
+    commit = (tmp_path / "_delta_log" / f"{0:020}.json").read_text()
+    actions = [json.loads(line) for line in commit.splitlines()]
     (metadata,) = (action["metaData"] for action in actions if "metaData" in action)
     (add,) = (action["add"] for action in actions if "add" in action)
     assert metadata["configuration"] == {"qbeast.columnSpecs": "[]"}

@@ -67,7 +67,7 @@ SHAPES = {"file_rows": st.sampled_from([5, 30, 1 << 16]), "page_rows": st.sample
 
 
 @examples(2, sweep=45)
-@given(case=cases(most_rows=200) if is_sweep() else cases(most_frames=2), **SHAPES)
+@given(case=cases(most_rows=200) if is_sweep() else cases(most_frames=2, most_rows=40), **SHAPES)
 def test_rows_are_complete_and_index_holds(case: Case, file_rows: int, page_rows: int) -> None:
     with folder() as path:
         with small_files(file_rows=file_rows, page_rows=page_rows):
@@ -92,7 +92,7 @@ def test_preview_raises_and_skips_like_the_write(tmp_path: Path) -> None:
         qbeast.write_table(rows.cast(pl.String), tmp_path, mode="append", dry_run=True)
 
 
-@pytest.mark.parametrize("count", [6_000, pytest.param(300_000, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("count", [4_000, pytest.param(300_000, marks=pytest.mark.sweep)])
 def test_large_table_has_every_row_in_place(tmp_path: Path, count: int) -> None:
     rng = np.random.default_rng(5)
     rows = pl.DataFrame(
