@@ -145,33 +145,17 @@ def test_query_of_everything_equals_duckdb(table: qbeast.Table, frame: pl.DataFr
     )
 
 
-def test_query_equals_separate_arguments(table: qbeast.Table) -> None:
-    query = (
-        "SELECT date_trunc('month', ts) AS month, avg(x) AS mean FROM self WHERE id < 90000 GROUP BY month"
-    )
-    by = {"month": pl.col("ts").dt.truncate("1mo")}
-    expected = table.estimate({"mean": "avg(x)"}, by=by, where="id < 90000", error=0.05)
-    actual = table.estimate(query, error=0.05)
-    assert (actual.met, actual.fraction) == (True, expected.fraction)
-    assert_frame_equal(actual.frame, expected.frame, check_row_order=False)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"aggregates": "SELECT avg(x)", "by": "id"}, "is a query: write groups and conditions in it"),
         ({"aggregates": "SELECT avg(x)", "where": "id < 3"}, "is a query: write groups and conditions in it"),
         ({"aggregates": "SELECT x FROM self"}, "is not an aggregate"),
-        ({"aggregates": "SELECT avg(x) FROM self ORDER BY 1"}, "SELECT, FROM, WHERE and GROUP BY only"),
-        ({"aggregates": "SELECT avg(x) FROM (SELECT * FROM self)"}, "FROM .* is not supported"),
         ({"aggregates": "SELECT avg(z) FROM self"}, r"no such column\(s\): \['z'\]"),
-        ({"aggregates": "SELECT max(x) FROM self"}, "depends on single rows"),
         ({"aggregates": {"a": "avg(x), sum(x)"}}, "takes one expression for the name 'a'"),
         ({"aggregates": ["avg(x)", "avg(x)"]}, r"has two expressions named 'avg\(x\)'"),
         ({"aggregates": "avg(x)", "by": "avg(x)"}, "several columns or rows at once"),
         ({"aggregates": "avg(x)", "by": "id; DROP TABLE x"}, "second statement"),
-        ({"aggregates": "avg(x)", "by": "(" * 2000}, "nests more than"),
-        ({"aggregates": "avg(x)", "by": ""}, "ends too early"),
     ],
 )
 def test_invalid_sql_lists_and_queries_raise(
@@ -179,13 +163,6 @@ def test_invalid_sql_lists_and_queries_raise(
 ) -> None:
     with pytest.raises(qbeast.InvalidInputError, match=message):
         table.estimate(**options, error=0.1)
-
-
-def test_last_step_has_the_same_groups(table: qbeast.Table) -> None:
-    by = {"month": pl.col("ts").dt.month()}
-    steps = list(table.estimates(ASKED, by=by, error=0.1))
-    assert steps[-1].met
-    assert sorted(steps[-1].frame["month"]) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("argument", ["by", "aggregates"])
@@ -214,3 +191,4 @@ def test_rare_group_is_noted_as_cost(tmp_path: Path) -> None:
     assert cheap.met
     assert cheap.rows_read < frame.height
     assert not cheap.complete
+    assert cheap.frame.filter("rare")["reliable"].to_list() in ([False], [])

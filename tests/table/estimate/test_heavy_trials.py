@@ -8,7 +8,7 @@ import pytest
 from benchmarks import heavy_trials
 from benchmarks.heavy_trials import QUESTIONS, SHAPES, shares, trials
 
-TRIALS = 100
+TRIALS = 60
 
 
 @pytest.mark.sweep
