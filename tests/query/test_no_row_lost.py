@@ -58,7 +58,7 @@ def assert_none_lost(example: Example, rows: np.ndarray, weights: WeightRange, c
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(13, sweep=400, parent=SETTINGS)
+@tries(5, sweep=400, parent=SETTINGS)
 @given(data=st.data())
 def test_closed_blocks_and_pages_hold_no_match(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))
@@ -98,7 +98,7 @@ def own_filters(name: str, dtype: pl.DataType, value: Any) -> list[pl.Expr]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@tries(8, sweep=50, parent=SETTINGS)
+@tries(2, sweep=50, parent=SETTINGS)
 @given(data=st.data())
 def test_filter_on_own_value_finds_row(family: str, data: st.DataObject) -> None:
     example = data.draw(examples(FAMILIES[family]))

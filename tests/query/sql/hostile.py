@@ -10,39 +10,37 @@ PLACE = "@place@"
 """Stands in `queries` for what they try to read."""
 
 
+FUNCTIONS = ["read_csv", "read_parquet", "read_ipc", "read_json", "READ_CSV", '"read_csv"']
+FORMS = [
+    "i IN (SELECT nope FROM {})",
+    "i IN ((SELECT nope FROM {}))",
+    "EXISTS (SELECT 1 FROM {})",
+    "i = (FROM {})",
+    "i = ANY(SELECT * FROM {})",
+    "i IN (WITH x AS (SELECT * FROM {}) SELECT * FROM x)",
+    "{}.a = 1",
+    "i IN {}",
+    "i IN (TABLE {})",
+    "CASE WHEN c THEN (SELECT * FROM {}) END = 1",
+    "COALESCE((VALUES ((SELECT 1 FROM {}))), 1) = 1",
+    "ARRAY(SELECT * FROM {} x)",
+    "i BETWEEN (FROM {}) AND 2",
+    "i = 1 UNION SELECT * FROM {}",
+    "i = 1; SELECT * FROM {}",
+    "i = 'x' {}",
+    "i = 1 --\n OR a IN (FROM {})",
+    "SELECT * FROM {}",
+    "{}",
+]
+"""Conditions that read what stands in the place of the braces."""
+
+
 def queries() -> st.SearchStrategy[str]:
-    """Draw texts that try to read `PLACE`: queries and table functions anywhere in an expression."""
-    function = st.sampled_from(
-        ["read_csv", "read_parquet", "read_ipc", "read_json", "READ_CSV", '"read_csv"']
-    )
+    """Draw texts that try to read `PLACE`, anywhere in an expression."""
     source = st.one_of(
-        st.builds(f"{{}}('{PLACE}')".format, function),
-        st.just(f"'{PLACE}'"),
+        st.builds(f"{{}}('{PLACE}')".format, st.sampled_from(FUNCTIONS)), st.just(f"'{PLACE}'")
     )
-    query = st.one_of(
-        st.builds("SELECT * FROM {}".format, source),
-        st.builds("select nope from {} x".format, source),
-        st.builds("FROM {}".format, source),
-        st.builds("WITH w AS (SELECT * FROM {}) SELECT * FROM w".format, source),
-        st.builds("VALUES ((SELECT 1 FROM {}))".format, source),
-        st.builds("TABLE {}".format, source),
-        source,
-    )
-    hidden = st.one_of(
-        st.builds("i IN ({})".format, query),
-        st.builds("({}) = i".format, query),
-        st.builds("EXISTS({})".format, query),
-        st.builds("i = ANY ({})".format, query),
-        st.builds("COALESCE(({}), 1) = 1".format, query),
-        st.builds("CASE WHEN c THEN ({}) END".format, query),
-        st.builds("ARRAY({})".format, query),
-        st.builds("i BETWEEN ({}) AND 2".format, query),
-        st.builds("i = 1 UNION {}".format, query),
-        st.builds("i = 1; {}".format, query),
-        st.builds("i = 'x' {}".format, query),
-        st.builds("i = 1 --\n OR a IN ({})".format, query),
-        st.builds("{}".format, query),
-    )
+    hidden = st.builds(str.format, st.sampled_from(FORMS), source)
     before, after = st.sampled_from(["", "c OR ", "NOT ", "("]), st.sampled_from(["", ")", " AND c"])
     return st.builds("{}{}{}".format, before, hidden, after)
 

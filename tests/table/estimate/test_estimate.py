@@ -393,6 +393,13 @@ def test_invalid_budget_in_environment_raises(table: qbeast.Table, monkeypatch: 
         table.estimate({"m": pl.col("x").mean()}, error=0.1)
 
 
+@pytest.fixture(scope="module")
+def _matplotlib() -> None:
+    """Load it, which takes longer than a test may."""
+    pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.mark.usefixtures("_matplotlib")
 def test_answer_shows_itself(table: qbeast.Table) -> None:
     actual = table.estimate({"m": pl.col("x").mean(), "n": pl.len()}, by="kind", error=0.05)
     assert "0.95 confidence of each interval, the requested error is met" in repr(actual)

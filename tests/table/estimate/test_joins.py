@@ -162,7 +162,7 @@ def test_rows_of_both_sides_may_repeat_in_small_pieces(tmp_path: Path) -> None:
     left, right = pl.DataFrame({"user": ids % 3, "x": ids}), pl.DataFrame({"user": ids % 4, "y": ids})
     for name, rows in (("left", left), ("right", right)):
         qbeast.write_table(rows, tmp_path / name, columns=["user"])
-    with resized(batch_bytes=10_000):
+    with resized(batch_bytes=50_000):
         answer = qbeast.estimate(
             tmp_path / "left",
             {"n": pl.len(), "s": "sum(x * y)"},
