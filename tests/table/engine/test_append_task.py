@@ -74,7 +74,7 @@ def table(master: Path, tmp_path: Path) -> Path:
     return copytree(master, tmp_path / "table")
 
 
-@examples(2, sweep=125)
+@examples(4, sweep=125)
 @given(case=cases(**SMALL))
 def test_independently_planned_parts_keep_invariants(case: Case) -> None:
     with folder() as place, small_files():

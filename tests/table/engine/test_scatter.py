@@ -37,7 +37,7 @@ def split(frame: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
     return [frame.slice(a, b - a) for a, b in pairwise(cuts)]
 
 
-@examples(2, sweep=125)
+@examples(4, sweep=125)
 @given(
     case=cases(**SMALL),
     sample_rows=st.sampled_from([2, 9, 40, 1 << 20]),
@@ -67,7 +67,7 @@ def test_rows_are_complete_and_index_holds(case: Case, sample_rows, parts, flush
         assert_same_rows(actual, sampled(case.rows, case.indexed, sample))
 
 
-@examples(2, sweep=60)
+@examples(4, sweep=60)
 @given(case=cases(most_frames=1), parts=st.integers(1, 4))
 def test_complete_sample_gives_blocks_of_local_write(case: Case, parts) -> None:
     options = {"columns": case.columns, "cube_size": case.cube_sizes[0], "dialect": case.dialect}
