@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pytest
 
 BESIDE = Path(__file__).parent / "tables"
 MORE = os.environ.get("QBEAST_CARBONDATA_TABLES")
@@ -22,6 +25,11 @@ def more_names(*prefixes: str) -> list[str]:
         return []
     actual = (path.parent.name for path in Path(MORE).rglob("expected.parquet"))
     return sorted(name for name in actual if name.startswith(prefixes) and not (BESIDE / name).exists())
+
+
+def swept(tables: Sequence[str]) -> list[Any]:
+    """Return parameters that only a sweep takes."""
+    return [pytest.param(name, marks=pytest.mark.sweep) for name in tables]
 
 
 IMPORTED = [name for name in names("sdk", "tx", "cd", "store", "stream") if "parquet" not in name]

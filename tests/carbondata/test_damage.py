@@ -9,9 +9,10 @@ from qbeast_core.errors import DamagedFileError, StorageError
 from tests.carbondata.collection import more_names, names, table_path
 from tests.carbondata.damaging import check, damaged_tables, read
 from tests.carbondata.memory_store import MemoryStore
+from tests.carbondata.old_tables import OLD
 from tests.helpers.examples import examples
 
-# One of each kind, small; the slow run takes all that stand beside the tests.
+# One of each kind, small; the sweep takes all that stand beside the tests, and more.
 NAMES = [
     "sdk230_complex_null_cases_localdict",
     "sdk230_nosort_localdict",
@@ -23,44 +24,54 @@ NAMES = [
     "tx230_update_then_major",
     "cd111_v3_nodict_numbers",
 ]
-ALL = names("sdk", "tx", "cd", "stream", "store")
-MORE = more_names("sdk", "tx", "cd", "stream", "store")
+OLD_NAMES = ["cd111_v1_complex", "cd111_v2_nodict_numbers", "stream161_finished"]
+ALL = [*names("sdk", "tx", *OLD), *more_names("sdk", "tx", *OLD)]
 
 
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(15, sweep=2000)
-@given(damaged_tables(NAMES))
+@examples(5, sweep=700)
+@given(damaged_tables([*NAMES, *OLD_NAMES]))
 def test_some_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
 @pytest.mark.sweep
 @pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, sweep=3000)
+@examples(25, sweep=700)
 @given(damaged_tables(ALL))
 def test_damaged_tables_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
     check(*drawn)
 
 
-@pytest.mark.sweep
-@pytest.mark.skipif(not MORE, reason="no larger collection is pointed to")
-@pytest.mark.filterwarnings("ignore::qbeast.QbeastWarning")
-@examples(25, sweep=1500)
-@given(damaged_tables(MORE))
-def test_damaged_tables_of_larger_collection_raise_or_read(drawn: tuple[str, MemoryStore]) -> None:
-    check(*drawn)
-
-
-@pytest.mark.parametrize("name", ["sdk230_multipage_sorted_inv", "sdk230_complex_map"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sdk230_multipage_sorted_inv", "sdk230_complex_map"),
+        *("cd111_v1_complex", "cd111_v2_complex", "stream161_finished"),
+    ],
+)
 def test_truncated_data_file_raises(name: str) -> None:
     store = MemoryStore.of(table_path(name))
     path = next(path for path in store.list("") if path.endswith(".carbondata"))
     whole = store.files[path]
-    for end in range(0, len(whole), max(len(whole) // 25, 1)):
+    for end in range(0, len(whole), max(len(whole) // 12, 1)):
         store.files[path] = whole[:end]
-        with pytest.raises(DamagedFileError) as caught:
+        with pytest.raises((DamagedFileError, StorageError)) as caught:
             read(store)
         assert caught.value.path == path
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_truncated_dictionary_or_index_raises(name: str) -> None:
+    store = MemoryStore.of(table_path(name))
+    for path in store.list(""):
+        whole = store.files[path]
+        if path.endswith((".dict", ".dictmeta", ".carbonindex")):
+            store.files[path] = whole[: len(whole) // 2 + 1]
+            with pytest.raises(DamagedFileError) as caught:
+                read(store)
+            assert caught.value.path == path
+            store.files[path] = whole
 
 
 def test_missing_file_is_named() -> None:

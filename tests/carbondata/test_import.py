@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import qbeast
-from tests.carbondata.collection import IMPORTED, in_order, table_path
+from tests.carbondata.collection import IMPORTED, in_order, swept, table_path
 from tests.helpers.tables import SPILL
 
 # The rows are few and alike.
@@ -25,25 +25,15 @@ NAMES = [
 ]
 
 
-def imported(name: str, target: Path) -> None:
+@pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
+@pytest.mark.parametrize("name", [*NAMES, *swept(IMPORTED)])
+def test_import_keeps_rows_and_passes_check(name: str, tmp_path: Path) -> None:
     source = qbeast.read_carbondata(table_path(name))
-    result = qbeast.import_carbondata(table_path(name), target)
-    table = qbeast.open_table(target)
+    result = qbeast.import_carbondata(table_path(name), tmp_path / "new")
+    table = qbeast.open_table(tmp_path / "new")
     assert result.rows == source.height
     assert table.check().ok
     assert_frame_equal(in_order(table.scan().collect()), in_order(source))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_import_keeps_rows_and_passes_check(name: str, tmp_path: Path) -> None:
-    imported(name, tmp_path / "new")
-
-
-@pytest.mark.sweep
-@pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
-@pytest.mark.parametrize("name", IMPORTED)
-def test_rows_of_all_tables_are_the_same(name: str, tmp_path: Path) -> None:
-    imported(name, tmp_path / "new")
 
 
 def test_sort_columns_are_indexed_and_properties_kept(tmp_path: Path) -> None:

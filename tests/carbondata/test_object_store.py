@@ -12,6 +12,7 @@ from tests.carbondata.collection import table_path
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
 
+@pytest.mark.sweep
 def test_table_in_bucket_is_read_and_imported(bucket: str, s3_options: dict[str, str]) -> None:
     path = table_path("tx230_partitioned")
     store = open_store(f"s3://{bucket}/carbon", s3_options)

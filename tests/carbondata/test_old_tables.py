@@ -15,7 +15,7 @@ from qbeast_core.carbondata.files.dictionaries import open_dictionaries
 from qbeast_core.carbondata.pages.statistics import decode_bounds
 from qbeast_core.errors import DamagedFileError, LostValuesWarning, StorageError, UnsupportedTableError
 from qbeast_core.io.stores.store import open_store
-from tests.carbondata.collection import expected, more_names, names, table_path
+from tests.carbondata.collection import expected, more_names, names, swept, table_path
 from tests.carbondata.old_tables import (
     MINUTES_OF_2000,
     OLD,
@@ -36,14 +36,8 @@ def check(name: str) -> None:
     assert_frame_equal(actual, target, check_exact=True)
 
 
-@pytest.mark.parametrize("name", [name for name in names(*OLD) if name != LOSSY])
+@pytest.mark.parametrize("name", [*(name for name in names(*OLD) if name != LOSSY), *swept(more_names(*OLD))])
 def test_rows_equal_carbondata(name: str) -> None:
-    check(name)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("name", more_names(*OLD))
-def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
     check(name)
 
 

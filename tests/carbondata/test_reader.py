@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
@@ -11,7 +12,8 @@ from qbeast_core.carbondata.metadata.open_table import load_segment, load_table
 from qbeast_core.carbondata.metadata.segments import Stores
 from qbeast_core.carbondata.reader import TableReader
 from qbeast_core.io.stores.store import open_store
-from tests.carbondata.collection import expected, folder, more_names, names, table_path
+from tests.carbondata.collection import expected, folder, more_names, names, swept, table_path
+from tests.carbondata.old_tables import file_rows
 
 # Where an empty and a null value of BINARY cannot be told apart in the file; Spark reads null here, the SDK b"".
 EMPTY_IS_NULL = {"tx230_complex_tx": "bin"}
@@ -39,15 +41,24 @@ def check(name: str) -> None:
     assert_frame_equal(actual.sort("id"), target.sort("id"), check_exact=True)
 
 
-@pytest.mark.parametrize("name", names("tx230"))
+@pytest.mark.parametrize("name", [*names("sdk", "tx230"), *swept(more_names("sdk", "tx230"))])
 def test_rows_equal_carbondata(name: str) -> None:
     check(name)
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("name", more_names("tx230"))
-def test_rows_of_more_tables_equal_carbondata(name: str) -> None:
-    check(name)
+@pytest.mark.parametrize("name", names("sdk230_multi", "sdk230_sort"))
+def test_single_pages_are_slices_of_the_whole(name: str) -> None:
+    opened = reader(name)
+    for live in opened.files:
+        file, begins = opened.open(live), 0
+        whole = file_rows(file)
+        for blocklet in file.blocklets:
+            for page, count in enumerate(blocklet.page_rows):
+                arrays = file.read(blocklet, file.columns, [page])
+                named = {c.schema.name: a for c, a in zip(file.columns, arrays, strict=True)}
+                rows = pl.DataFrame(pl.from_arrow(pa.table(named)))
+                assert_frame_equal(rows, whole[begins : begins + count])
+                begins += count
 
 
 def test_decimals_before_1_2_have_one_width() -> None:

@@ -40,24 +40,14 @@ def filters(draw: st.DrawFn, candidates: list[str]) -> tuple[str, pl.Expr]:
     return name, draw(st.sampled_from([joined, ~joined]))
 
 
-def check_filter(name: str, predicate: pl.Expr) -> None:
+@pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
+@examples(4, sweep=500)
+@given(filters([*PAGED, *IMPORTED]))
+def test_filter_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
+    name, predicate = drawn
     rows = qbeast.read_carbondata(table_path(name))
     actual = qbeast.scan_carbondata(table_path(name)).filter(predicate).collect()
     assert_frame_equal(in_order(actual), in_order(rows.filter(predicate)))
-
-
-@examples(8, sweep=500)
-@given(filters(PAGED))
-def test_filter_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
-    check_filter(*drawn)
-
-
-@pytest.mark.sweep
-@pytest.mark.filterwarnings("ignore::qbeast.LostValuesWarning")
-@examples(1, sweep=400)
-@given(filters(IMPORTED))
-def test_filter_on_any_table_matches_polars(drawn: tuple[str, pl.Expr]) -> None:
-    check_filter(*drawn)
 
 
 @pytest.mark.parametrize(
