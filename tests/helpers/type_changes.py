@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-ROWS = 400
+ROWS = 160
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Change:
     """A change of a type, with the names that Delta has for both."""
 

@@ -35,21 +35,6 @@ def test_rows_are_counted_by_log_and_filters(table: qbeast.Table) -> None:
     assert table.columns == ROWS.columns
 
 
-def test_counting_by_the_log_reads_no_file(tmp_path: Path) -> None:
-    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
-    opened = qbeast.open_table(tmp_path / "t")
-    for file in (tmp_path / "t").glob("*.parquet"):
-        file.unlink()
-    assert len(opened) == ROWS.height
-
-
-def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
-    qbeast.write_table(ROWS, tmp_path / "t", columns=["id"])
-    opened = qbeast.open_table(tmp_path / "t")
-    opened.delete("id < 10")
-    assert len(opened) == opened.scan().collect().height == ROWS.height - 10
-
-
 def test_empty_table_is_a_table(tmp_path: Path) -> None:
     qbeast.write_table(ROWS.clear(), tmp_path / "t", columns=["id"])
     opened = qbeast.open_table(tmp_path / "t")

@@ -10,12 +10,13 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 
 import qbeast
 from qbeast_core.table.maintenance.dialect import hidden_column_files
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from qbeast_core.table.write.append import begin_append, publish_parts
+from tests.helpers.examples import examples
 from tests.helpers.invariants import BLOCK_KEYS, check_invariants, read_log
 from tests.helpers.races import landing_first
 from tests.helpers.strategies import UNKNOWN_TO_JVM, Case, cases, with_key_in_rows
@@ -60,7 +61,7 @@ def test_switching_back_changes_only_tags(tmp_path: Path) -> None:
     assert_same_rows(opened.scan().collect(), ROWS, "id")
 
 
-@settings(max_examples=8)
+@examples(2, sweep=150)
 @given(case=cases(most_frames=3, most_rows=30).map(with_key_in_rows))
 def test_switch_keeps_rows_samples_and_appends(case: Case) -> None:
     other = "documented" if case.dialect == "qbeast-spark" else "qbeast-spark"

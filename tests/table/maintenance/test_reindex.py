@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import duckdb
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -19,11 +18,10 @@ from qbeast_core.log import protocol
 from qbeast_core.spec.transformation import LinearTransformation
 from qbeast_core.table.maintenance import reindex as reindex_module
 from tests.helpers.examples import examples
-from tests.helpers.expressions import filters, kept_rows
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new, sampled_by_log
-from tests.helpers.strategies import INDEXABLE, ROW, cases, kinds_of
-from tests.helpers.tables import MEMORY, SPILL, assert_same_rows, folder, samples, small_files, write
+from tests.helpers.mixed_columns import ROWS, check_version, columns_of_files, new
+from tests.helpers.strategies import INDEXABLE, ROW, Case, cases, kinds_of
+from tests.helpers.tables import folder, small_files, write
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning"),
@@ -39,42 +37,22 @@ def column_lists(draw: st.DrawFn, schema: pl.Schema) -> list[str]:
     return [name + draw(st.sampled_from(kinds_of(schema[name]))) for name in chosen]
 
 
-@examples(6, sweep=1_500, parent=RELAXED)
-@given(data=st.data())
-def test_answers_stay_exact_while_rows_move(data: st.DataObject) -> None:
-    case = data.draw(cases().filter(lambda case: case.dialect == "documented"))
-    rows, more = case.rows, case.frames[0].with_columns(pl.col(ROW) + 10_000)
+@examples(2, sweep=60, parent=RELAXED)
+@given(
+    data=st.data(), case=cases(most_frames=1, most_rows=25).filter(lambda case: case.dialect == "documented")
+)
+def test_columns_of_any_type_are_reindexed(data: st.DataObject, case: Case) -> None:
     with folder() as path, small_files(file_rows=15):
         write(path, case)
-        for _ in range(data.draw(st.integers(1, 3))):
-            columns = data.draw(st.none() | column_lists(rows.schema))
-            table = qbeast.open_table(path)
-            result = table.reindex(columns, cube_size=data.draw(st.sampled_from([None, 1, 6])))
-            assert table.indexed_columns == result.columns
-            match data.draw(st.sampled_from(["optimize", "append", "update", "nothing"])):
-                case "optimize":
-                    table.optimize()
-                case "append":
-                    qbeast.write_table(more, path, mode="append")
-                    rows, more = pl.concat([rows, more]), more.with_columns(pl.col(ROW) + 10_000)
-                case "update":
-                    table.update(pl.col(ROW) < 3, {ROW: pl.col(ROW) - 100})
-                    rows = rows.with_columns(pl.when(pl.col(ROW) < 3).then(pl.col(ROW) - 100).otherwise(ROW))
-                case _:
-                    pass
-            check_version(path, rows)
-            check_invariants(path, may_stage=True)
-            expr, sample = data.draw(filters(rows)), data.draw(samples())
-            expected = kept_rows(sampled_by_log(path, rows, sample), expr)
-            if expected is not None:
-                assert_same_rows(qbeast.read_table(path, where=expr, sample=sample), expected)
-        left = qbeast.open_table(path).metrics().health.rows_of_other_columns
-        while left:
-            assert qbeast.open_table(path).optimize().committed
-            check_version(path, rows)
-            before, left = left, qbeast.open_table(path).metrics().health.rows_of_other_columns
-            assert left < before
-        assert set(columns_of_files(path)) <= {qbeast.open_table(path).indexed_columns}
+        table = qbeast.open_table(path)
+        columns = data.draw(column_lists(case.rows.schema))
+        result = table.reindex(columns, cube_size=data.draw(st.sampled_from([None, 1, 6])))
+        assert table.indexed_columns == result.columns
+        more = case.frames[0].with_columns(pl.col(ROW) + 10_000)
+        qbeast.write_table(more, path, mode="append")
+        table.refresh().optimize(fraction=0.3, into="newest")
+        check_version(path, pl.concat([case.rows, more]))
+        check_invariants(path, may_stage=True)
 
 
 def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
@@ -82,7 +60,7 @@ def test_reindex_commits_only_metadata(tmp_path: Path) -> None:
     before = DeltaTable(tmp_path).file_uris()
     result = table.reindex(["b", "s"])
     assert (result.version, result.committed, result.new_revision, result.revision_id) == (1, True, True, 2)
-    assert (result.columns, result.rows, result.rows_left) == (("b", "s"), 0, 400)
+    assert (result.columns, result.rows, result.rows_left) == (("b", "s"), 0, 120)
     assert (result.cube_size, result.transformers) == (20, {"b": "linear", "s": "quantiles"})
     assert table.indexed_columns == ("b", "s")
     assert DeltaTable(tmp_path).file_uris() == before
@@ -98,37 +76,33 @@ def test_each_optimize_moves_a_quarter_of_bytes(tmp_path: Path) -> None:
     table, moved = new(tmp_path), 0
     table.reindex(["b"])
     assert table.metrics().health.needs_optimize
-    assert "400 rows are indexed by other columns" in str(table.metrics().health)
-    for _ in range(20):
-        health = table.metrics().health
-        if not health.rows_of_other_columns:
-            break
+    assert "120 rows are indexed by other columns" in str(table.metrics().health)
+    while moved < 120:
         total = int(table.files()["size_bytes"].sum())
-        with small_files(file_rows=40, page_rows=8):
-            plan = table.optimize().plan
-        older = plan.filter(reason="older revision")
+        with small_files(file_rows=30, page_rows=8):
+            older = table.optimize().plan.filter(reason="older revision")
         assert older.height
         assert older.height == 1 or older["bytes"].sum() <= total / 4
         moved += int(older["rows"].sum())
-        check_version(tmp_path, ROWS)
-    assert moved == 400, "each row moved once"
+    assert moved == 120, "each row moved once"
     assert set(columns_of_files(tmp_path)) == {("b",)}
     assert not table.metrics().health.rows_of_other_columns
+    check_version(tmp_path, ROWS)
 
 
 def test_pruning_follows_columns_of_each_file(tmp_path: Path) -> None:
     def shares() -> list[float]:
-        return [table.explain(where).share for where in ("a = 3", "b < 3")]
+        return [table.explain(where).share for where in ("a < 15", "b < 20")]
 
     table = new(tmp_path, ["a"])
     by_a, not_by_b = shares()
     table.reindex(["b"])
     assert shares() == [by_a, not_by_b]
-    with small_files(file_rows=40, page_rows=8):
+    with small_files(file_rows=30, page_rows=8):
         table.optimize(into="newest")
     not_by_a, by_b = shares()
-    assert by_a < 0.7 * not_by_a
-    assert by_b < 0.7 * not_by_b
+    assert by_a < not_by_a
+    assert by_b < not_by_b
 
 
 def test_explained_bytes_have_columns_of_each_file(tmp_path: Path) -> None:
@@ -136,7 +110,7 @@ def test_explained_bytes_have_columns_of_each_file(tmp_path: Path) -> None:
     alone = table.explain(sample=0.2, columns=["flag"]).bytes_opened
     table.reindex(["a"])
     assert table.explain(sample=0.2, columns=["flag"]).bytes_opened == alone, "still the column s"
-    with small_files(file_rows=40, page_rows=8):
+    with small_files(file_rows=30, page_rows=8):
         table.optimize(into="newest")
     assert (
         table.explain(sample=0.2, columns=["flag", "a"]).bytes_opened
@@ -144,14 +118,13 @@ def test_explained_bytes_have_columns_of_each_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("resources", [MEMORY, SPILL])
-def test_full_reindex_moves_all_rows(tmp_path: Path, resources: qbeast.Resources) -> None:
+def test_full_reindex_moves_all_rows(tmp_path: Path) -> None:
     table = new(tmp_path)
     qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 1000), tmp_path, mode="append")
     write_deltalake(tmp_path, ROWS.with_columns(pl.col(ROW) + 2000), mode="append")
     expected = pl.concat(ROWS.with_columns(pl.col(ROW) + first) for first in (0, 1000, 2000))
-    result = table.reindex(["s:hash", "b"], full=True, resources=resources, commit_metadata={"why": "test"})
-    assert (result.rows, result.rows_left, result.version) == (1200, 0, table.version)
+    result = table.reindex(["s:hash", "b"], full=True, commit_metadata={"why": "test"})
+    assert (result.rows, result.rows_left, result.version) == (360, 0, table.version)
     assert set(columns_of_files(tmp_path)) == {("s", "b")}
     check_version(tmp_path, expected)
     again = table.reindex(["s:hash", "b"], full=True)
@@ -168,7 +141,7 @@ def test_interrupted_full_reindex_is_finished_by_next(tmp_path: Path) -> None:
         table.reindex(["b"], full=True)
     assert check_version(tmp_path, ROWS).indexed_columns == ("b",)
     result = qbeast.open_table(tmp_path).reindex(full=True)
-    assert (result.new_revision, result.committed, result.rows, result.rows_left) == (False, True, 400, 0)
+    assert (result.new_revision, result.committed, result.rows, result.rows_left) == (False, True, 120, 0)
 
 
 @pytest.mark.parametrize("columns", [None, [ROW, "s"], [f"{ROW}:linear", "s:quantiles"], pl.col(ROW)])
@@ -182,22 +155,14 @@ def test_same_columns_change_nothing(tmp_path: Path, columns: Any) -> None:
 def test_cube_size_alone_keeps_samples_and_space(tmp_path: Path) -> None:
     table = new(tmp_path, ["b", "s"])
     space, sample = table.revisions[-1].transformations, table.read(sample=0.4)[ROW].sort()
+    cubes = table.metrics().revisions[-1].cubes
     result = table.reindex(cube_size=7)
     assert (result.cube_size, table.cube_size, result.rows_left) == (7, 7, 0)
     assert table.revisions[-1].transformations == space
     assert "qbeast.minReader" not in read_log(tmp_path).configuration
     table.optimize(into="newest")
-    assert table.metrics().revisions[-1].cubes > 30
+    assert table.metrics().revisions[-1].cubes > cubes
     assert table.read(sample=0.4)[ROW].sort().equals(sample)
-
-
-def test_other_kind_of_index_keeps_samples(tmp_path: Path) -> None:
-    table = new(tmp_path, ["b:linear"])
-    sample = table.read(sample=0.4)[ROW].sort()
-    assert table.reindex(["b:quantiles"]).transformers == {"b": "quantiles"}
-    assert "qbeast.minReader" not in read_log(tmp_path).configuration
-    assert table.read(sample=0.4)[ROW].sort().equals(sample)
-    check_version(tmp_path, ROWS)
 
 
 def test_hashed_column_stays_hashed(tmp_path: Path) -> None:
@@ -206,9 +171,12 @@ def test_hashed_column_stays_hashed(tmp_path: Path) -> None:
     assert table.reindex(["b", "s:quantiles"]).transformers == {"b": "linear", "s": "quantiles"}
 
 
-def test_return_to_first_columns_leaves_no_row(tmp_path: Path) -> None:
+def test_first_columns_in_any_kind_keep_samples(tmp_path: Path) -> None:
     table = new(tmp_path)
     sample = table.read(sample=0.4)[ROW].sort()
+    assert table.reindex([f"{ROW}:quantiles"]).transformers == {ROW: "quantiles"}
+    assert "qbeast.minReader" not in read_log(tmp_path).configuration
+    assert table.read(sample=0.4)[ROW].sort().equals(sample)
     table.reindex(["b"])
     assert table.reindex([ROW]).rows_left == 0
     assert table.read(sample=0.4)[ROW].sort().equals(sample)
@@ -246,30 +214,30 @@ def test_columns_without_statistics_are_read(tmp_path: Path) -> None:
 def test_infinite_bounds_are_not_a_range(tmp_path: Path) -> None:
     rows = ROWS.with_columns(b=pl.when(pl.col(ROW) < 2).then(float("inf")).otherwise("b"))
     qbeast.write_table(rows, tmp_path, [ROW])
-    table = qbeast.open_table(tmp_path)
-    table.reindex(["b:linear"], full=True)
+    qbeast.open_table(tmp_path).reindex(["b:linear"], full=True)
     check_version(tmp_path, rows)
 
 
-def test_changes_go_to_the_newest_columns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["append", "delete and update", "merge"])
+def test_changes_go_to_the_newest_columns(tmp_path: Path, change: str) -> None:
     table = new(tmp_path)
     table.reindex(["b", "s"])
-    qbeast.write_table(ROWS.with_columns(pl.col(ROW) + 1000), tmp_path, mode="append")
-    table.delete(pl.col(ROW) == 7)
-    table.update(pl.col(ROW) == 8, {"s": pl.lit("new")})
-    source = ROWS.filter(pl.col(ROW).is_in([9, 10])).with_columns(b=pl.lit(-5.0))
-    table.merge(pl.concat([source, source.with_columns(pl.col(ROW) + 5000)]), ROW)
-    expected = pl.concat(
-        [ROWS, ROWS.with_columns(pl.col(ROW) + 1000), source.with_columns(pl.col(ROW) + 5000)]
-    )
-    expected = expected.filter(pl.col(ROW) != 7).with_columns(
-        s=pl.when(pl.col(ROW) == 8).then(pl.lit("new")).otherwise("s"),
-        b=pl.when(pl.col(ROW).is_in([9, 10])).then(-5.0).otherwise("b"),
-    )
+    if change == "append":
+        expected = pl.concat([ROWS, ROWS.with_columns(pl.col(ROW) + 1000)])
+        qbeast.write_table(expected[ROWS.height :], tmp_path, mode="append")
+    elif change == "merge":
+        source = ROWS.filter(pl.col(ROW).is_in([9, 10])).with_columns(b=pl.lit(-5.0))
+        source = pl.concat([source, source.with_columns(pl.col(ROW) + 5000)])
+        table.merge(source, ROW)
+        expected = pl.concat([ROWS.filter(~pl.col(ROW).is_in([9, 10])), source])
+    else:
+        table.delete(pl.col(ROW) == 7)
+        table.update(pl.col(ROW) == 8, {"s": pl.lit("new")})
+        s = pl.when(pl.col(ROW) == 8).then(pl.lit("new")).otherwise("s")
+        expected = ROWS.filter(pl.col(ROW) != 7).with_columns(s=s)
     check_version(tmp_path, expected)
     check_invariants(tmp_path)
     assert set(columns_of_files(tmp_path)) == {(ROW,), ("b", "s")}
-    assert_same_rows(table.read(rows=100, where=pl.col("b") > 0), table.read(rows=100, where="b > 0"))
 
 
 def test_requested_rows_are_lowest_weights_of_their_files(tmp_path: Path) -> None:
@@ -288,18 +256,7 @@ def test_appends_by_first_columns_are_refused(tmp_path: Path) -> None:
     new(tmp_path).reindex(["b"])
     with pytest.raises(qbeast.InvalidColumnsError, match=r"Table\.reindex"):
         qbeast.write_table(ROWS, tmp_path, [ROW], mode="append")
-    check_version(tmp_path, ROWS)
-
-
-def test_other_readers_read_mixed_files(tmp_path: Path) -> None:
-    table = new(tmp_path)
-    table.reindex(["b"])
-    table.optimize()
-    expected = ROWS.filter(pl.col("b") > 30)
-    assert len(set(columns_of_files(tmp_path))) == 2
-    assert_same_rows(pl.scan_delta(tmp_path).filter(pl.col("b") > 30).collect(), expected)
-    found = duckdb.from_arrow(DeltaTable(tmp_path).to_pyarrow_dataset()).filter("b > 30").pl()
-    assert_same_rows(found, expected)
+    assert qbeast.open_table(tmp_path).version == 1
 
 
 def test_versions_before_refuse_the_table(tmp_path: Path) -> None:
@@ -310,7 +267,7 @@ def test_versions_before_refuse_the_table(tmp_path: Path) -> None:
         pytest.raises(qbeast.UnsupportedTableError, match=r"qbeast\.minReader is '3'"),
     ):
         qbeast.read_table(tmp_path / "unread")
-    assert qbeast.read_table(tmp_path / "unread", version=0).height == 400
+    assert qbeast.read_table(tmp_path / "unread", version=0).height == 120
 
 
 def test_older_version_keeps_its_columns(tmp_path: Path) -> None:
@@ -325,12 +282,13 @@ def test_older_version_keeps_its_columns(tmp_path: Path) -> None:
     check_version(tmp_path, ROWS)
 
 
-def test_estimates_hold_while_rows_move(tmp_path: Path) -> None:
-    kept = trials = 0
-    for start in range(0, 40_000, 1000):
-        rows = ROWS.with_columns(pl.col(ROW) + start)
-        path = tmp_path / str(start)
-        with small_files(file_rows=40, page_rows=8):
+@pytest.mark.parametrize("trials", [1, pytest.param(40, marks=pytest.mark.sweep)])
+def test_estimates_hold_while_rows_move(tmp_path: Path, trials: int) -> None:
+    kept = 0
+    for trial in range(trials):
+        rows = ROWS.with_columns(pl.col(ROW) + 1000 * trial)
+        path = tmp_path / str(trial)
+        with small_files(file_rows=30, page_rows=8):
             qbeast.write_table(rows, path, [ROW], cube_size=20)
             table = qbeast.open_table(path)
             table.reindex([ROW, "b"])
@@ -338,7 +296,7 @@ def test_estimates_hold_while_rows_move(tmp_path: Path) -> None:
         answer = table.estimate({"t": pl.col("b").sum()}, where=pl.col("a") < 60, sample=0.5).frame
         truth = float(rows.filter(pl.col("a") < 60)["b"].sum())
         kept += answer["t_low"][0] <= truth <= answer["t_high"][0]
-        trials += 1
+        assert 0 < answer["t_high"][0] - answer["t_low"][0] < truth
     assert kept >= 0.85 * trials  # 95 % are promised; fewer than 34 of 40 happen once in 3,000 runs
 
 
@@ -346,10 +304,10 @@ def test_estimates_hold_while_rows_move(tmp_path: Path) -> None:
     ("options", "columns"),
     [
         ({"revision": 1, "full": True}, {(ROW,)}),
-        ({"revision": "all", "full": True}, {(ROW,), ("b", "s")}),
+        pytest.param({"revision": "all", "full": True}, {(ROW,), ("b", "s")}, marks=pytest.mark.sweep),
         ({"fraction": 0.1}, {(ROW,), ("b", "s")}),
-        ({"full": True}, {(ROW,), ("b", "s")}),
-        ({"into": "newest"}, {("b", "s")}),
+        pytest.param({"full": True}, {(ROW,), ("b", "s")}, marks=pytest.mark.sweep),
+        pytest.param({"into": "newest"}, {("b", "s")}, marks=pytest.mark.sweep),
         ({"into": "newest", "revision": 1}, {("b", "s")}),
         ({"into": "new"}, {("b", "s")}),
     ],
@@ -359,7 +317,7 @@ def test_every_form_of_optimize_keeps_columns_of_revisions(
 ) -> None:
     table = new(tmp_path, sample_column="sample")
     table.reindex(["b", "s"])
-    with small_files(file_rows=40, page_rows=8):
+    with small_files(file_rows=30, page_rows=8):
         planned = table.optimize(dry_run=True, **options).plan
         done = table.optimize(**options).plan
     assert set(planned["path"]) <= set(done["path"])

@@ -9,14 +9,12 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import qbeast
 from qbeast_core.io.stores.local import LocalStore
 from qbeast_core.table.snapshot.snapshot import load_snapshot
 from tests.helpers.invariants import check_invariants, read_log
-from tests.helpers.tables import assert_same_rows, folder, sampled, small_files
+from tests.helpers.tables import assert_same_rows, sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
 
@@ -75,6 +73,8 @@ def test_revision_ids_are_not_reused(tmp_path: Path) -> None:
     opened.restore(2)
     assert [revision.revision_id for revision in opened.revisions] == [0, 1, 2, 3]
     assert append_far(tmp_path, 10) == 5
+    assert_same_rows(qbeast.read_table(tmp_path), pl.concat(rows_from(10**power) for power in (1, 4, 7, 10)))
+    check_invariants(tmp_path)
     opened.restore(0)
     assert qbeast.write_table(rows_from(0), tmp_path, mode="overwrite").revision_id == 6
 
@@ -133,48 +133,3 @@ def test_invalid_restores_raise_and_change_nothing(tmp_path: Path) -> None:
     with pytest.raises(qbeast.UnsupportedTableError, match="appendOnly"):
         opened.restore(2)
     assert load_snapshot(tmp_path).version == 3
-
-
-@settings(max_examples=8)
-@given(
-    steps=st.lists(
-        st.sampled_from(["append", "far", "overwrite", "theirs", "delete"]), min_size=1, max_size=5
-    ),
-    back=st.integers(0, 4),
-)
-def test_any_version_can_be_restored_and_written(steps: list[str], back: int) -> None:
-    models = [rows_from(0)]
-    with folder() as path, small_files():
-        qbeast.write_table(models[0], path, columns=["row:linear", "a"], cube_size=7)
-        for number, step in enumerate(steps, start=1):
-            now = models[-1]
-            more = rows_from(1000 * number * (1000 if step == "far" else 1))
-            match step:
-                case "delete" if (now["a"] > 60).any():  # else there is no new version
-                    DeltaTable(path).delete("a > 60")
-                    if load_snapshot(path).version == len(models):  # nothing to delete is no version
-                        models.append(now.filter(pl.col("a") <= 60))
-                case "theirs":
-                    write_deltalake(path, more, mode="append")
-                    models.append(pl.concat([now, more]))
-                case "delete":
-                    DeltaTable(path).delete("a > 60")
-                case _:
-                    mode: Any = "overwrite" if step == "overwrite" else "append"
-                    qbeast.write_table(more, path, mode=mode)
-                    models.append(more if step == "overwrite" else pl.concat([now, more]))
-        version = min(back, len(models) - 1, load_snapshot(path).version)
-        before = load_snapshot(path, version=version)
-        opened = qbeast.open_table(path)
-        opened.restore(version)
-        for sample in (None, 0.4):
-            expected = sampled(models[version], ["row", "a"], sample)
-            assert_same_rows(opened.scan(sample=sample).collect(), expected)
-        restored = load_snapshot(path)
-        columns = ["path", "revision", "blocks", "num_records"]
-        assert restored.files.select(columns).sort("path").equals(before.files.select(columns).sort("path"))
-        assert restored.config.last_revision_id == before.config.last_revision_id
-        more = rows_from(9_000_000)
-        qbeast.write_table(more, path, mode="append")
-        assert_same_rows(qbeast.read_table(path), pl.concat([models[version], more]))
-        check_invariants(path, may_stage=True)

@@ -101,10 +101,10 @@ def check_named_bytes(case: Case, data: st.DataObject, times: int) -> None:
             assert_same_rows(actual, expected if columns is None else expected.select(columns))
 
 
-@examples(8, sweep=150)
+@examples(2, sweep=60)
 @given(case=CASES, data=st.data())
 def test_bytes_outside_plan_do_not_matter(case: Case, data: st.DataObject) -> None:
-    check_named_bytes(case, data, 6 if is_sweep() else 3)
+    check_named_bytes(case, data, 6 if is_sweep() else 2)
 
 
 def test_selective_read_of_large_table_is_small(tmp_path: Path) -> None:

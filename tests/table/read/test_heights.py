@@ -169,7 +169,7 @@ def test_hidden_rows_are_not_counted(tmp_path: Path) -> None:
         assert table.count(expr) == left.filter(expr).height
 
 
-@examples(4, sweep=125)
+@examples(2, sweep=125)
 @given(
     case=cases(most_frames=3),
     file_rows=st.sampled_from([7, 25, 1 << 16]),

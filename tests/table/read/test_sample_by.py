@@ -40,7 +40,7 @@ def requests(draw: st.DrawFn) -> tuple[Case, list[str], Any, pl.Expr | None]:
 
 
 @given(requests())
-@examples(10, sweep=200)
+@examples(2, sweep=100)
 def test_call_returns_same_rows_before_and_after_conversion(request: tuple[Case, Any, Any, Any]) -> None:
     case, by, sample, where = request
     rows = sampled(case.rows, by, sample)

@@ -37,6 +37,7 @@ def read(task: bytes) -> pl.DataFrame:
     return pl.concat(pickle.loads(task).read())  # noqa: S301 - of this test
 
 
+@pytest.mark.sweep
 def test_other_processes_return_every_row_once(table: qbeast.Table, two: Pool) -> None:
     tasks = table.scan_tasks(task_bytes=100_000)
     assert len(tasks) > 2

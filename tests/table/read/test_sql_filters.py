@@ -5,27 +5,25 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
 import qbeast
+from tests.helpers.examples import is_sweep
 from tests.helpers.strategies import ROW
 from tests.helpers.tables import assert_same_rows, small_files
 
 pytestmark = pytest.mark.filterwarnings("ignore::qbeast.DesignEffectWarning")
-COUNT = 500
+COUNT = 125
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def make() -> pl.DataFrame:
-    rng = np.random.default_rng(11)
-    tenths = pl.Series(rng.integers(0, 400, COUNT))
-    some = pl.Series(rng.random(COUNT) < 0.9, dtype=pl.Boolean)
+    tenths = pl.int_range(COUNT, eager=True) * 7 % COUNT
     return pl.select(pl.int_range(COUNT, dtype=pl.Int64).alias(ROW)).with_columns(
-        f=pl.when(some).then(tenths / 10),
+        f=pl.when(tenths % 10 > 0).then(tenths / 10),
         narrow=(tenths / 10).cast(pl.Float32),
-        i=tenths - 200,
+        i=tenths - 60,
         exact=pl.Series([Decimal(int(value)).scaleb(-1) for value in tenths], dtype=pl.Decimal(10, 2)),
         s=pl.format("key {}", tenths),
     )
@@ -42,7 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[qbeast.Table, pl.Da
 def conditions(column: str) -> list[str]:
     if column == "s":
         return [f"s {op} 'key {n}'" for op in OPERATORS for n in (7, 300)] + ["s IN ('key 1', 'key 22', '')"]
-    texts = ("0.3", "7", "12.34", "39.9", "1e1", "0.30000000000000004")
+    texts = ("0.3", "7", "12.34", "1e1", "0.30000000000000004")
     compared = [f"{column} {op} {text}" for op in OPERATORS for text in texts]
     compared += [f"{text} {op} {column}" for op in OPERATORS for text in ("0.3", "12.3")]
     listed = [f"{column} IN (0.1, 0.3, 12.3, 55)", f"{column} IN (1, 2, NULL)", f"{column} NOT IN (0.3, 1)"]
@@ -53,18 +51,20 @@ def conditions(column: str) -> list[str]:
 @pytest.mark.parametrize("column", ["f", "narrow", "i", "exact", "s"])
 def test_no_row_is_lost(table: tuple[qbeast.Table, pl.DataFrame], column: str) -> None:
     opened, rows = table
-    for text in conditions(column):
+    for text in conditions(column)[:: 1 if is_sweep() else 2]:
         condition = pl.sql_expr(text)
         assert_same_rows(opened.scan().filter(condition).collect(), rows.filter(condition))
 
 
-@pytest.mark.parametrize(
-    "text", ["f > 39.5", "f < 0.5", "NOT (f > 0.5)", "f IN (0.1)", "i IN (5)", "s IN ('key 7')", "f = 12.3"]
-)
-def test_filters_leave_files_closed(tmp_path: Path, text: str) -> None:
-    rows = make()
-    name = text.replace("NOT (", "")[0]
-    with small_files():
-        qbeast.write_table(rows, tmp_path / "t", columns=[name, ROW], cube_size=20)
-    plan = qbeast.open_table(tmp_path / "t").explain(pl.sql_expr(text))
-    assert plan.rows_opened < COUNT / 2
+def test_filters_leave_files_closed(tmp_path: Path) -> None:
+    texts = {
+        "f": ["f > 12.2", "f < 0.3", "NOT (f > 0.3)", "f IN (0.1)", "f = 12.3"],
+        "i": ["i IN (5)"],
+        "s": ["s IN ('key 7')"],
+    }
+    for name, conditions in texts.items():
+        with small_files():
+            qbeast.write_table(make(), tmp_path / name, columns=[name, ROW], cube_size=20)
+        table = qbeast.open_table(tmp_path / name)
+        for text in conditions:
+            assert table.explain(pl.sql_expr(text)).rows_opened < COUNT / 2, text
