@@ -170,6 +170,10 @@ $(VENV)-floors/.done: $(VENV)/.pip pyproject.toml
 	$(@D)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile -c $(@D)/lowest.txt -e '.[cli,plot]' --group test
 	@touch $@
 
+$(VENV)/.power: $(VENV)/.pip pyproject.toml
+	$(call INSTALL,power)
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.pip pyproject.toml
 	$(call INSTALL,bench spark $(JDK))
 	@touch $@
